@@ -1,0 +1,43 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup check format test conformance bench schema pin soak
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: setup
+	$(BIN)/pytest -n 2
+
+conformance: setup
+	$(BIN)/pytest tests/conformance
+	$(BIN)/pytest --collect-only -qqq --spec-report
+
+bench: setup
+	$(BIN)/python -m benchmarks.run
+
+soak: setup
+	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security
+
+schema: setup
+	$(BIN)/python scripts/write_schema.py
+
+pin: setup
+	$(BIN)/python -m pip install --quiet --upgrade --requirement requirements/dev.in
+	$(BIN)/python -m pip freeze --exclude-editable > requirements/dev.txt

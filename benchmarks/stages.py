@@ -1,0 +1,73 @@
+"""What the stages cost in a running process, measured in what they stand on: libyaml and Jinja2."""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from timeit import Timer
+
+import jinja2
+import yaml
+
+from benchmarks.cost import Cost, best_of
+from benchmarks.prompts import CHAT, INPUTS
+from prompty.model.agent import PromptAgent
+from prompty.pipeline.frontmatter import split
+from prompty.pipeline.load import _cache, load
+from prompty.pipeline.prepare import prepare
+
+REPEATS = 100
+
+
+def stage_costs(rounds: int) -> list[Cost]:
+    """Loading, loading again, and preparing."""
+    sides = {name: partial(seconds_per_call, action) for name, action in actions().items()}
+    seconds = best_of(rounds, sides)
+    return [
+        ratio("load, cold", "yaml.load", 2, seconds),
+        microseconds("load, cached", 10, seconds),
+        ratio("prepare", "Template.render", 4, seconds),
+    ]
+
+
+def actions() -> dict[str, Callable[[], object]]:
+    """Each stage, and the bare call that does the greatest part of its work."""
+    frontmatter = split(CHAT.read_text(encoding="utf-8")).frontmatter or ""
+    agent = kept_agent()
+    template = jinja2.Environment().from_string(agent.instructions)  # noqa: S701  a prompt is not HTML
+    return {
+        "load, cold": load_anew,
+        "yaml.load": partial(yaml.load, frontmatter, yaml.CSafeLoader),
+        "load, cached": partial(load, CHAT),
+        "prepare": partial(prepare, agent, INPUTS),
+        "Template.render": partial(template.render, INPUTS),
+    }
+
+
+def kept_agent() -> PromptAgent:
+    """The agent of the file; without the cache at work there would be no cached load to measure."""
+    agent = load(CHAT)
+    if load(CHAT) is not agent:
+        raise RuntimeError(f"`load` did not keep {CHAT.name}: was it changed less than 50 ms ago?")
+    return agent
+
+
+def load_anew() -> None:
+    """Load with nothing remembered."""
+    _cache.clear()
+    load(CHAT)
+
+
+def seconds_per_call(action: Callable[[], object]) -> float:
+    """The processor time of one call, from many."""
+    return Timer(action, timer=time.process_time).timeit(REPEATS) / REPEATS
+
+
+def ratio(name: str, bare: str, limit: float, seconds: Mapping[str, float]) -> Cost:
+    """A stage's time over that of its bare call."""
+    used = {side: seconds[side] for side in (name, bare)}
+    return Cost(name=name, figure=used[name] / used[bare], unit=f"times {bare}", limit=limit, seconds=used)
+
+
+def microseconds(name: str, limit: float, seconds: Mapping[str, float]) -> Cost:
+    """A stage's time as it is, where there is no bare call to compare it with."""
+    return Cost(name=name, figure=seconds[name] * 1e6, unit="µs", limit=limit, seconds={name: seconds[name]})

@@ -1,0 +1,17 @@
+"""The command line: one file per command. Needs the `cli` extra."""
+
+import sys
+from importlib import import_module
+
+from prompty.errors import MissingExtra
+from prompty.extras import require
+
+
+def main() -> None:
+    """Run the `prompty` command."""
+    try:
+        for package in ("typer", "rich", "dotenv"):
+            require(package, extra="cli")
+    except MissingExtra as error:
+        sys.exit(f"prompty: {error}")
+    import_module("prompty.cli.app").app()

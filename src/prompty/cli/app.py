@@ -1,0 +1,33 @@
+"""The commands, put together."""
+
+from typing import Annotated
+
+from typer import Exit, Option, Typer
+
+from prompty.cli.check import check
+from prompty.cli.console import out
+from prompty.cli.render import render
+from prompty.version import __version__
+
+app = Typer(
+    name="prompty",
+    help="Prompts and agents kept as text.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals may hold secrets
+)
+app.command()(check)
+app.command()(render)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"prompty {__version__}")
+        raise Exit
+
+
+@app.callback()
+def prompty(
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Prompts and agents kept as text."""

@@ -1,0 +1,55 @@
+"""`prompty render`: the messages a file renders to."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from rich.text import Text
+from typer import Argument, Option
+
+from prompty.api import load, prepare
+from prompty.cli.console import fail, out, printable
+from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.errors import PromptyError
+from prompty.model.message import ContentPart, Message, TextPart
+
+_STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
+
+
+def render(
+    file: Annotated[Path, Argument(help="The .prompty file.")],
+    inputs: Annotated[
+        list[str] | None, Option("--input", "-i", metavar="NAME=VALUE", help="An input; @file reads a file.")
+    ] = None,
+    strict: Annotated[
+        bool, Option("--strict", help="Fail when the template reads a variable without a value.")
+    ] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the messages as JSON, for tools.")] = False,
+) -> None:
+    """Print the messages FILE renders to, without calling a model."""
+    load_dotenv(file)
+    try:
+        agent = load(file)
+        messages = prepare(agent, read_pairs(agent, inputs or []), strict=strict)
+    except PromptyError as error:
+        fail(error)
+    if as_json:
+        out.print_json(json.dumps([message.to_json() for message in messages], ensure_ascii=True))
+        return
+    for message in messages:
+        _show(message)
+
+
+def _show(message: Message) -> None:
+    attributes = ", ".join(f"{name}={value}" for name, value in message.metadata.items())
+    heading = printable(f"{message.role} [{attributes}]" if attributes else message.role)
+    out.print(Text(f"── {heading} ──", f"bold {_STYLES.get(message.role, 'white')}"))
+    out.print(Text("".join(map(_shown, message.content))), end="\n\n")
+
+
+def _shown(part: ContentPart) -> str:
+    if isinstance(part, TextPart):
+        return printable(part.value)
+    about = part.media_type or ""
+    value = part.value if len(part.value) <= 80 else f"{part.value[:60]}… ({len(part.value):,} characters)"
+    return printable(f"[{part.kind} {about} {value}]".replace("  ", " "))

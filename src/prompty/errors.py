@@ -1,0 +1,107 @@
+"""Every error and warning prompty raises, on one page.
+
+PromptyError
+├── LoadError (ValueError)          a .prompty file cannot be used; `problems` holds every mistake found in it
+│   └── FileMissing (FileNotFoundError)   the file, or a file it refers to, does not exist
+├── InputError (ValueError)         an input is missing or cannot be used
+├── RenderError (ValueError)        the template is broken, or asked for more than its limits
+├── ArgumentsError (ValueError)     the arguments of a tool call are not a JSON object
+├── UnknownName (LookupError)       no renderer, parser … of that name
+└── MissingExtra (ImportError)      an optional dependency is not installed
+
+PromptyWarning (UserWarning)        the file works, but something in it is probably not meant
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One mistake in a file: where it is, what is wrong, and what to write instead."""
+
+    code: str
+    message: str
+    fix: str
+    path: str = "<text>"
+    line: int = 1
+    column: int = 1
+    key: str = ""
+    text: str = ""
+    severity: Severity = "error"
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+    def __str__(self) -> str:
+        subject = f"{self.key}: " if self.key else ""
+        source = f"\n    {self.text.strip()}" if self.text.strip() else ""
+        return f"{self.place}: {subject}{self.message}{source}\n    {self.fix}"
+
+
+class PromptyError(Exception):
+    """The root of everything prompty raises on purpose."""
+
+
+class LoadError(PromptyError, ValueError):
+    """A .prompty file cannot be used; `problems` holds every mistake found in it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(_listing(problems))
+        self.problems = tuple(problems)
+
+
+class FileMissing(LoadError, FileNotFoundError):
+    """The file, or one it refers to, does not exist."""
+
+
+class InputError(PromptyError, ValueError):
+    """An input is missing or cannot be used; `name` is the input."""
+
+    def __init__(self, name: str, cause: str, fix: str) -> None:
+        super().__init__(f"{cause}\n    {fix}")
+        self.name, self.cause, self.fix = name, cause, fix
+
+
+class RenderError(PromptyError, ValueError):
+    """The template is broken, or asked for more than its limits; `line` counts within the body."""
+
+    def __init__(self, cause: str, fix: str, line: int | None = None) -> None:
+        where = f"line {line} of the body: " if line else ""
+        super().__init__(f"{where}{cause}\n    {fix}")
+        self.cause, self.fix, self.line = cause, fix, line
+
+
+class ArgumentsError(PromptyError, ValueError):
+    """The arguments of a tool call are not a JSON object."""
+
+
+class UnknownName(PromptyError, LookupError):
+    """Nothing is registered under this name."""
+
+    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+        choices = ", ".join(known)
+        super().__init__(f"no {kind} is called '{name}'\n    Use one of: {choices}; or register your own.")
+        self.name = name
+
+
+class MissingExtra(PromptyError, ImportError):
+    """An optional dependency is needed but not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"`{package}` is not installed. Run: pip install 'prompty-runtime[{extra}]'")
+        self.package, self.extra = package, extra
+
+
+class PromptyWarning(UserWarning):
+    """The file works, but something in it is probably not meant."""
+
+
+def _listing(problems: Sequence[Problem]) -> str:
+    if len(problems) == 1:
+        return str(problems[0])
+    return "\n".join([f"{len(problems)} problems", *map(str, problems)])

@@ -1,0 +1,17 @@
+"""Optional packages, imported when they are first used."""
+
+from importlib import import_module
+from types import ModuleType
+
+from prompty.errors import MissingExtra
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import `module`, or say which extra installs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name and error.name.partition(".")[0] != package:
+            raise
+        raise MissingExtra(package, extra) from error

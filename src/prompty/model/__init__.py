@@ -1,0 +1,1 @@
+"""What things are: the definitions a file holds (pydantic) and the values that flow (dataclasses)."""

@@ -1,0 +1,53 @@
+"""A loaded .prompty file."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from prompty.model.connection import Connection
+from prompty.model.definition import Definition
+from prompty.model.options import ModelOptions
+from prompty.model.property import Properties
+from prompty.model.template import Template, TemplateField
+from prompty.model.tool import Tool
+
+
+class Model(Definition):
+    """Which model answers, through which provider and API (§2.4)."""
+
+    id: str = Field("", description="Model identifier, for example gpt-4o.")
+    provider: str = Field("openai", description="openai, azure, foundry, anthropic, or one you registered.")
+    api_type: str = Field("chat", description="chat, responses, embedding or image.")
+    connection: Connection | None = None
+    options: ModelOptions = ModelOptions()
+
+
+def _from_id(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+class Frontmatter(Definition):
+    """What may stand above the body of a file (§2.3)."""
+
+    name: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] = Field({}, description="Authors, tags, version and whatever else you like.")
+    model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model()
+    inputs: Properties = ()
+    outputs: Properties = ()
+    tools: tuple[Tool, ...] = ()
+    template: TemplateField = Template()
+
+
+class PromptAgent(Frontmatter):
+    """A loaded prompt: what its file says, its body, and where it came from.
+
+    It is a value: `load` hands the same one to everybody who loads an unchanged file. To vary it, copy it:
+    `agent.model_copy(update={"instructions": …})`.
+    """
+
+    kind: Literal["prompt"] = "prompt"
+    instructions: str = ""
+    path: Path | None = Field(None, exclude=True, description="The file it was loaded from.")

@@ -1,0 +1,35 @@
+"""Which engine renders the body and which parser reads the result (§2.8)."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from prompty.model.definition import Definition
+
+
+class Format(Definition):
+    """The template engine."""
+
+    kind: str = "jinja2"
+    options: dict[str, Any] | None = None
+
+
+class Parser(Definition):
+    """The parser of rendered text."""
+
+    kind: str = "prompty"
+    options: dict[str, Any] | None = None
+
+
+class Template(Definition):
+    """Engine and parser of a prompt."""
+
+    format: Format = Format()
+    parser: Parser = Parser()
+
+
+def _from_text(value: Any) -> Any:
+    return {"format": {"kind": value}} if isinstance(value, str) else value
+
+
+TemplateField = Annotated[Template, BeforeValidator(_from_text, json_schema_input_type=str | Template)]

@@ -1,0 +1,95 @@
+"""What a prompt may call (§2.9): four kinds we know and one for everything else."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Secret, Tag, model_validator
+
+from prompty.model.connection import Connection
+from prompty.model.definition import Definition
+from prompty.model.property import Properties
+
+
+class Binding(Definition):
+    """A parameter the host fills and the model never sees (§2.9.1): a value, or the caller's input of a name."""
+
+    input: str | None = None
+    value: Secret[Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _static(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {"input"}:
+            return value
+        return {"value": value}
+
+
+class ToolDefinition(Definition):
+    """What every tool has."""
+
+    name: str
+    kind: str
+    description: str | None = None
+    bindings: dict[str, Binding] = Field({}, description="Values or inputs put into the arguments by the host.")
+    approval_mode: str | dict[str, Any] | None = Field(None, description="When a person is asked before the tool runs.")
+
+
+class FunctionTool(ToolDefinition):
+    """A function of the host."""
+
+    kind: Literal["function"]
+    parameters: Properties = ()
+    strict: bool = False
+
+
+class PromptyTool(ToolDefinition):
+    """Another .prompty file."""
+
+    kind: Literal["prompty"]
+    path: str
+    mode: Literal["single", "agentic"] = "single"
+    parameters: Properties = ()
+
+
+class McpTool(ToolDefinition):
+    """The tools of an MCP server."""
+
+    kind: Literal["mcp"]
+    connection: Connection | None = None
+    server_name: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+
+
+class OpenApiTool(ToolDefinition):
+    """The operations of an HTTP service that an OpenAPI document describes."""
+
+    kind: Literal["openapi"]
+    connection: Connection | None = None
+    specification: str
+
+
+KNOWN_TOOL_KINDS = ("function", "prompty", "mcp", "openapi")
+
+
+class CustomTool(ToolDefinition):
+    """A kind the documents do not know; a handler for it is registered by the host."""
+
+    kind: str = Field(json_schema_extra={"not": {"enum": [*KNOWN_TOOL_KINDS]}})
+    connection: Connection | None = None
+    options: dict[str, Any] | None = None
+
+
+def _tag(value: Any) -> str | None:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    if not isinstance(kind, str):
+        return None
+    return kind if kind in KNOWN_TOOL_KINDS else "*"
+
+
+Tool = Annotated[
+    Annotated[FunctionTool, Tag("function")]
+    | Annotated[PromptyTool, Tag("prompty")]
+    | Annotated[McpTool, Tag("mcp")]
+    | Annotated[OpenApiTool, Tag("openapi")]
+    | Annotated[CustomTool, Tag("*")],
+    Discriminator(_tag, custom_error_type="tool_kind", custom_error_message="a tool needs a `kind`"),
+]

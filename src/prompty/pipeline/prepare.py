@@ -1,0 +1,32 @@
+"""From an agent and inputs to text and to messages: validate → render → parse → rich."""
+
+from collections.abc import Mapping
+from secrets import randbits, token_hex
+
+from prompty.model.agent import PromptAgent
+from prompty.model.marker import mark
+from prompty.model.message import Message
+from prompty.parsers import parsers
+from prompty.pipeline.rich import hide_rich, show_rich
+from prompty.pipeline.validate import plain_inputs, validate_inputs
+from prompty.renderers import renderers
+
+
+def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> str:
+    """The body with its inputs put in. Rich inputs show as placeholders; `prepare` puts them in."""
+    shown, _ = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+    return renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, strict=strict)
+
+
+def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
+    """Rendered text as messages. Without a nonce every marker line is structure: for text you trust."""
+    return parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+
+
+def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> list[Message]:
+    """Messages ready for a model. What an input says is never structure: markers count by this render's nonce."""
+    nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
+    shown, table = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+    text = renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, nonce=nonce, strict=strict)
+    messages = parse(agent, text, nonce=nonce)
+    return show_rich(messages, table) if table else messages

@@ -1,0 +1,1 @@
+"""What is seen of a run, and what must never be."""

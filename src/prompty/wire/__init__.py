@@ -1,0 +1,1 @@
+"""Pure helpers between our values and JSON."""

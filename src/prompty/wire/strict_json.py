@@ -1,0 +1,31 @@
+"""JSON from outside, read without surprises: bounded, no NaN, no key twice, no bottomless nesting."""
+
+import json
+from typing import NoReturn
+
+MAX_CHARACTERS = 4_000_000
+
+
+def read_json(text: str) -> object:
+    """Parse JSON text, or raise ValueError with the reason in words."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"more than {MAX_CHARACTERS:,} characters of JSON")
+    try:
+        return json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _no_key_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:100]!r} stands twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,199 @@
+"""The command line as a person uses it: a real process, its output and its exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "prompty.cli"]
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", **env}
+    return subprocess.run(  # noqa: S603  our own command
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    file = tmp_path / "good.prompty"
+    file.write_text(
+        "---\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nBe kind.\n\nuser:\nHello {{ who }}\n"
+    )
+    return file
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    file = tmp_path / "bad.prompty"
+    file.write_text("---\nmodle: gpt-4\nmodel:\n  options:\n    temperature: hot\n---\nuser:\n\x1b[31m{{ x }}\u202e\n")
+    return file
+
+
+def test_check_of_a_good_file_says_so_and_exits_with_0(good: Path) -> None:
+    done = run("check", good)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 file: no problems\n", "")
+
+
+def test_check_shows_place_severity_line_and_fix_and_exits_with_1(bad: Path) -> None:
+    done = run("check", bad)
+    assert done.returncode == 1
+    assert f"{bad}:2:1: warning: modle: unknown key `modle`\n    modle: gpt-4\n    Did you mean `model`?" in done.stdout
+    assert f"{bad}:5:18: error: model.options.temperature: expected a number, found `hot`" in done.stdout
+    assert done.stdout.endswith("1 file: 1 error, 1 warning\n")
+
+
+def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
+    (tmp_path / "w.prompty").write_text("Hello {{ x }}")
+    done = run("check", tmp_path / "w.prompty")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 file: 0 errors, 1 warning")
+
+
+def test_check_takes_files_and_folders(good: Path, bad: Path) -> None:
+    done = run("check", good.parent, good)
+    assert done.stdout.endswith("3 files: 1 error, 1 warning\n")
+    assert run("check", good.parent / "nope.prompty").returncode == 1
+    assert bad.exists()
+
+
+def test_check_as_json_is_for_tools(bad: Path) -> None:
+    done = run("check", bad, "--json")
+    problems = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [(problem["code"], problem["line"], problem["column"]) for problem in problems] == [
+        ("unknown-key", 2, 1),
+        ("wrong-value", 5, 18),
+    ]
+    assert set(problems[0]) == {"code", "message", "fix", "path", "line", "column", "key", "text", "severity"}
+
+
+def test_nothing_in_a_file_controls_the_terminal(bad: Path, tmp_path: Path) -> None:
+    file = tmp_path / "escape.prompty"
+    file.write_text("---\ninputs: {x: a}\n---\nuser:\n\x1b[31m{{ x }}\u202e{{ y }}\n")
+    for done in (run("render", file), run("check", file, bad)):
+        assert "\x1b" not in done.stdout
+        assert "\u202e" not in done.stdout
+        assert "\\x1b[31m" in done.stdout
+
+
+def test_render_shows_the_messages(good: Path) -> None:
+    done = run("render", good, "-i", "who=Ada")
+    assert (done.returncode, done.stdout) == (0, "── system ──\nBe kind.\n\n── user ──\nHello Ada\n\n")
+
+
+def test_render_as_json(good: Path) -> None:
+    messages = json.loads(run("render", good, "-i", "who=[b]Ada[/b]", "--json").stdout)
+    assert messages[1] == {"role": "user", "content": [{"kind": "text", "value": "Hello [b]Ada[/b]"}]}
+
+
+def test_render_keeps_markup_and_long_lines_as_they_are(good: Path) -> None:
+    said = "[bold]:smile: http://x " + "word " * 100
+    assert f"Hello {said.strip()}" in run("render", good, "-i", f"who={said}", COLUMNS="40").stdout
+
+
+def test_a_missing_input_is_told_with_what_to_do(good: Path) -> None:
+    done = run("render", good)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: Missing required input 'who'\n    Pass inputs={'who': …}, or give it a `default:` in the file.\n"
+    )
+
+
+def test_a_missing_file_is_told_without_a_traceback(tmp_path: Path) -> None:
+    done = run("render", tmp_path / "nope.prompty")
+    assert done.returncode == 1
+    assert "the file does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+TYPED = """---
+inputs:
+  n: {kind: integer}
+  xs: {kind: array}
+  photo: {kind: image}
+  text: {kind: string}
+  talk: {kind: thread}
+---
+user:
+{{ n + 1 }} {{ xs|length }} {{ text }}{{ photo }}{{ talk }}
+"""
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    (tmp_path / "typed.prompty").write_text(TYPED)
+    (tmp_path / "a.png").write_bytes(b"png")
+    (tmp_path / "a.txt").write_text("from a file")
+    (tmp_path / "talk.json").write_text('[{"role": "assistant", "content": "earlier"}]')
+    return tmp_path
+
+
+def test_inputs_are_read_as_they_are_declared(typed: Path) -> None:
+    pairs = ["n=41", "xs=[1, 2]", "photo=@a.png", "text=@a.txt", "talk=@talk.json"]
+    arguments = [word for pair in pairs for word in ("-i", pair)]
+    messages = json.loads(run("render", "typed.prompty", *arguments, "--json", cwd=typed).stdout)
+    assert [message["content"] for message in messages] == [
+        [
+            {"kind": "text", "value": "42 2 from a file"},
+            {"kind": "image", "value": "cG5n", "mediaType": "image/png"},
+        ],
+        [{"kind": "text", "value": "earlier"}],
+    ]
+
+
+WRONG = {
+    "no equals sign": ("n", "`n` is not an input"),
+    "not a number": ("n=abc", "input 'n' is declared as integer"),
+    "a file that is not there": ("photo=@nope.png", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("pair", "said"), WRONG.values(), ids=WRONG)
+def test_inputs_that_cannot_be_read_say_how_to_write_them(typed: Path, pair: str, said: str) -> None:
+    done = run("render", "typed.prompty", "-i", pair, cwd=typed)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_two_at_signs_are_one(typed: Path) -> None:
+    done = run("render", "typed.prompty", "-i", "n=1", "-i", "xs=[]", "-i", "text=@@ada", cwd=typed)
+    assert "2 0 @ada" in done.stdout
+
+
+def test_media_are_shown_short(typed: Path) -> None:
+    (typed / "big.png").write_bytes(b"x" * 1000)
+    done = run("render", "typed.prompty", "-i", "n=1", "-i", "xs=[]", "-i", "photo=@big.png", cwd=typed)
+    assert "[image image/png eHh4" in done.stdout
+    assert "1,336 characters)]" in done.stdout
+
+
+def test_the_nearest_env_file_is_used_and_never_overrides(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PROMPTY_A=file\nPROMPTY_B=file\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "e.prompty").write_text(
+        "---\ninputs: {a: '${env:PROMPTY_A}', b: '${env:PROMPTY_B}'}\n---\n{{ a }} {{ b }}"
+    )
+    done = run("render", tmp_path / "sub" / "e.prompty", PROMPTY_A="shell")
+    assert "shell file" in done.stdout
+
+
+def test_strict_fails_on_a_variable_without_a_value(tmp_path: Path) -> None:
+    (tmp_path / "s.prompty").write_text("user:\n{{ x }}")
+    assert run("render", tmp_path / "s.prompty").returncode == 0
+    assert "'x' is undefined" in run("render", tmp_path / "s.prompty", "--strict").stderr
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.startswith("prompty 0.")
+    assert "render" in run("--help").stdout
+    assert run().returncode == 2

@@ -1,0 +1,109 @@
+"""Shared by all tests: where the public vectors are, and the report of which section each test proves."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from prompty.parsers import parsers
+from prompty.renderers import renderers
+
+# Every MUST and SHOULD of the documents that is implemented so far, in our own words.
+REQUIREMENTS = {
+    "003 §2.1": ("without delimiters all is body", "frontmatter that is not YAML is a ValueError"),
+    "003 §2.2": ("the four vectors", "no closing delimiter is a ValueError", "delimiters may differ"),
+    "003 §2.3": ("unknown keys are kept in metadata", "unknown keys raise nothing"),
+    "003 §2.4": ("a string is the model's id",),
+    "003 §2.5": ("six kinds of connection",),
+    "003 §2.6": ("all options",),
+    "003 §2.7": ("a scalar is a default", "the kind is inferred", "all kinds"),
+    "003 §2.8": ("no template means jinja2 and prompty", "a string is the format kind"),
+    "003 §2.9": ("an unknown kind is a custom tool", "four known kinds"),
+    "003 §2.9.1": (
+        "bound parameters are stripped",
+        "bound parameters are injected",
+        "a binding wins over the model",
+    ),
+    "003 §2.9.2": ("a prompty tool has a path and a mode",),
+    "003 §2.10": ("a marker stands alone on its line", "blank lines are trimmed", "text before a marker is system"),
+    "003 §2.11": (
+        "an unset variable is a ValueError",
+        "a default follows the second colon",
+        "json is parsed",
+        "yaml is parsed",
+        "other files are text",
+        "a missing file is a FileNotFoundError",
+        "the whole tree is walked",
+    ),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--spec-report", action="store_true", help="print section → tests; fail on one without a test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--spec-report"):
+        return
+    proofs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        for mark in item.iter_markers("spec"):
+            section, requirement = mark.args
+            proofs[section][requirement].append(item.nodeid)
+    print_report(proofs)
+    unproved = [
+        f"{section}: {requirement}"
+        for section, requirements in REQUIREMENTS.items()
+        for requirement in requirements
+        if not proofs[section][requirement]
+    ]
+    unknown = [
+        f"{section}: {requirement}"
+        for section, requirements in proofs.items()
+        for requirement in requirements
+        if requirements[requirement] and requirement not in REQUIREMENTS.get(section, ())
+    ]
+    if unproved or unknown:
+        raise pytest.UsageError(f"requirements without a test: {unproved}; tests of unknown requirements: {unknown}")
+
+
+def print_report(proofs: dict[str, dict[str, list[str]]]) -> None:
+    lines = []
+    for section, requirements in sorted(proofs.items()):
+        lines.append(section)
+        for requirement, tests in requirements.items():
+            names = sorted({test.partition("::")[2].partition("[")[0] for test in tests})
+            lines.append(f"    {requirement}: {', '.join(names)} ({len(tests)})")
+    print("\n".join(lines))  # noqa: T201  the report is what the option asks for
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how the public vectors fared."""
+    reports = [
+        (outcome, report)
+        for outcome in ("passed", "failed", "skipped")
+        for report in terminalreporter.stats.get(outcome, [])
+        if "conformance/test_vectors.py::test_" in report.nodeid and "[" in report.nodeid
+    ]
+    counts = Counter((report.nodeid.partition("::test_")[2].partition("[")[0], outcome) for outcome, report in reports)
+    waived = [value for _, report in reports for name, value in report.user_properties if name == "waived"]
+    if counts:
+        terminalreporter.section("public vectors")
+        for (stage, outcome), number in counts.items():
+            terminalreporter.write_line(f"{stage}: {number} {outcome}")
+        terminalreporter.write_line(f"of these waived: {', '.join(waived)}")
+
+
+@pytest.fixture
+def clean_registries() -> Iterator[None]:
+    """Undo what a test registered."""
+    before = [(registry, dict(registry._found)) for registry in (renderers, parsers)]
+    yield
+    for registry, found in before:
+        registry._found = found  # type: ignore[assignment]  # each registry gets its own kind back
+
+
+@pytest.fixture(autouse=True)
+def no_loaded_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test starts with nothing cached."""
+    monkeypatch.setattr("prompty.pipeline.load._cache", {})

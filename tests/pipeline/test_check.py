@@ -1,0 +1,160 @@
+"""What `check` says about a file."""
+
+from pathlib import Path
+
+import pytest
+
+from prompty import check
+from prompty.pipeline.check import check_text
+
+GOOD = """---
+name: good
+model: gpt-4
+inputs:
+  who: {kind: string, required: true}
+tools:
+  - {name: t, kind: function, parameters: {u: {kind: string}}, bindings: {u: {input: user}}}
+---
+system:
+Hello {{ who }} {% for n in range(3) %}{{ n }}{% endfor %}
+"""
+
+
+def codes(text: str, **options: object) -> list[tuple[str, int]]:
+    return [(problem.code, problem.line) for problem in check_text(text, env={}, **options)]  # type: ignore[arg-type]  # the options vary by test
+
+
+def frontmatter(text: str, body: str = "hi") -> str:
+    return f"---\n{text}\n---\n{body}"
+
+
+def test_a_good_file_has_no_problems() -> None:
+    assert codes(GOOD.replace("{input: user}", "{input: who}")) == []
+
+
+WARNINGS = {
+    "an unknown key": (frontmatter("modle: gpt-4"), [("unknown-key", 2)]),
+    "an unknown key below": (frontmatter("model: {id: x, apitype: chat}"), [("unknown-key", 2)]),
+    "an unknown key of a connection": (
+        frontmatter("model: {connection: {kind: key, apikey: ''}}"),
+        [("unknown-key", 2)],
+    ),
+    "an unknown key of an output": (frontmatter("outputs:\n  - {name: a, typ: string}"), [("unknown-key", 3)]),
+    "an unknown key of items": (
+        frontmatter("outputs: {a: {kind: array, items: {kind: string, x: 1}}}"),
+        [("unknown-key", 2)],
+    ),
+    "an unknown key nested": (
+        frontmatter("outputs:\n  a:\n    properties:\n      b: {kind: string, x: 1}"),
+        [("unknown-key", 5)],
+    ),
+    "an unknown key of a tool": (frontmatter("tools:\n  - {name: a, kind: mcp, server: x}"), [("unknown-key", 3)]),
+    "an unknown key of a custom tool": (
+        frontmatter("tools:\n  - {name: a, kind: sql, query: x}"),
+        [("unknown-key", 3)],
+    ),
+    "an unknown key of a template": (frontmatter("template: {format: {kind: jinja2, x: 1}}"), [("unknown-key", 2)]),
+    "an unknown option": (frontmatter("model:\n  options:\n    max_tokens: 5"), [("unknown-option", 4)]),
+    "an unused input": (frontmatter("inputs:\n  - name: x\n    kind: string"), [("unused-input", 3)]),
+    "an undeclared variable": (frontmatter("name: x", "a\n\n{{ y }}"), [("undeclared-variable", 6)]),
+    "an undeclared variable in mustache": (frontmatter("template: mustache", "a\n{{y}}"), [("undeclared-variable", 5)]),
+    "a secret in the prompt": (frontmatter("name: x", "Use sk-abcdefghijkl"), [("secret-in-prompt", 4)]),
+    "a secret in the file": (
+        frontmatter("model: {connection: {kind: key, apiKey: sk-abcdefghijkl}}"),
+        [("secret-in-file", 2)],
+    ),
+    "a credential that feeds the text": (frontmatter("description: '${env:MY_API_KEY:}'"), [("secret-exposed", 2)]),
+    "a variable that is not set": (frontmatter("description: '${env:NOPE}'"), [("env-missing", 2)]),
+    "version 1": (frontmatter("model: {api: chat}\nsample: {a: b}"), [("version-1", 2), ("version-1", 3)]),
+    "a role from a variable": (frontmatter("inputs: {r: a}", "{{ r }}:\nhi"), [("role-from-variable", 4)]),
+    "a role in attributes": (frontmatter("inputs: {r: a}", "user[name={{ r }}]:\nhi"), [("role-from-variable", 4)]),
+    "a role beside a tag": (
+        frontmatter("inputs: {r: a}", "{% if r %}user:\nhi{% endif %}"),
+        [("role-from-variable", 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WARNINGS.values(), ids=WARNINGS)
+def test_what_is_probably_not_meant_is_a_warning(text: str, expected: list[tuple[str, int]]) -> None:
+    problems = check_text(text, env={})
+    assert [(problem.code, problem.line) for problem in problems] == expected
+    assert all(problem.severity == "warning" and problem.fix for problem in problems)
+
+
+NO_WARNING = {
+    "a credential in a connection": frontmatter("model: {connection: {kind: key, apiKey: '${env:MY_API_KEY:}'}}"),
+    "a credential in a binding": frontmatter(
+        "tools:\n  - {name: a, kind: function, bindings: {u: '${env:MY_API_KEY:}'}}"
+    ),
+    "tokens are not a token": frontmatter("description: '${env:MAX_TOKENS:5} ${env:AUTHOR:x}'"),
+    "an object's own keys": frontmatter("inputs: {x: {a: 1, b: 2}}", "{{ x.a }}"),
+    "free metadata": frontmatter("metadata: {anything: {goes: 1}}"),
+    "options of a provider": frontmatter("model: {options: {additionalProperties: {max_tokens: 5}}}"),
+    "a name set in the template": frontmatter(
+        "name: x", "{% set y = 1 %}{{ y }}{% macro m(a) %}{{ a }}{{ caller() }}{% endmacro %}"
+    ),
+    "a name inside a section": frontmatter("template: mustache\ninputs: {xs: []}", "{{#xs}}{{name}}{{/xs}}"),
+    "an ordinary sentence": frontmatter("inputs: {r: a}", "Dear {{ r }}:\nhi"),
+}
+
+
+@pytest.mark.parametrize("text", NO_WARNING.values(), ids=NO_WARNING)
+def test_what_is_meant_is_not_complained_about(text: str) -> None:
+    assert codes(text) == []
+
+
+ERRORS = {
+    "yaml": (frontmatter("name: [x"), [("invalid-yaml", 3)]),
+    "a wrong value": (frontmatter("name: 1"), [("wrong-value", 2)]),
+    "a missing file": (frontmatter("description: '${file:nope.txt}'"), [("file-missing", 2)]),
+    "a broken template": (frontmatter("name: x", "a\n{% if %}"), [("template-syntax", 5)]),
+    "a broken mustache": (frontmatter("template: mustache", "a\n{{#x}}"), [("template-syntax", 5)]),
+    "an unknown engine": (frontmatter("name: x\ntemplate: mako"), [("unknown-engine", 3)]),
+    "an unknown parser": (frontmatter("template: {parser: {kind: x}}"), [("unknown-engine", 2)]),
+    "no closing line": ("---\nname: x\n", [("unclosed-frontmatter", 1)]),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ERRORS.values(), ids=ERRORS)
+def test_what_cannot_work_is_an_error(text: str, expected: list[tuple[str, int]], tmp_path: Path) -> None:
+    problems = check_text(text, base_dir=tmp_path, env={})
+    assert [(problem.code, problem.line) for problem in problems] == expected
+    assert all(problem.severity == "error" for problem in problems)
+
+
+SUGGESTED = {
+    "modle: x": "`model`",
+    "display_name: x": "`displayName`",
+    "model: {options: {max_tokens: 1}}": "`maxOutputTokens`",
+    "model: {options: {stop: 1}}": "additionalProperties",
+    "inputs: {a: {kind: string, defualt: 1}}": "`default`",
+}
+
+
+@pytest.mark.parametrize(("line", "suggestion"), SUGGESTED.items())
+def test_the_nearest_known_name_is_suggested(line: str, suggestion: str) -> None:
+    assert suggestion in check_text(frontmatter(line, "{{ a }}"), env={})[0].fix
+
+
+def test_a_secret_is_not_repeated_in_the_problem() -> None:
+    text = frontmatter("model: {connection: {kind: key, apiKey: sk-abcdefghijkl}}", "Use Bearer abcdefghijklmnop")
+    assert not any("abcdefghij" in str(problem) for problem in check_text(text))
+
+
+def test_errors_and_warnings_come_in_the_order_of_the_lines() -> None:
+    text = frontmatter("name: 1\nmodle: x\nmodel: {options: {temperature: hot, top_p: 1}}", "user:\nsk-abcdefghijkl")
+    assert codes(text) == [
+        ("wrong-value", 2),
+        ("unknown-key", 3),
+        ("wrong-value", 4),
+        ("unknown-option", 4),
+        ("secret-in-prompt", 7),
+    ]
+
+
+def test_a_file_is_checked_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "a.prompty").write_text(frontmatter("modle: x"))
+    [problem] = check(tmp_path / "a.prompty")
+    assert problem.path == str(tmp_path / "a.prompty")
+    assert [problem.code for problem in check(tmp_path / "nope.prompty")] == ["file-missing"]

@@ -1,0 +1,94 @@
+"""Splitting a file into frontmatter and body (003 §2.2, F1)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prompty import LoadError, loads
+from prompty.pipeline.frontmatter import Unclosed, normalised, split
+
+NORMATIVE = {
+    "standard": ("---\nname: test\n---\nHello world", "name: test", "Hello world"),
+    "none": ("Just a prompt with no frontmatter", None, "Just a prompt with no frontmatter"),
+    "empty": ("---\n---\nBody only", "", "Body only"),
+    "blanks before the delimiter": (" ---\nname: test\n---\nBody", "name: test", "Body"),
+}
+
+
+@pytest.mark.spec("003 §2.2", "the four vectors")
+@pytest.mark.parametrize(("text", "frontmatter", "body"), NORMATIVE.values(), ids=NORMATIVE)
+def test_the_normative_vectors_split_as_printed(text: str, frontmatter: str | None, body: str) -> None:
+    parts = split(text)
+    assert (parts.frontmatter and parts.frontmatter.strip("\n"), parts.body) == (frontmatter, body)
+
+
+TRAPS = {
+    "dashes inside a value": ("---\ndescription: a---b\n---\nBody", "description: a---b\n"),
+    "dashes inside a key": ("---\nmodel: {connection: {apiKey: sk---abc}}\n---\nBody", None),
+    "a banner comment": ("---\n# ---- model ----\nname: x\n---\nBody", "# ---- model ----\nname: x\n"),
+    "an indented line of dashes in a block": (
+        "---\ndescription: |\n  a\n  ---\n  b\n---\nBody",
+        "description: |\n  a\n  ---\n  b\n",
+    ),
+    "pluses": ("+++\nname: x\n+++\nBody", "name: x\n"),
+    "a byte order mark": ("\ufeff---\nname: x\n---\nBody", "name: x\n"),
+    "carriage returns": ("---\r\nname: x\r\n---\r\nBody", "name: x\n"),
+    "blanks after the delimiters": ("---  \nname: x\n--- \t\nBody", "name: x\n"),
+    "blank lines before": ("\n\n  \n---\nname: x\n---\nBody", "name: x\n"),
+    "newlines after the body": ("---\nname: x\n---\n\n\nBody\n\n", "name: x\n"),
+}
+
+
+@pytest.mark.parametrize(("text", "frontmatter"), TRAPS.values(), ids=TRAPS)
+def test_only_a_whole_line_closes_the_frontmatter(text: str, frontmatter: str | None) -> None:
+    parts = split(normalised(text))
+    assert parts.body == "Body"
+    assert frontmatter is None or parts.frontmatter == frontmatter
+
+
+@pytest.mark.spec("003 §2.2", "delimiters may differ")
+@pytest.mark.parametrize(("opening", "closing"), [("---", "+++"), ("+++", "---")])
+def test_opening_and_closing_may_differ(opening: str, closing: str) -> None:
+    assert loads(f"{opening}\nname: x\n{closing}\nBody").name == "x"
+
+
+@pytest.mark.spec("003 §2.2", "no closing delimiter is a ValueError")
+@pytest.mark.parametrize(
+    "text", ["---\nname: x\nBody", "---", "---\n", "+++\nname: x\n ---\nBody", "---\nname: x\n---y"]
+)
+def test_no_closing_delimiter_is_an_error_at_the_opening(text: str) -> None:
+    with pytest.raises(ValueError, match="no closing delimiter") as caught:
+        loads(text)
+    assert isinstance(caught.value, LoadError)
+    assert caught.value.problems[0].line == 1
+
+
+@pytest.mark.spec("003 §2.1", "without delimiters all is body")
+@pytest.mark.parametrize(
+    "text", ["", "hello", "\n\nhello\n", "--- not a delimiter\n---\n", "----\nx\n----\n", "a\n---\nb\n---\n"]
+)
+def test_without_an_opening_delimiter_all_of_it_is_body(text: str) -> None:
+    agent = loads(text)
+    assert agent.instructions == text
+    assert agent.name is None
+
+
+def test_an_empty_body_is_legal() -> None:
+    assert loads("---\nname: x\n---").instructions == ""
+    assert loads("---\nname: x\n---\n\n").instructions == ""
+
+
+def test_lines_are_counted_in_the_file() -> None:
+    parts = split("\n\n---\nname: x\n---\n\n\nBody")
+    assert (parts.frontmatter_line, parts.body_line) == (4, 8)
+
+
+@given(st.text(alphabet="-+ \n\tax", max_size=60))
+def test_splitting_loses_nothing_but_edges(text: str) -> None:
+    try:
+        parts = split(text)
+    except Unclosed as error:
+        assert 1 <= error.line <= text.count("\n") + 1
+    else:
+        assert parts.body in text
+        assert (parts.frontmatter or "") in text

@@ -1,0 +1,94 @@
+"""YAML into plain data, bounded (F9)."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prompty.pipeline.yaml_data import YamlError, read_yaml
+
+SAME_AS_PYYAML = {
+    "scalars": "a: 1\nb: 1.5\nc: true\nd: null\ne: text\nf: 'quoted'\ng: \"1\"\nh: ~\ni: 0x1F\nj: .inf\n",
+    "nested": "a:\n  b:\n    - 1\n    - c: d\n",
+    "flow": "a: {b: [1, 2, {c: d}]}\n",
+    "blocks": "a: |\n  x\n  y\nb: >\n  x\n  y\n",
+    "an alias": "a: &x {b: 1}\nc: *x\n",
+    "a merge": "a: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n",
+    "merges of several": "a: &x {b: 1}\ne: &y {b: 2, f: 3}\nd:\n  <<: [*x, *y]\n",
+    "standard tags": "a: !!str 1\nb: !!int '3'\nc: !!map {d: e}\n",
+    "nothing": "",
+    "a comment": "# nothing\n",
+}
+
+
+@pytest.mark.parametrize("text", SAME_AS_PYYAML.values(), ids=SAME_AS_PYYAML)
+def test_ordinary_yaml_reads_as_pyyaml_reads_it(text: str) -> None:
+    assert read_yaml(text) == (yaml.safe_load(text), [])
+
+
+DIFFERENT = {
+    "a timestamp stays text": ("a: 2024-01-02\n", {"a": "2024-01-02"}),
+    "a time of day stays text": ("a: 12:30\nb: 1:30.5\n", {"a": "12:30", "b": "1:30.5"}),
+    "keys are text as written": ("1: a\nyes: b\nnull: c\n", {"1": "a", "yes": "b", "null": "c"}),
+    "an equals sign is text": ("a: =\n", {"a": "="}),
+}
+
+
+@pytest.mark.parametrize(("text", "data"), DIFFERENT.values(), ids=DIFFERENT)
+def test_where_we_read_yaml_differently_on_purpose(text: str, data: object) -> None:
+    assert read_yaml(text) == (data, [])
+
+
+REFUSED = {
+    "a tag that constructs": ("a: !!python/object/apply:os.system [x]\n", "tag", 0),
+    "a binary": ("a: !!binary YQ==\n", "tag", 0),
+    "a tag of one's own": ("b: 1\na: !thing x\n", "tag", 1),
+    "a second document": ("a: 1\n---\nb: 2\n", "second", 1),
+    "an alias without an anchor": ("a: *x\n", "anchor", 0),
+    "an alias inside its own anchor": ("a: &x [*x]\n", "anchor", 0),
+    "a key that is a list": ("[a]: 1\n", "key", 0),
+    "a merge of text": ("<<: text\n", "mapping", 0),
+    "a number with too many digits": (f"a: {'9' * 5000}\n", "not a int", 0),
+    "an open list": ("a: 1\nb: [1\n", "expected", 2),
+    "a control character": ("a: 1\nb: \x07\n", "character", 1),
+}
+
+
+@pytest.mark.parametrize(("text", "said", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_is_named_with_its_line(text: str, said: str, line: int) -> None:
+    with pytest.raises(YamlError, match=said) as caught:
+        read_yaml(text)
+    assert caught.value.problem.line == line
+    assert caught.value.problem.fix
+
+
+def test_each_key_that_stands_twice_is_a_problem_and_the_rest_is_read() -> None:
+    data, problems = read_yaml("a: 1\nb: 2\na: 3\nc:\n  d: 1\n  d: 2\n")
+    assert data == {"a": 1, "b": 2, "c": {"d": 1}}
+    assert [(problem.line, problem.column) for problem in problems] == [(2, 0), (5, 2)]
+
+
+def test_a_key_may_override_what_is_merged() -> None:
+    assert read_yaml("a: &x {b: 1}\nc:\n  b: 2\n  <<: *x\n")[0] == {"a": {"b": 1}, "c": {"b": 2}}
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8"), max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdef", min_size=1, max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(plain)
+def test_what_yaml_writes_is_read_back(data: object) -> None:
+    assert read_yaml(yaml.safe_dump(data, allow_unicode=True))[0] == data
+
+
+@given(st.text(alphabet="ab:-[]{}&*!|>'\"#,?% \n\t~1<", max_size=80))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        read_yaml(text)
+    except YamlError as error:
+        assert error.problem.line >= 0

@@ -1,0 +1,227 @@
+"""The worst inputs known for every scanner: the right answer, within 50 ms of CPU, best of three (R2, SECURITY)."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from prompty import LoadError, PromptAgent, PromptyError, RenderError, loads, parse, prepare, render
+from prompty.errors import ArgumentsError
+from prompty.model.marker import mark, read_marker
+from prompty.pipeline.check import check_text
+from prompty.pipeline.references import References
+from prompty.pipeline.yaml_data import YamlError, read_yaml
+from prompty.tools.arguments import parse_arguments
+from prompty.tracing.redaction import find_secret, masked_line, names_a_credential
+
+BUDGET = 0.050
+
+
+def measured(action: Callable[[], object]) -> tuple[object, float]:
+    """The answer (or our error) and the least CPU time of three tries."""
+    answer: object = None
+    best = float("inf")
+    for _ in range(3):
+        started = time.process_time()
+        try:
+            answer = action()
+        except (PromptyError, YamlError) as error:
+            answer = error
+        best = min(best, time.process_time() - started)
+    return answer, best
+
+
+def text_of(agent_text: str) -> list[tuple[str, int]]:
+    return [(message.role, len(message.text)) for message in parse(PromptAgent(), agent_text)]
+
+
+MARKERS = {
+    "equals": "system[" + "a=" * 24,
+    "equals and commas": "system[" + "a=," * 16,
+    "blanks in a value": "user[a=" + " " * 200 + "x",
+    "leading blanks": " " * 16_000 + "x",
+    "many equals": "system[" + "a=" * 50_000 + "]:",
+    "many attributes, unclosed": "system[" + "a=b," * 50_000 + ":",
+    "many quotes": "system[" + 'a="b",' * 30_000 + ":",
+    "an open quote": 'user[a="' + "x" * 100_000 + ":",
+    "brackets": "user" + "[" * 100_000 + ":",
+    "colons": "user" + ":" * 100_000,
+    "hashes": "#" * 100_000 + "user:",
+    "blanks before a colon": "user" + " " * 100_000 + "x:",
+    "lines of blanks": (" " * 100 + "\n") * 2_000 + "x",
+    "lines that nearly match": "user[a=b\n" * 20_000,
+}
+
+
+@pytest.mark.parametrize("text", MARKERS.values(), ids=MARKERS)
+def test_text_that_nearly_is_a_marker_is_one_system_message(text: str) -> None:
+    read_marker.cache_clear()
+    mark.cache_clear()
+    answer, seconds = measured(lambda: text_of(text))
+    assert answer == [("system", len(text.strip("\n")))]
+    assert seconds < BUDGET
+    answer, seconds = measured(lambda: [m.role for m in prepare(PromptAgent(instructions=f"user:\n{text}"))])
+    assert answer == ["user"]
+
+
+def test_the_same_text_in_an_input_costs_nothing_more() -> None:
+    agent = PromptAgent(instructions="user:\n{{ x }}")
+    for text in MARKERS.values():
+        answer, seconds = measured(lambda text=text: [m.text for m in prepare(agent, {"x": text})])  # type: ignore[misc]  # mypy cannot type a lambda's default
+        assert answer == [text.strip("\n")]
+        assert seconds < BUDGET
+
+
+FRONTMATTER = {
+    "newlines": ("\n" * 16_000, None),
+    "a line of dashes": ("---\n" + "-" * 50_000, "no closing delimiter"),
+    "a megabyte without a closing line": ("---\n" + "name: x\n" * 125_000, "no closing delimiter"),
+    "dashes that nearly close": ("---\n" + "---x\n" * 20_000, "no closing delimiter"),
+    "dashes and blanks": ("---\n" + "---" + " " * 100_000 + "x", "no closing delimiter"),
+    "blanks": (" " * 100_000, None),
+    "carriage returns": ("\r" * 100_000, None),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), FRONTMATTER.values(), ids=FRONTMATTER)
+def test_frontmatter(text: str, said: str | None) -> None:
+    answer, seconds = measured(lambda: loads(text))
+    if said is None:
+        assert isinstance(answer, PromptAgent)
+        assert answer.name is None
+    else:
+        assert isinstance(answer, LoadError)
+        assert said in str(answer)
+    assert seconds < BUDGET
+
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+MERGES = (
+    "base: &b {"
+    + ", ".join(f"k{n}: 1" for n in range(1000))
+    + "}\n"
+    + "".join(f"m{n}: {{<<: *b}}\n" for n in range(1000))
+)
+
+YAML = {
+    "the nine-level alias bomb": (BOMB, "aliases expanded"),
+    "a thousand merges of a thousand keys": (MERGES, "aliases expanded"),
+    "open brackets": ("a: " + "[" * 2000, "levels deep"),
+    "open braces": ("a: " + "{a: " * 2000, "levels deep"),
+    "nested blocks": ("".join(" " * n + "a:\n" for n in range(1000)), "levels deep"),
+    "dashes": ("- " * 2000 + "x", "levels deep"),
+    "a number with many digits": ("a: " + "1" * 100_000, "not a int"),
+    "sixties": ("a: " + "1:1" * 20_000, None),
+    "an unclosed quote": ('a: "' + "x" * 100_000, "end of stream"),
+    "question marks": ("? " * 2000, "key that is not text"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), YAML.values(), ids=YAML)
+def test_yaml(text: str, said: str | None) -> None:
+    answer, seconds = measured(lambda: read_yaml(text))
+    if said is None:
+        assert answer == ({"a": text.removeprefix("a: ")}, [])
+    else:
+        assert isinstance(answer, YamlError), answer
+        assert said in str(answer)
+    assert seconds < BUDGET
+
+
+ARGUMENTS = {
+    "a fence and newlines": ("```" + "\n" * 1000 + "x", "not valid JSON"),
+    "a fence and blank lines": ("```" + "\n " * 1000 + "x", "not valid JSON"),
+    "many fences": ("```\n" * 20_000, "not valid JSON"),
+    "backticks": ("`" * 100_000, "not valid JSON"),
+    "nested brackets": ("[" * 100_000, "too deep"),
+    "nested objects": ('{"a":' * 100_000, "too deep"),
+    "a number with many digits": ('{"a": ' + "1" * 5000 + "}", "not valid JSON"),
+    "not a number": ('{"a": NaN}', "NaN"),
+    "keys twice": ('{"a": 1, "a": 2}', "twice"),
+    "many keys twice": ("{" + ",".join(f'"k{n}": 1' for n in range(5000)) + ',"k0": 1}', "twice"),
+    "fifty megabytes": ('{"a": "' + "x" * 50_000_000 + '"}', "characters"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments(text: str, said: str) -> None:
+    answer, seconds = measured(lambda: parse_arguments(text))
+    assert isinstance(answer, ArgumentsError)
+    assert said in str(answer)
+    assert seconds < BUDGET
+
+
+TEMPLATES = {
+    "half a gigabyte": "{{ 'x'*500000000 }}",
+    "a wide number": "{{ '%1000000000d'|format(1) }}",
+    "nested loops": "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+    "nested loops that write": "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_templates(template: str) -> None:
+    agent = PromptAgent(instructions=template)
+    answer, seconds = measured(lambda: render(agent))
+    assert isinstance(answer, RenderError)
+    assert "asks for more than" in str(answer)
+    assert seconds < BUDGET
+
+
+MUSTACHE = {
+    "open tags": ("{{" * 50_000, RenderError),
+    "open sections": ("{{#a}}" * 20_000, RenderError),
+    "tags on one line": ("{{a}}" * 5_000, str),
+    "sections on one line": ("{{#a}}{{/a}}" * 2_000, str),
+    "comments": ("{{!x}}" * 3_000, str),
+}
+
+
+@pytest.mark.parametrize(("template", "kind"), MUSTACHE.values(), ids=MUSTACHE)
+def test_mustache(template: str, kind: type) -> None:
+    agent = PromptAgent.model_validate({"instructions": template, "template": "mustache"})
+    answer, seconds = measured(lambda: render(agent))
+    assert isinstance(answer, kind)
+    assert seconds < BUDGET
+
+
+REFERENCES = {
+    "open references": "${" * 50_000,
+    "open braces": "${env:" + "{" * 20_000,
+    "many": "${env:A}" * 3_000,
+    "colons": "${env:A" + ":" * 100_000 + "}",
+}
+
+
+@pytest.mark.parametrize("text", REFERENCES.values(), ids=REFERENCES)
+def test_references(text: str) -> None:
+    answer, seconds = measured(lambda: References(None, env={"A": "b"}).resolve(text))
+    assert isinstance(answer, str)
+    assert seconds < BUDGET
+
+
+SHOWN = [
+    "sk-" * 30_000,
+    "Bearer " * 15_000,
+    "eyJ" * 30_000,
+    "://" + "a:" * 50_000,
+    "apiKey: " + " " * 100_000,
+    "a" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", SHOWN, ids=range(len(SHOWN)))
+def test_redaction(text: str) -> None:
+    for scanner in (masked_line, find_secret, names_a_credential):
+        _, seconds = measured(lambda scanner=scanner: scanner(text))  # type: ignore[misc]  # mypy cannot type a lambda's default
+        assert seconds < BUDGET
+
+
+BODIES = ["{{" * 50_000, "{% " * 30_000, "{" * 100_000, "user:\n" * 10_000, "{{a}}:\n" * 3_000]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+def test_check_answers_in_reasonable_time_for_any_body(body: str) -> None:
+    problems, seconds = measured(lambda: check_text(f"---\nname: x\n---\n{body}"))
+    assert isinstance(problems, list)
+    assert seconds < 1
