@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup check format test conformance bench schema pin soak
+.PHONY: setup check format test conformance bench docs pin soak
 
 setup: $(VENV)/.ready
 
@@ -33,10 +33,11 @@ bench: setup
 	$(BIN)/python -m benchmarks.run
 
 soak: setup
-	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security
+	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/real
 
-schema: setup
+docs: setup
 	$(BIN)/python scripts/write_schema.py
+	$(BIN)/python scripts/write_provider_docs.py
 
 pin: setup
 	$(BIN)/python -m pip install --quiet --upgrade --requirement requirements/dev.in

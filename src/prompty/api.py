@@ -1,21 +1,195 @@
 """The public functions; those that can wait have a twin in `api_async`."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from prompty.drivers.calls import finisher, last_of, reply_events
+from prompty.drivers.executor import ProviderExecutor, ProviderProcessor
+from prompty.drivers.stream import PromptyStream
+from prompty.model.agent import PromptAgent
 from prompty.parsers import Parser, parsers
-from prompty.pipeline.load import load, loads
+from prompty.pipeline.load import StrPath, load, loads
 from prompty.pipeline.prepare import parse, prepare, render
 from prompty.pipeline.validate import validate_inputs
+from prompty.providers import Provider, providers
+from prompty.providers.clients import named_clients
+from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol, executors, processors
 from prompty.renderers import Renderer, renderers
+from prompty.wire.structured import cast
 
 __all__ = [
+    "cast",
+    "executor_of",
+    "invoke",
     "load",
     "loads",
     "parse",
     "prepare",
+    "process",
+    "processor_of",
+    "register_connection",
+    "register_executor",
     "register_parser",
+    "register_processor",
+    "register_provider",
     "register_renderer",
     "render",
+    "run",
     "validate_inputs",
 ]
+
+T = TypeVar("T")
+MAX_RETRIES = 3
+
+Inputs = Mapping[str, object] | None
+
+
+def agent_from(agent_or_path: PromptAgent | StrPath) -> PromptAgent:
+    """A loaded agent, or the one in the file of this path."""
+    return agent_or_path if isinstance(agent_or_path, PromptAgent) else load(agent_or_path)
+
+
+@overload
+def run(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> Any: ...
+@overload
+def run(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> T: ...
+@overload
+def run(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> PromptyStream[Any]: ...
+@overload
+def run(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> PromptyStream[T]: ...
+def run(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    timeout: float | None = None,
+    max_retries: int = MAX_RETRIES,
+) -> Any:
+    """Call the model with messages one already has. `messages` may be dicts in wire form."""
+    events = reply_events(agent, messages, stream=stream, timeout=timeout, max_retries=max_retries)
+    finish: Callable[..., Any] = finisher(agent, output_type)
+    return PromptyStream(events, finish) if stream else finish(last_of(events))
+
+
+@overload
+def invoke(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> Any: ...
+@overload
+def invoke(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> T: ...
+@overload
+def invoke(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> PromptyStream[Any]: ...
+@overload
+def invoke(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> PromptyStream[T]: ...
+def invoke(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    timeout: float | None = None,
+    max_retries: int = MAX_RETRIES,
+) -> Any:
+    """Run a prompt once: prepare its messages, call the model, process the answer. Calls come back as `ToolCall`s."""
+    agent = agent_from(agent_or_path)
+    options: dict[str, Any] = {"output_type": output_type, "stream": stream, "timeout": timeout}
+    return run(agent, prepare(agent, inputs), max_retries=max_retries, **options)
+
+
+def process(agent: PromptAgent, response: object) -> object:
+    """The result of a raw reply."""
+    return processor_of(agent).process(agent, response)
+
+
+def executor_of(agent: PromptAgent) -> ExecutorProtocol:
+    """The executor of an agent's provider (§7.8)."""
+    key = agent.model.provider
+    return ProviderExecutor() if providers.has(key) and not executors.registered(key) else executors.get(key)
+
+
+def processor_of(agent: PromptAgent) -> ProcessorProtocol:
+    """The processor of an agent's provider (§7.8)."""
+    key = agent.model.provider
+    return ProviderProcessor() if providers.has(key) and not processors.registered(key) else processors.get(key)
+
+
+def register_connection(name: str, *clients: object) -> None:
+    """Let files say `connection: {kind: reference, name: name}` and mean these SDK clients: a sync one, an async one."""
+    named_clients.register(name, *clients)
+
+
+def register_provider(name: str, provider: Provider) -> None:
+    """Let files say `provider: name`."""
+    providers.register(name, provider)
+
+
+def register_executor(name: str, executor: ExecutorProtocol) -> None:
+    """Let files say `provider: name`, with a processor of the same name."""
+    executors.register(name, executor)
+
+
+def register_processor(name: str, processor: ProcessorProtocol) -> None:
+    """Let files say `provider: name`, with an executor of the same name."""
+    processors.register(name, processor)
 
 
 def register_renderer(name: str, renderer: Renderer) -> None:

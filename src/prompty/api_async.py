@@ -4,12 +4,19 @@ They stand apart from `api` so that synchronous programs do not pay for importin
 """
 
 from asyncio import to_thread
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, overload
 
+from prompty.api import MAX_RETRIES, Inputs, processor_of
+from prompty.drivers.calls import finisher
+from prompty.drivers.calls_async import last_of, reply_events_async
+from prompty.drivers.stream_async import AsyncPromptyStream
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import parse, prepare, render
+
+T = TypeVar("T")
 
 
 async def load_async(
@@ -34,3 +41,114 @@ async def prepare_async(
 ) -> list[Message]:
     """Like `prepare`; nothing in it waits."""
     return prepare(agent, inputs, strict=strict)
+
+
+async def process_async(agent: PromptAgent, response: object) -> object:
+    """Like `process`."""
+    return await processor_of(agent).process_async(agent, response)
+
+
+@overload
+async def run_async(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> Any: ...
+@overload
+async def run_async(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> T: ...
+@overload
+async def run_async(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> AsyncPromptyStream[Any]: ...
+@overload
+async def run_async(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> AsyncPromptyStream[T]: ...
+async def run_async(
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    timeout: float | None = None,
+    max_retries: int = MAX_RETRIES,
+) -> Any:
+    """Like `run`; with `stream=True` awaiting it gives the stream."""
+    events = reply_events_async(agent, messages, stream=stream, timeout=timeout, max_retries=max_retries)
+    finish: Callable[..., Any] = finisher(agent, output_type)
+    return AsyncPromptyStream(events, finish) if stream else finish(await last_of(events))
+
+
+@overload
+async def invoke_async(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> Any: ...
+@overload
+async def invoke_async(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> T: ...
+@overload
+async def invoke_async(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> AsyncPromptyStream[Any]: ...
+@overload
+async def invoke_async(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    timeout: float | None = ...,
+    max_retries: int = ...,
+) -> AsyncPromptyStream[T]: ...
+async def invoke_async(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    timeout: float | None = None,
+    max_retries: int = MAX_RETRIES,
+) -> Any:
+    """Like `invoke`; with `stream=True` awaiting it gives the stream."""
+    agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+    options: dict[str, Any] = {"output_type": output_type, "stream": stream, "timeout": timeout}
+    return await run_async(agent, prepare(agent, inputs), max_retries=max_retries, **options)

@@ -5,6 +5,13 @@ PromptyError
 │   └── FileMissing (FileNotFoundError)   the file, or a file it refers to, does not exist
 ├── InputError (ValueError)         an input is missing or cannot be used
 ├── RenderError (ValueError)        the template is broken, or asked for more than its limits
+├── RequestError (ValueError)       the messages or options cannot be sent to this provider
+├── ModelError                      a call to a model failed
+│   ├── EmptyReply (ValueError)     the provider answered with nothing in it
+│   ├── ResponseFailed (ValueError) the provider answered that it has no answer
+│   ├── StreamCut                   a stream ended before its reply was complete; `partial` has what came
+│   └── Refused (ValueError)        the model refused, in a stream
+├── ResultError (ValueError)        an answer does not fit the type asked for
 ├── ArgumentsError (ValueError)     the arguments of a tool call are not a JSON object
 ├── UnknownName (LookupError)       no renderer, parser … of that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
@@ -74,6 +81,57 @@ class RenderError(PromptyError, ValueError):
         where = f"line {line} of the body: " if line else ""
         super().__init__(f"{where}{cause}\n    {fix}")
         self.cause, self.fix, self.line = cause, fix, line
+
+
+class RequestError(PromptyError, ValueError):
+    """The messages or options cannot be sent to this provider."""
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(f"{cause}\n    {fix}")
+        self.cause, self.fix = cause, fix
+
+
+class ModelError(PromptyError):
+    """A call to a model failed. `status` is the HTTP status, if there was one; `retryable` says whether the same
+    call may succeed later, and `retry_after` when the server said how long to wait."""
+
+    def __init__(
+        self, cause: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(cause)
+        self.status, self.retryable, self.retry_after = status, retryable, retry_after
+
+
+class StreamCut(ModelError):
+    """A stream ended before its reply was complete. `partial` is what had come: its calls must not run."""
+
+    def __init__(self, cause: str, partial: object = None, *, retryable: bool = True) -> None:
+        super().__init__(cause, retryable=retryable)
+        self.partial = partial
+
+
+class Refused(ModelError, ValueError):
+    """The model refused to answer, in a stream."""
+
+    def __init__(self, refusal: str) -> None:
+        super().__init__(f"Model refused: {refusal}")
+        self.refusal = refusal
+
+
+class EmptyReply(ModelError, ValueError):
+    """The provider answered with nothing in it."""
+
+
+class ResponseFailed(ModelError, ValueError):
+    """The provider answered that it has no answer (§8.4)."""
+
+
+class ResultError(PromptyError, ValueError):
+    """An answer does not fit the type asked for."""
+
+    def __init__(self, output_type: object, cause: Exception) -> None:
+        name = getattr(output_type, "__name__", str(output_type))
+        super().__init__(f"the answer is not a {name}: {cause}")
 
 
 class ArgumentsError(PromptyError, ValueError):

@@ -21,20 +21,31 @@ class Registry(Generic[T]):
         self.group = f"prompty.{kind}s"
         self._built_in = dict(built_in)
         self._found: dict[str, T] = {}
+        self._registered: set[str] = set()
 
     def register(self, name: str, implementation: T) -> None:
         """Put `implementation` under `name`, in place of whatever was there."""
+        self._registered.add(name)
         self._found[name] = implementation
 
     def unregister(self, name: str) -> None:
         """Forget what was registered under `name`; a built-in of that name is found again."""
+        self._registered.discard(name)
         self._found.pop(name, None)
+
+    def registered(self, name: str) -> bool:
+        """Whether something was put under `name` from code."""
+        return name in self._registered
 
     def get(self, name: str) -> T:
         found = self._found.get(name)
         if found is None:
             found = self._found[name] = self._discover(name)
         return found
+
+    def has(self, name: str) -> bool:
+        """Whether `get` would find something."""
+        return name in self._found or name in self._built_in or bool(entry_points(group=self.group, name=name))
 
     def names(self) -> list[str]:
         offered = {point.name for point in entry_points(group=self.group)}

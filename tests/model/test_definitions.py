@@ -243,7 +243,7 @@ def test_a_key_is_a_secret_type() -> None:
 
 
 def test_the_schema_in_the_repository_is_fresh() -> None:
-    assert PATH.read_text(encoding="utf-8") == schema_text(), "run: make schema"
+    assert PATH.read_text(encoding="utf-8") == schema_text(), "run: make docs"
 
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.prompty"))

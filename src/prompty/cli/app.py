@@ -6,7 +6,9 @@ from typer import Exit, Option, Typer
 
 from prompty.cli.check import check
 from prompty.cli.console import out
+from prompty.cli.explain import explain
 from prompty.cli.render import render
+from prompty.cli.run import run
 from prompty.version import __version__
 
 app = Typer(
@@ -18,6 +20,8 @@ app = Typer(
 )
 app.command()(check)
 app.command()(render)
+app.command()(run)
+app.command()(explain)
 
 
 def _version(wanted: bool) -> None:

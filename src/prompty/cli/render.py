@@ -1,15 +1,15 @@
 """`prompty render`: the messages a file renders to."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 from rich.text import Text
-from typer import Argument, Option
+from typer import Option
 
 from prompty.api import load, prepare
 from prompty.cli.console import fail, out, printable
 from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.options import AsJson, File, InputPairs
 from prompty.errors import PromptyError
 from prompty.model.message import ContentPart, Message, TextPart
 
@@ -17,14 +17,12 @@ _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assista
 
 
 def render(
-    file: Annotated[Path, Argument(help="The .prompty file.")],
-    inputs: Annotated[
-        list[str] | None, Option("--input", "-i", metavar="NAME=VALUE", help="An input; @file reads a file.")
-    ] = None,
+    file: File,
+    inputs: InputPairs = None,
     strict: Annotated[
         bool, Option("--strict", help="Fail when the template reads a variable without a value.")
     ] = False,
-    as_json: Annotated[bool, Option("--json", help="Print the messages as JSON, for tools.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the messages FILE renders to, without calling a model."""
     load_dotenv(file)
@@ -37,10 +35,11 @@ def render(
         out.print_json(json.dumps([message.to_json() for message in messages], ensure_ascii=True))
         return
     for message in messages:
-        _show(message)
+        show_message(message)
 
 
-def _show(message: Message) -> None:
+def show_message(message: Message) -> None:
+    """A message as its role and its text; media are named."""
     attributes = ", ".join(f"{name}={value}" for name, value in message.metadata.items())
     heading = printable(f"{message.role} [{attributes}]" if attributes else message.role)
     out.print(Text(f"── {heading} ──", f"bold {_STYLES.get(message.role, 'white')}"))

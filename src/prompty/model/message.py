@@ -88,10 +88,42 @@ class Message:
         """The words of the message, without what is between them."""
         return "".join(part.value for part in self.content if isinstance(part, TextPart))
 
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls of an assistant's turn, read from `metadata`."""
+        return [_tool_call_from(entry) for entry in _entries(self.metadata.get("tool_calls"))]
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The call a tool's result answers."""
+        found = self.metadata.get("tool_call_id")
+        return found if isinstance(found, str) else None
+
+    @property
+    def reasoning(self) -> str:
+        """What the model thought before this turn, where it said so."""
+        found = self.metadata.get("reasoning_content") or self.metadata.get("reasoning")
+        return found if isinstance(found, str) else ""
+
     def to_json(self) -> Json:
         """The message as plain JSON, in our own shape (not a provider's)."""
         json: Json = {"role": self.role, "content": [_part_to_json(part) for part in self.content]}
         return {**json, "metadata": self.metadata} if self.metadata else json
+
+
+def _entries(value: object) -> list[Json]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list | tuple) else []
+
+
+def _tool_call_from(entry: Json) -> ToolCall:
+    function = entry.get("function")
+    named = function if isinstance(function, dict) else {}
+    arguments = named.get("arguments")
+    return ToolCall(
+        id=str(entry.get("id") or ""),
+        name=str(named.get("name") or ""),
+        arguments=arguments if isinstance(arguments, str) else "{}",
+    )
 
 
 _JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", "name": "name"}

@@ -38,4 +38,9 @@ def masked_line(line: str) -> str:
     assignment = _ASSIGNMENT.match(line)
     if assignment and names_a_credential(assignment[2]) and "${" not in assignment[3]:
         return assignment[1] + MASK
-    return _SHAPES.sub(MASK, line)
+    return masked_text(line)
+
+
+def masked_text(text: str) -> str:
+    """Text of a server or a person with everything that has the shape of a secret masked."""
+    return _SHAPES.sub(MASK, text)

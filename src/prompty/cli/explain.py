@@ -1,0 +1,65 @@
+"""`prompty explain`: what would be sent, without sending it."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+from rich.text import Text
+from typer import Option
+
+from prompty.api import load
+from prompty.cli.console import fail, out, printable
+from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.cli.render import show_message
+from prompty.errors import PromptyError
+from prompty.pipeline.explain import Explanation
+from prompty.pipeline.explain import explain as explain_prompt
+
+
+def explain(
+    file: File,
+    inputs: InputPairs = None,
+    stream: Annotated[bool, Option("--stream", "-s", help="As a streamed call.")] = False,
+    as_json: AsJson = False,
+    model: ModelId = None,
+    provider: ProviderKey = None,
+    api: ApiType = None,
+) -> None:
+    """Show the messages of FILE and the exact request they become, offline; secrets are masked."""
+    load_dotenv(file)
+    try:
+        agent = with_model(load(file), model, provider, api)
+        explanation = explain_prompt(agent, read_pairs(agent, inputs or []), stream=stream)
+    except PromptyError as error:
+        fail(error)
+    if as_json:
+        messages = [message.to_json() for message in explanation.messages]
+        out.print_json(json.dumps({**asdict(explanation), "messages": messages}, ensure_ascii=True))
+    else:
+        _show(explanation)
+
+
+def _show(explanation: Explanation) -> None:
+    for message in explanation.messages:
+        show_message(message)
+    _heading(f"POST {explanation.url}")
+    for header in explanation.headers:
+        out.print(Text(printable(header)))
+    out.print(Text(printable(json.dumps(explanation.body, indent=2, ensure_ascii=False))), end="\n\n")
+    if explanation.dropped:
+        _heading("options left out")
+        for name, reason in explanation.dropped.items():
+            out.print(Text(printable(f"{name}: {reason}")))
+        out.print()
+    if explanation.bound:
+        _heading("parameters the model does not see")
+        for tool, parameters in explanation.bound.items():
+            out.print(Text(printable(f"{tool}: {', '.join(parameters)}")))
+        out.print()
+    _heading("by hand")
+    out.print(Text(printable(explanation.curl)))
+
+
+def _heading(text: str) -> None:
+    out.print(Text(f"── {printable(text)} ──", "bold blue"))

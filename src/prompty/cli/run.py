@@ -1,0 +1,73 @@
+"""`prompty run`: call the model a file names."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+from rich.text import Text
+from typer import Option
+
+from prompty.api import MAX_RETRIES, load, prepare
+from prompty.cli.console import err, fail, out, printable
+from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.drivers.calls import reply_events
+from prompty.drivers.stream import PromptyStream
+from prompty.errors import PromptyError
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Event, ReasoningDelta, Retry, TextDelta
+from prompty.model.reply import Reply
+from prompty.pipeline.process import result_of
+
+
+def run(
+    file: File,
+    inputs: InputPairs = None,
+    stream: Annotated[bool, Option("--stream", "-s", help="Show the answer while it comes.")] = False,
+    as_json: AsJson = False,
+    model: ModelId = None,
+    provider: ProviderKey = None,
+    api: ApiType = None,
+    timeout: Annotated[float | None, Option(help="Seconds the call may take.")] = None,
+) -> None:
+    """Call the model of FILE once and print its answer."""
+    load_dotenv(file)
+    try:
+        agent = with_model(load(file), model, provider, api)
+        messages = prepare(agent, read_pairs(agent, inputs or []))
+        events = reply_events(agent, messages, stream=stream, timeout=timeout, max_retries=MAX_RETRIES)
+        answer = PromptyStream(events, lambda reply: reply)
+        streamed = any([_show_event(event, quiet=as_json) for event in answer.events()])
+        reply = answer.result
+    except PromptyError as error:
+        fail(error)
+    _show_result(agent, reply, streamed=streamed, as_json=as_json)
+
+
+def _show_event(event: Event, *, quiet: bool) -> bool:
+    """Show what happens; whether any of it was the answer itself."""
+    if isinstance(event, Retry):
+        err.print(Text(f"attempt {event.attempt} failed: {printable(event.reason)}; trying again", "yellow"))
+    elif quiet:
+        return False
+    elif isinstance(event, ReasoningDelta):
+        err.print(Text(printable(event.text), "dim"), end="")
+    elif isinstance(event, TextDelta):
+        out.print(Text(printable(event.text)), end="")
+        return True
+    return False
+
+
+def _show_result(agent: PromptAgent, reply: Reply, *, streamed: bool, as_json: bool) -> None:
+    result = result_of(agent, reply)
+    plain = [asdict(call) for call in reply.tool_calls] if reply.tool_calls else result
+    if as_json:
+        usage = {name: value for name, value in asdict(reply.usage).items() if value is not None}
+        shown = {"result": plain, "model": reply.model, "finishReason": reply.finish_reason, "usage": usage}
+        out.print_json(json.dumps(shown, ensure_ascii=True))
+    elif streamed and not reply.tool_calls:
+        out.print()
+    elif isinstance(plain, str):
+        out.print(Text(printable(plain)))
+    else:
+        out.print_json(json.dumps(plain, ensure_ascii=True))

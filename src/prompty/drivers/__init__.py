@@ -1,0 +1,1 @@
+"""Does what the loop decides: one driver for sync code, one for async code."""

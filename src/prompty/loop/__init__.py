@@ -1,0 +1,1 @@
+"""Decides what to do next; never does it."""

@@ -1,0 +1,131 @@
+"""What a provider is: formats (pure functions on plain JSON) and a way to reach it.
+
+A provider API is four pure functions and a path. `reply` and the decoder agree: the same answer, streamed or not,
+is the same `Reply`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from prompty.errors import RequestError
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json, Message
+from prompty.model.reply import Reply
+from prompty.registry import Registry
+from prompty.wire.functions import Function
+from prompty.wire.options import NONE
+from prompty.wire.stream import Decoder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WireRequest:
+    """What is sent: a path below the endpoint, a body, and headers beside the usual ones."""
+
+    path: str
+    body: Json
+    headers: Mapping[str, str]
+    stream: bool = False
+    timeout: float | None = None
+
+
+class Bytes(Protocol):
+    """The bytes of a streamed answer; closing it gives the connection up."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+class AsyncBytes(Protocol):
+    """The same for async code."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    async def aclose(self) -> None: ...
+
+
+class Transport(Protocol):
+    """Carries requests to one endpoint with one credential. Failures come as ModelError."""
+
+    def send(self, request: WireRequest, /) -> bytes: ...
+    def stream(self, request: WireRequest, /) -> Bytes: ...
+
+
+class AsyncTransport(Protocol):
+    """The same for async code."""
+
+    async def send(self, request: WireRequest, /) -> bytes: ...
+    async def stream(self, request: WireRequest, /) -> AsyncBytes: ...
+
+
+def _no_headers(_: PromptAgent) -> Mapping[str, str]:
+    return {}
+
+
+def _as_it_is(body: Json) -> Json:
+    return body
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Api:
+    """One API of a provider. `options` is its table of model options, `stream_body` what asks for a stream, and
+    `operation` what telemetry calls it."""
+
+    path: str
+    request: Callable[[PromptAgent, Sequence[Message], Sequence[Function]], Json]
+    reply: Callable[[Json], Reply]
+    tool_messages: Callable[[Reply, Sequence[Message]], list[Message]]
+    decoder: Callable[[], Decoder] | None = None
+    stream_body: Callable[[Json], Json] = _as_it_is
+    headers: Callable[[PromptAgent], Mapping[str, str]] = _no_headers
+    options: Mapping[str, str] = field(default_factory=lambda: NONE)
+    operation: str = "chat"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Address:
+    """Where a request goes and how it says who sends it, for people: the key is the name of a variable."""
+
+    url: str
+    headers: tuple[str, ...] = ()
+
+
+def endpoint_address(agent: PromptAgent, api: Api) -> Address:
+    """The endpoint of a prompt's connection with the path of an API."""
+    endpoint = getattr(agent.model.connection, "endpoint", None) or "https://endpoint.invalid"
+    return Address(url=endpoint.rstrip("/") + api.path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provider:
+    """A provider: its APIs by `apiType`, its transports, and its addresses for people to read."""
+
+    key: str
+    apis: Mapping[str, Api]
+    transport: Callable[[PromptAgent], Transport]
+    transport_async: Callable[[PromptAgent], AsyncTransport]
+    address: Callable[[PromptAgent, Api], Address] = endpoint_address
+
+    def api(self, api_type: str) -> Api:
+        found = self.apis.get(api_type)
+        if found is None:
+            offered = ", ".join(self.apis)
+            raise RequestError(
+                f"the provider '{self.key}' has no API of type '{api_type}'", f"Write `apiType:` one of {offered}."
+            )
+        return found
+
+
+def turn_messages(reply: Reply, results: Sequence[Message]) -> list[Message]:
+    """An assistant's turn and the results of its calls, in the order of the calls."""
+    return [reply.message(), *results]
+
+
+providers: Registry[Provider] = Registry(
+    "provider",
+    {
+        "openai": "prompty.providers.openai:PROVIDER",
+        "azure": "prompty.providers.foundry:AZURE",
+        "foundry": "prompty.providers.foundry:PROVIDER",
+        "anthropic": "prompty.providers.anthropic:PROVIDER",
+    },
+)

@@ -1,0 +1,13 @@
+"""Anthropic."""
+
+from prompty.providers import Provider
+from prompty.providers.anthropic import messages
+from prompty.providers.anthropic.client import CONNECTOR, address
+
+PROVIDER = Provider(
+    key="anthropic",
+    apis={"chat": messages.API},
+    transport=CONNECTOR.transport,
+    transport_async=CONNECTOR.transport_async,
+    address=address,
+)

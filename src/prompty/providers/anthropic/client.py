@@ -1,0 +1,65 @@
+"""The Anthropic SDK as transport: the only place of this provider that sees it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from prompty.errors import RequestError
+from prompty.extras import require
+from prompty.model.agent import PromptAgent
+from prompty.providers import Address, Api, WireRequest
+from prompty.providers.clients import Endpoint, SdkConnector, connection_limits, locate_endpoint
+from prompty.providers.transport import AsyncSdkTransport, SdkConnection, SdkTransport
+
+_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+
+
+class _OlderVersion(SdkConnection):
+    """Sampling options exist only in an older version of the API, which wants the key in its own header (W11)."""
+
+    def headers_for(self, request: WireRequest) -> Mapping[str, Any]:
+        headers = super().headers_for(request)
+        if "anthropic-version" in request.headers and self.client.api_key:
+            return {**headers, "x-api-key": self.client.api_key, "Authorization": self.sdk.Omit()}
+        return headers
+
+
+class AnthropicTransport(_OlderVersion, SdkTransport):
+    pass
+
+
+class AsyncAnthropicTransport(_OlderVersion, AsyncSdkTransport):
+    pass
+
+
+def locate(agent: PromptAgent) -> Endpoint:
+    return locate_endpoint(agent, _VARIABLES)
+
+
+def build(endpoint: Endpoint, asynchronous: bool) -> Any:
+    """An SDK client that never retries by itself."""
+    sdk = require("anthropic", extra="anthropic")
+    client_class, http_class = (
+        (sdk.AsyncAnthropic, sdk.DefaultAsyncHttpxClient) if asynchronous else (sdk.Anthropic, sdk.DefaultHttpxClient)
+    )
+    options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
+    key = "nobody" if endpoint.base_url and endpoint.api_key is None else endpoint.api_key
+    client = client_class(base_url=endpoint.base_url, api_key=key, **options)
+    if not (client.api_key or client.auth_token or client.credentials):
+        raise RequestError(
+            "there is no credential for Anthropic", "Set ANTHROPIC_API_KEY, or write a `connection:` in the file."
+        )
+    return client
+
+
+def address(agent: PromptAgent, api: Api) -> Address:
+    """What a person would send by hand."""
+    endpoint = getattr(agent.model.connection, "endpoint", None) or "https://api.anthropic.com"
+    version = api.headers(agent).get("anthropic-version") or "2023-06-01"
+    return Address(
+        url=endpoint.rstrip("/") + api.path, headers=("x-api-key: $ANTHROPIC_API_KEY", f"anthropic-version: {version}")
+    )
+
+
+CONNECTOR = SdkConnector(
+    "anthropic", ("Anthropic", "AsyncAnthropic"), locate, build, (AnthropicTransport, AsyncAnthropicTransport)
+)

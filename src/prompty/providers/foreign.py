@@ -1,0 +1,45 @@
+"""Providers of one's own, the long way (§7.8): an executor that calls a model and a processor that reads its answer.
+
+`Provider` is richer (streams, retries, offline requests); this pair is what the documents describe.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from prompty.errors import UnknownName
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Message
+from prompty.registry import Registry
+
+
+class ExecutorProtocol(Protocol):
+    """Sends messages to a model and gives back its raw reply."""
+
+    def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> object: ...
+    async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> object: ...
+
+
+class ProcessorProtocol(Protocol):
+    """Makes a result of a raw reply."""
+
+    def process(self, agent: PromptAgent, response: object, /) -> object: ...
+    async def process_async(self, agent: PromptAgent, response: object, /) -> object: ...
+
+
+class Pair(NamedTuple):
+    executor: ExecutorProtocol
+    processor: ProcessorProtocol
+
+
+executors: Registry[ExecutorProtocol] = Registry("executor", {})
+processors: Registry[ProcessorProtocol] = Registry("processor", {})
+
+
+def foreign_pair(provider: str, *, built_in: bool) -> Pair | None:
+    """The pair for a provider. In place of a built-in provider, only a pair registered from code counts."""
+    if built_in and not executors.registered(provider):
+        return None
+    try:
+        return Pair(executors.get(provider), processors.get(provider))
+    except UnknownName:
+        return None

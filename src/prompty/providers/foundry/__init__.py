@@ -1,0 +1,16 @@
+"""Microsoft Foundry and Azure OpenAI: OpenAI's wire, their own routing and credentials (W12)."""
+
+from dataclasses import replace
+
+from prompty.providers import Provider
+from prompty.providers.foundry.client import CONNECTOR, address
+from prompty.providers.openai import chat, embeddings, responses
+
+PROVIDER = Provider(
+    key="foundry",
+    apis={"chat": chat.API, "responses": responses.API, "embedding": embeddings.API},
+    transport=CONNECTOR.transport,
+    transport_async=CONNECTOR.transport_async,
+    address=address,
+)
+AZURE = replace(PROVIDER, key="azure")

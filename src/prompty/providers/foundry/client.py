@@ -1,0 +1,77 @@
+"""Microsoft Foundry and Azure OpenAI through the OpenAI SDK, with a key or with Entra tokens (W12)."""
+
+import os
+from typing import Any, NamedTuple
+
+from prompty.extras import require
+from prompty.model.agent import PromptAgent
+from prompty.model.connection import ApiKeyConnection, FoundryConnection
+from prompty.providers import Address, Api
+from prompty.providers.clients import SdkConnector, connection_limits, required_endpoint, required_key, wrong_kind
+
+DEFAULT_API_VERSION = "2024-10-21"
+TOKEN_SCOPE = "https://cognitiveservices.azure.com/.default"  # noqa: S105  a scope is no secret
+
+
+class AzureEndpoint(NamedTuple):
+    """Where to send requests, and as whom: without a key with tokens of Entra."""
+
+    endpoint: str
+    api_key: str | None
+    api_version: str
+
+
+def locate(agent: PromptAgent) -> AzureEndpoint:
+    """Where a prompt's connection leads."""
+    match agent.model.connection:
+        case None:
+            endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
+            return AzureEndpoint(required_endpoint(endpoint), os.environ.get("AZURE_OPENAI_API_KEY"), _version(None))
+        case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
+            secret = required_key(key, "AZURE_OPENAI_API_KEY")
+            return AzureEndpoint(required_endpoint(endpoint), secret, _version(version))
+        case FoundryConnection(endpoint=endpoint, api_version=version):
+            return AzureEndpoint(required_endpoint(endpoint), None, _version(version))
+        case other:
+            raise wrong_kind(other.kind, agent.model.provider, "key, foundry or reference")
+
+
+def _version(said: str | None) -> str:
+    return said or os.environ.get("OPENAI_API_VERSION") or DEFAULT_API_VERSION
+
+
+def build(place: AzureEndpoint, asynchronous: bool) -> Any:
+    """The plain client for an endpoint that ends in `/openai/v1`, Azure's for any other."""
+    sdk = require("openai", extra="foundry")
+    http_class = sdk.DefaultAsyncHttpxClient if asynchronous else sdk.DefaultHttpxClient
+    options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
+    if place.endpoint.rstrip("/").endswith("/openai/v1"):
+        client_class = sdk.AsyncOpenAI if asynchronous else sdk.OpenAI
+        return client_class(base_url=place.endpoint, api_key=place.api_key or _token_provider(asynchronous), **options)
+    client_class = sdk.AsyncAzureOpenAI if asynchronous else sdk.AzureOpenAI
+    if place.api_key:
+        options["api_key"] = place.api_key
+    else:
+        options["azure_ad_token_provider"] = _token_provider(asynchronous)
+    return client_class(azure_endpoint=place.endpoint, api_version=place.api_version, **options)
+
+
+def _token_provider(asynchronous: bool) -> Any:
+    identity = require("azure.identity.aio" if asynchronous else "azure.identity", extra="foundry")
+    return identity.get_bearer_token_provider(identity.DefaultAzureCredential(), TOKEN_SCOPE)
+
+
+def address(agent: PromptAgent, api: Api) -> Address:
+    """What a person would send by hand."""
+    connection = agent.model.connection
+    endpoint = (getattr(connection, "endpoint", None) or "https://resource.openai.azure.com").rstrip("/")
+    key = isinstance(connection, ApiKeyConnection)
+    headers = ("api-key: $AZURE_OPENAI_API_KEY",) if key else ("Authorization: Bearer $AZURE_TOKEN",)
+    if endpoint.endswith("/openai/v1"):
+        return Address(url=endpoint + api.path, headers=headers)
+    deployment = "" if api.path == "/responses" else f"/deployments/{agent.model.id}"
+    version = _version(getattr(connection, "api_version", None))
+    return Address(url=f"{endpoint}/openai{deployment}{api.path}?api-version={version}", headers=headers)
+
+
+CONNECTOR = SdkConnector("openai", ("OpenAI", "AsyncOpenAI"), locate, build)

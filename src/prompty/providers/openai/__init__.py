@@ -1,0 +1,13 @@
+"""OpenAI, and every server that speaks its chat format (`endpoint:` says where)."""
+
+from prompty.providers import Provider
+from prompty.providers.openai import chat, embeddings, images, responses
+from prompty.providers.openai.client import CONNECTOR, address
+
+PROVIDER = Provider(
+    key="openai",
+    apis={"chat": chat.API, "responses": responses.API, "embedding": embeddings.API, "image": images.API},
+    transport=CONNECTOR.transport,
+    transport_async=CONNECTOR.transport_async,
+    address=address,
+)

@@ -1,0 +1,34 @@
+"""OpenAI Embeddings (§7.2, §8.2)."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from prompty.errors import EmptyReply, RequestError
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json, Message, TextPart
+from prompty.model.reply import Reply, Usage
+from prompty.providers import Api, turn_messages
+from prompty.wire.functions import Function
+
+
+def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
+    """One text is a string, several are an array; chat options do not cross (W8)."""
+    texts = [part.value for message in messages for part in message.content if isinstance(part, TextPart)]
+    if not texts:
+        raise RequestError("there is no text to embed", "Write some text in the body of the prompt.")
+    own = {"model": agent.model.id, "input": texts[0] if len(texts) == 1 else texts}
+    return {**(agent.model.options.additional_properties or {}), **own}
+
+
+def reply(payload: Json) -> Reply:
+    """One vector, or a list of them in the order of the texts."""
+    data = cast(dict[str, Any], payload)
+    entries = sorted(data.get("data") or [], key=lambda entry: entry.get("index") or 0)
+    if not entries:
+        raise EmptyReply("Empty embedding response")
+    vectors = [entry["embedding"] for entry in entries]
+    usage = Usage(input_tokens=(data.get("usage") or {}).get("prompt_tokens"))
+    return Reply(value=vectors[0] if len(vectors) == 1 else vectors, usage=usage, model=data.get("model"))
+
+
+API = Api(path="/embeddings", request=request, reply=reply, tool_messages=turn_messages, operation="embeddings")

@@ -1,0 +1,181 @@
+"""An official SDK as transport: it keeps auth, TLS, pools, proxies and routing; the format is ours.
+
+The SDKs of OpenAI and Anthropic come from one generator and have the same low-level verb: `client.post(path,
+content=bytes, cast_to=Response)`. It skips their typed requests and replies, which cost most of a call.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from types import ModuleType
+from typing import Any, NoReturn
+
+from prompty.errors import ModelError, PromptyError
+from prompty.extras import require
+from prompty.providers import WireRequest
+from prompty.tracing.redaction import MASK, masked_text
+from prompty.version import __version__
+from prompty.wire.json_bytes import write_bytes
+
+LONGEST_MESSAGE = 2_000
+SHORTEST_SECRET = 8  # what is shorter is a placeholder, and a word that stands elsewhere too
+_PLAIN_CLIENTS = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
+_TEMPORARY = frozenset({408, 409, 425, 429})
+_PERMANENT_PROBLEMS = frozenset({"insufficient_quota", "billing_not_active"})
+
+
+class SdkConnection:
+    """An SDK client, sync or async, with what is the same for both."""
+
+    def __init__(self, client: Any, sdk: ModuleType, *, anonymous: bool = False) -> None:
+        self.client, self.sdk = client, sdk
+        self.http = require("httpx2", extra="openai")
+        self.as_bytes = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
+        self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
+        if anonymous:
+            self.headers["Authorization"] = sdk.Omit()
+
+    def arguments(self, request: WireRequest) -> dict[str, Any]:
+        """What `client.post` is called with. Azure's client reads the model from the body, so it gets a dict, and so
+        does every other client that is not one of the plain ones."""
+        options: dict[str, Any] = {"headers": self.headers_for(request), "max_retries": 0}
+        if request.timeout is not None:
+            options["timeout"] = request.timeout
+        body = {"content": write_bytes(request.body)} if self.as_bytes else {"body": request.body}
+        return {"path": request.path, "cast_to": self.http.Response, "options": options, **body}
+
+    def headers_for(self, request: WireRequest) -> Mapping[str, Any]:
+        """The headers of a request beside the SDK's own."""
+        return {**self.headers, **request.headers} if request.headers else self.headers
+
+    def masked(self, text: str) -> str:
+        """Text that may be shown: without the key, whoever repeats it."""
+        for name in ("api_key", "auth_token"):
+            secret = getattr(self.client, name, None)
+            if isinstance(secret, str) and len(secret.strip()) >= SHORTEST_SECRET:
+                text = text.replace(secret.strip(), MASK)
+        return masked_text(text)
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise what an SDK or its HTTP library raised as an error of ours. A traceback shows ours only: theirs holds
+        what the server sent, and the server knows the key."""
+        if isinstance(error, PromptyError):
+            raise error
+        raise self._converted(error) from None
+
+    def _converted(self, error: Exception) -> ModelError:
+        sdk, http = self.sdk, self.http
+        if isinstance(error, sdk.APIStatusError):
+            return status_error(error.status_code, self.masked(error.message), error.response.headers, error.body)
+        if isinstance(error, sdk.APITimeoutError | http.TimeoutException):
+            return ModelError("the provider did not answer in time", retryable=True)
+        cause = error.__cause__ or error
+        said = self.masked(str(cause)) or type(cause).__name__
+        if isinstance(error, sdk.APIConnectionError | http.HTTPError | http.StreamError):
+            retryable = not isinstance(cause, http.LocalProtocolError | http.UnsupportedProtocol)
+            return ModelError(f"the connection failed: {said}", retryable=retryable)
+        return ModelError(f"the call could not be made: {said}")
+
+
+def status_error(status: int, message: str, headers: Mapping[str, str], body: object) -> ModelError:
+    """An HTTP status as an error that says whether trying again can help."""
+    problems = {str(body.get("code")), str(body.get("type"))} if isinstance(body, dict) else set()
+    temporary = (status in _TEMPORARY or status >= 500) and _PERMANENT_PROBLEMS.isdisjoint(problems)
+    retryable = temporary and headers.get("x-should-retry") != "false"
+    shown = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+    return ModelError(shown, status=status, retryable=retryable, retry_after=retry_after(headers))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How long a server asks to wait, in seconds: a number, a date, or milliseconds in a header of their own."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(milliseconds / 1000, 0)
+    asked = headers.get("retry-after") or ""
+    seconds = _number(asked)
+    return _until(asked) if seconds is None else max(seconds, 0)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _until(date: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max((aware - datetime.now(UTC)).total_seconds(), 0)
+
+
+class SdkTransport(SdkConnection):
+    """A synchronous SDK client."""
+
+    def send(self, request: WireRequest, /) -> bytes:
+        try:
+            content: bytes = self.client.post(**self.arguments(request)).content
+        except Exception as error:
+            self.fail(error)
+        return content
+
+    def stream(self, request: WireRequest, /) -> "SdkBytes":
+        try:
+            return SdkBytes(self, self.client.post(**self.arguments(request), stream=True))
+        except Exception as error:
+            self.fail(error)
+
+
+class SdkBytes:
+    """The bytes of an answer while they come."""
+
+    def __init__(self, connection: SdkConnection, response: Any) -> None:
+        self._connection, self._response = connection, response
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._response.iter_bytes()
+        except Exception as error:
+            self._connection.fail(error)
+
+    def close(self) -> None:
+        self._response.close()
+
+
+class AsyncSdkTransport(SdkConnection):
+    """An asynchronous SDK client."""
+
+    async def send(self, request: WireRequest, /) -> bytes:
+        try:
+            content: bytes = (await self.client.post(**self.arguments(request))).content
+        except Exception as error:
+            self.fail(error)
+        return content
+
+    async def stream(self, request: WireRequest, /) -> "AsyncSdkBytes":
+        try:
+            return AsyncSdkBytes(self, await self.client.post(**self.arguments(request), stream=True))
+        except Exception as error:
+            self.fail(error)
+
+
+class AsyncSdkBytes:
+    """The bytes of an answer while they come."""
+
+    def __init__(self, connection: SdkConnection, response: Any) -> None:
+        self._connection, self._response = connection, response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.aiter_bytes():
+                yield chunk
+        except Exception as error:
+            self._connection.fail(error)
+
+    async def aclose(self) -> None:
+        await self._response.aclose()

@@ -1,0 +1,90 @@
+"""Structured results: JSON text into a dict that remembers it, and into types of the caller's (P1, 000 §7.7)."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from prompty.errors import PromptyError, ResultError
+from prompty.wire.structured import StructuredResult, cast, structured
+
+TEXT = '{"city": "Oslo", "days": [1, 2]}'
+
+
+@dataclass
+class AsDataclass:
+    city: str
+    days: list[int]
+
+
+class AsTypedDict(TypedDict):
+    city: str
+    days: list[int]
+
+
+class AsModel(BaseModel):
+    city: str
+    days: list[int]
+
+
+def test_an_object_is_a_dict_that_remembers_its_text() -> None:
+    result = structured(TEXT)
+    assert isinstance(result, dict)
+    assert isinstance(result, StructuredResult)
+    assert result == {"city": "Oslo", "days": [1, 2]}
+    assert result.raw == TEXT
+    assert json.loads(json.dumps(result)) == result
+
+
+VALUES: dict[str, tuple[str, object]] = {
+    "a list": ("[1]", [1]),
+    "a number": ("1", 1),
+    "blanks around": ('\n {"a": 1} ', {"a": 1}),
+    "words": ("no JSON", "no JSON"),
+    "nothing": ("", ""),
+    "half an object": ('{"a": ', '{"a": '),
+    "a key twice": ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+    "not a number": ('{"a": NaN}', '{"a": NaN}'),
+    "nested without end": ("[" * 100_000, "[" * 100_000),
+}
+
+
+@pytest.mark.spec("000 §7.7", "what is not JSON is returned as it is")
+@pytest.mark.parametrize(("text", "expected"), VALUES.values(), ids=VALUES)
+def test_what_is_not_json_stays_text(text: str, expected: object) -> None:
+    assert structured(text) == expected
+
+
+def test_a_result_becomes_a_type_of_the_callers() -> None:
+    result = structured(TEXT)
+    assert cast(result, AsDataclass) == AsDataclass(city="Oslo", days=[1, 2])
+    assert cast(result, AsTypedDict) == {"city": "Oslo", "days": [1, 2]}
+    assert cast(result, AsModel) == AsModel(city="Oslo", days=[1, 2])
+    assert cast(result, dict[str, object]) == result
+
+
+def test_text_and_plain_values_become_a_type_too() -> None:
+    assert cast(TEXT, AsModel) == AsModel(city="Oslo", days=[1, 2])
+    assert cast({"city": "Oslo", "days": [1]}, AsDataclass) == AsDataclass(city="Oslo", days=[1])
+    assert cast([0.1, 0.2], list[float]) == [0.1, 0.2]
+    assert cast("12", int) == 12
+    assert cast("Hello", str) == "Hello"
+
+
+@pytest.mark.parametrize("result", [structured('{"city": 1}'), "Sorry, no.", [1], None], ids=type)
+@pytest.mark.parametrize("output_type", [AsDataclass, AsTypedDict, AsModel])
+def test_what_does_not_fit_is_an_error_naming_the_type(result: object, output_type: type) -> None:
+    with pytest.raises(ResultError, match=f"not a {output_type.__name__}") as caught:
+        cast(result, output_type)
+    assert isinstance(caught.value, PromptyError)
+    assert isinstance(caught.value, ValueError)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.lists(st.integers()) | st.text(max_size=9), max_size=4))
+def test_what_json_writes_is_read_back(data: dict[str, object]) -> None:
+    text = json.dumps(data)
+    assert structured(text) == cast(structured(text), dict[str, object]) == data
