@@ -173,7 +173,7 @@ def processor_of(agent: PromptAgent) -> ProcessorProtocol:
 
 
 def register_connection(name: str, *clients: object) -> None:
-    """Let files say `connection: {kind: reference, name: name}` and mean these SDK clients: a sync one, an async one."""
+    """Let files say `connection: {kind: reference, name: name}` and mean these SDK clients, sync and async."""
     named_clients.register(name, *clients)
 
 

@@ -37,11 +37,11 @@ def run(
         messages = prepare(agent, read_pairs(agent, inputs or []))
         events = reply_events(agent, messages, stream=stream, timeout=timeout, max_retries=MAX_RETRIES)
         answer = PromptyStream(events, lambda reply: reply)
-        streamed = any([_show_event(event, quiet=as_json) for event in answer.events()])
+        shown = [_show_event(event, quiet=as_json) for event in answer.events()]
         reply = answer.result
     except PromptyError as error:
         fail(error)
-    _show_result(agent, reply, streamed=streamed, as_json=as_json)
+    _show_result(agent, reply, streamed=any(shown), as_json=as_json)
 
 
 def _show_event(event: Event, *, quiet: bool) -> bool:
