@@ -7,35 +7,7 @@ import pytest
 
 from prompty.parsers import parsers
 from prompty.renderers import renderers
-
-# Every MUST and SHOULD of the documents that is implemented so far, in our own words.
-REQUIREMENTS = {
-    "003 §2.1": ("without delimiters all is body", "frontmatter that is not YAML is a ValueError"),
-    "003 §2.2": ("the four vectors", "no closing delimiter is a ValueError", "delimiters may differ"),
-    "003 §2.3": ("unknown keys are kept in metadata", "unknown keys raise nothing"),
-    "003 §2.4": ("a string is the model's id",),
-    "003 §2.5": ("six kinds of connection",),
-    "003 §2.6": ("all options",),
-    "003 §2.7": ("a scalar is a default", "the kind is inferred", "all kinds"),
-    "003 §2.8": ("no template means jinja2 and prompty", "a string is the format kind"),
-    "003 §2.9": ("an unknown kind is a custom tool", "four known kinds"),
-    "003 §2.9.1": (
-        "bound parameters are stripped",
-        "bound parameters are injected",
-        "a binding wins over the model",
-    ),
-    "003 §2.9.2": ("a prompty tool has a path and a mode",),
-    "003 §2.10": ("a marker stands alone on its line", "blank lines are trimmed", "text before a marker is system"),
-    "003 §2.11": (
-        "an unset variable is a ValueError",
-        "a default follows the second colon",
-        "json is parsed",
-        "yaml is parsed",
-        "other files are text",
-        "a missing file is a FileNotFoundError",
-        "the whole tree is walked",
-    ),
-}
+from tests.requirements import REQUIREMENTS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -191,9 +191,10 @@ class Server:
         self._ready.set()
         await stopped.wait()
         server.close()
-        for connection in tuple(self._connections):
-            connection.end(reset=False)
+        await asyncio.sleep(0.01)  # what was being accepted is a connection by then
         while self._connections:
+            for connection in self._connections:
+                connection.transport.abort()
             await asyncio.sleep(0)
 
     def next_reply(self, request: Request) -> Reply:

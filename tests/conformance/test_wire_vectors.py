@@ -13,7 +13,7 @@ from prompty.drivers.decoding import cut
 from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.event import TextDelta
-from prompty.model.message import Message, ToolCall, system, tool_result, user
+from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.messages import messages_from
@@ -177,6 +177,12 @@ def test_the_responses_request_that_the_guide_prints() -> None:
         "max_output_tokens": 1000,
         "temperature": 0.7,
     }
+    more = [assistant("A file format."), user("Whose?")]
+    assert printed("responses", [*QUESTION, *more])["input"] == [
+        {"role": "user", "content": "What is Prompty?"},
+        {"role": "assistant", "content": "A file format."},
+        {"role": "user", "content": "Whose?"},
+    ]
 
 
 def test_the_chat_request_that_the_guide_prints() -> None:

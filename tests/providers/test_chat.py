@@ -507,6 +507,7 @@ TEXTS: dict[str, tuple[object, str]] = {
 @pytest.mark.parametrize(("content", "text"), TEXTS.values(), ids=TEXTS)
 def test_content_is_text_whatever_its_shape(content: object, text: str) -> None:
     assert reply(payload(content)).text == text
+    assert decoded({"content": content}).text == text
 
 
 @pytest.mark.spec("002 §8.1", "calls come before content")

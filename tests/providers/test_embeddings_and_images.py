@@ -150,7 +150,6 @@ def test_an_empty_answer_is_an_error(api_type: str, said: str, payload: Json) ->
     assert isinstance(caught.value, EmptyReply)
 
 
-@pytest.mark.spec("000 §7.2", "the operation is called embeddings")
 def test_telemetry_has_a_name_for_each() -> None:
     assert (embeddings.API.operation, images.API.operation) == ("embeddings", "generate_content")
 

@@ -37,6 +37,7 @@ REFUSED = {
     "words around": ('Sure: {"a": 1}', "not valid JSON"),
     "a key twice": ('{"a": 1, "a": 2}', "'a' stands twice"),
     "not a number": ('{"a": NaN}', "NaN is not JSON"),
+    "a number beyond all floats": ('{"a": 8E24906}', "too large"),
     "infinity": ('{"a": -Infinity}', "Infinity is not JSON"),
 }
 

@@ -19,7 +19,7 @@ SHAPES: dict[str, tuple[Json, Json]] = {
     "whole": ({"kind": "integer"}, {"type": "integer"}),
     "decimal": ({"kind": "float"}, {"type": "number"}),
     "truth": ({"kind": "boolean"}, {"type": "boolean"}),
-    "a bare list": ({"kind": "array"}, {"type": "array"}),
+    "a bare list says that it may hold anything": ({"kind": "array"}, {"type": "array", "items": {}}),
     "a bare mapping": ({"kind": "object"}, {"type": "object"}),
     "rich kinds are text": ({"kind": "image"}, {"type": "string"}),
     "described": ({"kind": "string", "description": "d"}, {"type": "string", "description": "d"}),

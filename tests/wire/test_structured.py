@@ -1,8 +1,10 @@
 """Structured results: JSON text into a dict that remembers it, and into types of the caller's (P1, 000 §7.7)."""
 
 import json
+import typing
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,16 @@ class AsDataclass:
 
 
 class AsTypedDict(TypedDict):
+    city: str
+    days: list[int]
+
+
+class AsPlainTypedDict(typing.TypedDict):
+    city: str
+    days: list[int]
+
+
+class AsStruct(msgspec.Struct):
     city: str
     days: list[int]
 
@@ -63,7 +75,11 @@ def test_a_result_becomes_a_type_of_the_callers() -> None:
     result = structured(TEXT)
     assert cast(result, AsDataclass) == AsDataclass(city="Oslo", days=[1, 2])
     assert cast(result, AsTypedDict) == {"city": "Oslo", "days": [1, 2]}
+    assert cast(result, AsPlainTypedDict) == {"city": "Oslo", "days": [1, 2]}
     assert cast(result, AsModel) == AsModel(city="Oslo", days=[1, 2])
+    assert (
+        cast(result, AsStruct) == cast({"city": "Oslo", "days": [1, 2]}, AsStruct) == AsStruct(city="Oslo", days=[1, 2])
+    )
     assert cast(result, dict[str, object]) == result
 
 
@@ -76,7 +92,7 @@ def test_text_and_plain_values_become_a_type_too() -> None:
 
 
 @pytest.mark.parametrize("result", [structured('{"city": 1}'), "Sorry, no.", [1], None], ids=type)
-@pytest.mark.parametrize("output_type", [AsDataclass, AsTypedDict, AsModel])
+@pytest.mark.parametrize("output_type", [AsDataclass, AsTypedDict, AsPlainTypedDict, AsStruct, AsModel])
 def test_what_does_not_fit_is_an_error_naming_the_type(result: object, output_type: type) -> None:
     with pytest.raises(ResultError, match=f"not a {output_type.__name__}") as caught:
         cast(result, output_type)

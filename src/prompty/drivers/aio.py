@@ -38,36 +38,37 @@ class AsyncDriver:
                     return
                 answer = failure = None
                 try:
-                    async with aclosing(self._perform(effect)) as items:
-                        async for item in items:
-                            if isinstance(item, Outcome):
-                                answer = item.value
-                            else:
-                                yield item
+                    match effect:
+                        case CallModel(request) if request.stream and self.api.decoder:
+                            async with aclosing(self._stream(request, self.api.decoder())) as items:
+                                async for item in items:
+                                    if isinstance(item, Outcome):
+                                        answer = item.value
+                                    else:
+                                        yield item
+                        case Emit(event):
+                            yield event
+                        case _:
+                            answer = await self._perform(effect)
                 except PromptyError as error:
                     failure = without_secrets(error, self.transport)
         finally:
             loop.close()
 
-    async def _perform(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None]:
+    async def _perform(self, effect: Effect[object]) -> object:
+        """Do what has an answer and nothing on the way to it."""
         match effect:
-            case CallModel(request) if request.stream and self.api.decoder:
-                async with aclosing(self._stream(request, self.api.decoder())) as items:
-                    async for item in items:
-                        yield item
+            case CallModel(request) if self.deadline is None:
+                return read_reply(self.api, await self.transport.send(request))
             case CallModel(request):
-                yield Outcome(read_reply(self.api, await self._received(request)))
+                return read_reply(self.api, await self._received(request))
             case Wait(seconds):
                 await asyncio.sleep(within(self.deadline, uniform(seconds, seconds * 1.25)))  # noqa: S311  not for secrets
-            case Emit(event):
-                yield event
-            case _:
-                raise TypeError(f"no driver for {type(effect).__name__}")
+                return None
+        raise TypeError(f"no driver for {type(effect).__name__}")
 
     async def _received(self, request: WireRequest) -> bytes:
         """A whole answer. The timeout of a transport is for each piece of it, the deadline for all."""
-        if self.deadline is None:
-            return await self.transport.send(request)
         pieces = []
         chunks = await self.transport.stream(timed(request, self.deadline))
         try:

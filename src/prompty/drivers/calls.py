@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 from prompty.drivers.deadline import deadline_after
+from prompty.drivers.executor import prepared_call, target_of
 from prompty.drivers.sync import SyncDriver
 from prompty.errors import Refused
 from prompty.loop.retry import call_model
@@ -12,9 +13,8 @@ from prompty.model.event import Event, ModelReply, TextDelta
 from prompty.model.message import Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
-from prompty.pipeline.request import read_messages, request_for
-from prompty.providers import Api, Provider, WireRequest, providers
-from prompty.providers.foreign import Pair, foreign_pair
+from prompty.pipeline.request import read_messages
+from prompty.providers.foreign import Pair
 from prompty.wire.structured import cast
 
 T = TypeVar("T")
@@ -30,22 +30,6 @@ def reply_events(
     api, request = prepared_call(target, agent, messages, stream=stream, timeout=timeout)
     driver = SyncDriver(api, target.transport(agent), deadline_after(timeout))
     return driver.run(call_model(request, max_retries))
-
-
-def target_of(agent: PromptAgent) -> Provider | Pair:
-    """Who answers: a provider, or an executor and a processor of the host's."""
-    key = agent.model.provider
-    pair = foreign_pair(key, built_in=providers.has(key))
-    return pair if pair is not None else providers.get(key)
-
-
-def prepared_call(
-    provider: Provider, agent: PromptAgent, messages: Sequence[object], *, stream: bool, timeout: float | None
-) -> tuple[Api, WireRequest]:
-    """The API a prompt names, and the request it takes."""
-    api = provider.api(agent.model.api_type)
-    streamed = stream and api.decoder is not None
-    return api, request_for(agent, messages, api, stream=streamed, timeout=timeout)
 
 
 def last_of(events: Generator[Event, None, Reply]) -> Reply:

@@ -3,9 +3,10 @@
 from collections.abc import AsyncGenerator, Sequence
 
 from prompty.drivers.aio import AsyncDriver
-from prompty.drivers.calls import prepared_call, reply_from_result, target_of
+from prompty.drivers.calls import reply_from_result
 from prompty.drivers.deadline import deadline_after
 from prompty.drivers.decoding import Outcome
+from prompty.drivers.executor import prepared_call, target_of
 from prompty.errors import ModelError
 from prompty.loop.retry import call_model
 from prompty.model.agent import PromptAgent

@@ -1,14 +1,24 @@
-"""The interface of §7.8 for the providers that are built in: raw replies out, raw replies in."""
+"""Who answers a prompt: a provider, or an executor and a processor (§7.8), which every provider can stand in for."""
 
 from collections.abc import Sequence
 
-from prompty.drivers.calls import prepared_call
 from prompty.drivers.decoding import as_object, reply_of
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.pipeline.process import result_of
-from prompty.providers import providers
+from prompty.pipeline.request import request_for
+from prompty.providers import Api, Provider, WireRequest, providers
+from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol, executors, processors
 from prompty.wire.json_bytes import read_bytes
+
+
+def prepared_call(
+    provider: Provider, agent: PromptAgent, messages: Sequence[object], *, stream: bool, timeout: float | None
+) -> tuple[Api, WireRequest]:
+    """The API a prompt names, and the request it takes."""
+    api = provider.api(agent.model.api_type)
+    streamed = stream and api.decoder is not None
+    return api, request_for(agent, messages, api, stream=streamed, timeout=timeout)
 
 
 class ProviderExecutor:
@@ -34,3 +44,23 @@ class ProviderProcessor:
 
     async def process_async(self, agent: PromptAgent, response: object, /) -> object:
         return self.process(agent, response)
+
+
+def executor_for(key: str) -> ExecutorProtocol:
+    """The executor of a provider key: one registered from code comes before a provider."""
+    return ProviderExecutor() if not executors.registered(key) and providers.has(key) else executors.get(key)
+
+
+def processor_for(key: str) -> ProcessorProtocol:
+    """The processor of a provider key: one registered from code comes before a provider."""
+    return ProviderProcessor() if not processors.registered(key) and providers.has(key) else processors.get(key)
+
+
+def target_of(agent: PromptAgent) -> Provider | Pair:
+    """Who answers. Where the host has put an executor or a processor of its own in the place of a provider, the
+    other half is the provider's."""
+    key = agent.model.provider
+    replaced = executors.registered(key) or processors.registered(key)
+    if not replaced and (providers.has(key) or not executors.has(key)):
+        return providers.get(key)
+    return Pair(executor_for(key), processor_for(key))

@@ -25,6 +25,7 @@ def request_for(
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
     offered = functions_of(agent) if functions is None else functions
     body = api.request(agent, read_messages(messages), offered)
+    body.pop("stream", None)  # whether a call streams is the caller's choice: the file's would break the other one
     return WireRequest(
         path=api.path,
         body=api.stream_body(body) if stream else body,

@@ -1,15 +1,18 @@
 """Which client reaches which endpoint: one for each endpoint and credential, built once and shared.
 
-Building a client costs 25 ms and 0.7 MB. A synchronous one lives as long as the process; an asynchronous one as
-long as the event loop it was built in, because its connections belong to that loop.
+Building the first costs 25 ms and 0.7 MB. A synchronous one lives as long as the process; an asynchronous one as
+long as the event loop it was built in, because its connections belong to that loop. The pool of a client looks at
+every connection it has for every call it makes, so in asynchronous code many calls at once are given more clients.
 """
 
 import os
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import AbstractEventLoop, Semaphore, get_running_loop
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import suppress
+from functools import cache
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from types import ModuleType
+from typing import Any, NamedTuple, cast
 
 from pydantic import SecretStr
 
@@ -20,8 +23,9 @@ from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Refe
 from prompty.providers.transport import AsyncSdkTransport, SdkTransport
 
 MAX_CONNECTIONS = 20_000  # the SDKs stop at 1,000; a program may have more calls in flight
-
-T = TypeVar("T", SdkTransport, AsyncSdkTransport)
+MAX_CLIENTS = 64  # of one endpoint in one event loop
+CALLS_PER_CLIENT = 16  # before there is another one
+CALLS_PER_PASS = 32  # that begin in one pass of the event loop
 
 
 class NamedClients:
@@ -54,11 +58,12 @@ named_clients = NamedClients()
 
 
 class LoopTransports:
-    """The transports of one event loop. Their connections hold the loop and the loop must not be closed before them,
-    so they are closed when it ends."""
+    """The transports of one event loop, whose calls take turns to begin. Their connections hold the loop and the loop
+    must not be closed before them, so they are closed when it ends."""
 
     def __init__(self) -> None:
-        self.transports: dict[Hashable, AsyncSdkTransport] = {}
+        self.turns = Semaphore(CALLS_PER_PASS)
+        self.transports: dict[Hashable, list[AsyncSdkTransport]] = {}
 
     def end_with_loop(self, forget: Callable[[], object]) -> None:
         """A loop that ends closes the async generators it has seen begin: this one lies there for that."""
@@ -71,9 +76,10 @@ class LoopTransports:
             yield
         finally:
             forget()
-            for place, transport in self.transports.items():
-                if transport.client is not place:  # a client that the host has registered is the host's to close
-                    await transport.client.close()
+            for place, transports in self.transports.items():
+                for transport in transports:
+                    if transport.client is not place:  # one that the host has registered is the host's to close
+                        await transport.client.close()
 
 
 class SdkConnector:
@@ -99,13 +105,31 @@ class SdkConnector:
 
     def transport(self, agent: PromptAgent) -> SdkTransport:
         """The transport for synchronous code."""
-        return self._get(self._transports, self._sync_class, agent, asynchronous=False)
+        place = self._place(agent, asynchronous=False)
+        found = self._transports.get(place)
+        if found is None:
+            with self._lock:
+                found = self._transports.get(place)
+                if found is None:
+                    client = self._client(place, asynchronous=False)
+                    found = self._sync_class(client, self._sdk(), anonymous=_is_anonymous(place))
+                    self._transports[place] = found
+        return found
 
     def transport_async(self, agent: PromptAgent) -> AsyncSdkTransport:
-        """The transport for the running event loop."""
+        """The transport for the running event loop: the first that is not busy, else a new one, else the least busy."""
         loop = get_running_loop()
+        place = self._place(agent, asynchronous=True)
         found = self._by_loop.get(loop) or self._add_loop(loop)
-        return self._get(found.transports, self._async_class, agent, asynchronous=True)
+        transports = found.transports.setdefault(place, [])
+        for transport in transports:
+            if transport.busy < CALLS_PER_CLIENT or transport.client is place:
+                return transport
+        if len(transports) == MAX_CLIENTS:
+            return min(transports, key=lambda transport: transport.busy)
+        client = _alike(transports[0]) if transports else self._client(place, asynchronous=True)
+        transports.append(self._async_class(client, self._sdk(), found.turns, anonymous=_is_anonymous(place)))
+        return transports[-1]
 
     def _add_loop(self, loop: AbstractEventLoop) -> "LoopTransports":
         """Begin to keep clients for a loop, until it ends. A loop that was closed without notice is forgotten."""
@@ -115,31 +139,42 @@ class SdkConnector:
         found.end_with_loop(lambda: self._by_loop.pop(loop, None))
         return found
 
-    def _get(self, known: dict[Hashable, T], transport_class: type[T], agent: PromptAgent, *, asynchronous: bool) -> T:
+    def _place(self, agent: PromptAgent, *, asynchronous: bool) -> Hashable:
+        """Where an agent's calls go: an endpoint, or a client that the host has registered."""
         connection = agent.model.connection
-        reference = isinstance(connection, ReferenceConnection)
-        place = self._named(connection, asynchronous) if reference else self._locate(agent)
-        found = known.get(place)
-        if found is None:
-            with self._lock:
-                found = known.get(place)
-                if found is None:
-                    client = place if reference else self._build(place, asynchronous)
-                    sdk = require(self._package, extra=self._package)
-                    found = known[place] = transport_class(client, sdk, anonymous=_is_anonymous(place))
-        return found
+        if isinstance(connection, ReferenceConnection):
+            return cast(Hashable, named_clients.find(connection.name, self._client_class(asynchronous)))
+        return self._locate(agent)
 
-    def _named(self, connection: Any, asynchronous: bool) -> Any:
-        sdk = require(self._package, extra=self._package)
-        return named_clients.find(connection.name, getattr(sdk, self._classes[asynchronous]))
+    def _client(self, place: Hashable, *, asynchronous: bool) -> Any:
+        registered = isinstance(place, self._client_class(asynchronous))
+        return place if registered else self._build(place, asynchronous)
+
+    def _client_class(self, asynchronous: bool) -> type:
+        return cast(type, getattr(self._sdk(), self._classes[asynchronous]))
+
+    def _sdk(self) -> ModuleType:
+        return require(self._package, extra=self._package)
 
 
-def connection_limits() -> dict[str, Any]:
+def _alike(transport: AsyncSdkTransport) -> Any:
+    """One more client for the same endpoint with the same credential, and a pool of its own."""
+    http_client = transport.sdk.DefaultAsyncHttpxClient(**connection_limits(idle=CALLS_PER_CLIENT))
+    return transport.client.copy(http_client=http_client)
+
+
+def connection_limits(idle: int = 1000) -> dict[str, Any]:
     """What every HTTP client of ours is built with: room for many calls at once, and no redirect, which would carry
     a credential to wherever the server says."""
     http = require("httpx2", extra="openai")
-    limits = http.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=1000, keepalive_expiry=30)
-    return {"limits": limits, "follow_redirects": False}
+    limits = http.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=idle, keepalive_expiry=30)
+    return {"limits": limits, "follow_redirects": False, "verify": _certificates()}
+
+
+@cache
+def _certificates() -> Any:
+    """Whom to trust. Reading it is nearly all that building a client costs, so all clients share it."""
+    return require("httpx2", extra="openai").create_ssl_context()
 
 
 class Endpoint(NamedTuple):
@@ -156,16 +191,19 @@ def _is_anonymous(place: Hashable) -> bool:
 
 def locate_endpoint(agent: PromptAgent, variables: Sequence[str]) -> Endpoint:
     """Where a prompt's connection leads; without one, where the SDK's own variables say. The first is the key's."""
-    environment = tuple(os.environ.get(name) for name in variables)
     match agent.model.connection:
         case None:
-            return Endpoint(None, None, environment)
+            return Endpoint(None, None, _values(variables))
         case ApiKeyConnection(endpoint=endpoint, api_key=key):
-            return Endpoint(endpoint, required_key(key, variables[0]), () if endpoint else environment)
+            return Endpoint(endpoint, required_key(key, variables[0]), () if endpoint else _values(variables))
         case AnonymousConnection(endpoint=endpoint):
             return Endpoint(required_endpoint(endpoint), None)
         case other:
             raise wrong_kind(other.kind, agent.model.provider, "key, anonymous or reference")
+
+
+def _values(variables: Sequence[str]) -> tuple[str | None, ...]:
+    return tuple(os.environ.get(name) for name in variables)
 
 
 def required_key(key: SecretStr | None, variable: str) -> str:

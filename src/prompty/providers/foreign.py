@@ -6,7 +6,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from prompty.errors import UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.registry import Registry
@@ -33,13 +32,3 @@ class Pair(NamedTuple):
 
 executors: Registry[ExecutorProtocol] = Registry("executor", {})
 processors: Registry[ProcessorProtocol] = Registry("processor", {})
-
-
-def foreign_pair(provider: str, *, built_in: bool) -> Pair | None:
-    """The pair for a provider. In place of a built-in provider, only a pair registered from code counts."""
-    if built_in and not executors.registered(provider):
-        return None
-    try:
-        return Pair(executors.get(provider), processors.get(provider))
-    except UnknownName:
-        return None

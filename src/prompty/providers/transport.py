@@ -4,6 +4,7 @@ The SDKs of OpenAI and Anthropic come from one generator and have the same low-l
 content=bytes, cast_to=Response)`. It skips their typed requests and replies, which cost most of a call.
 """
 
+from asyncio import Semaphore, get_running_loop
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -29,7 +30,7 @@ class SdkConnection:
     """An SDK client, sync or async, with what is the same for both."""
 
     def __init__(self, client: Any, sdk: ModuleType, *, anonymous: bool = False) -> None:
-        self.client, self.sdk = client, sdk
+        self.client, self.sdk, self.anonymous = client, sdk, anonymous
         self.http = require("httpx2", extra="openai")
         self.as_bytes = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
         self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
@@ -58,24 +59,28 @@ class SdkConnection:
         return masked_text(text)
 
     def fail(self, error: Exception) -> NoReturn:
-        """Raise what an SDK or its HTTP library raised as an error of ours. A traceback shows ours only: theirs holds
-        what the server sent, and the server knows the key."""
+        """Raise what an SDK or its HTTP library raised as an error of ours."""
         if isinstance(error, PromptyError):
             raise error
-        raise self._converted(error) from None
+        known = self._known(error)
+        if known is None:
+            raise ModelError(f"the call could not be made: {self._told(error)}") from error
+        raise known from None  # theirs holds what the server sent, and a server knows the key
 
-    def _converted(self, error: Exception) -> ModelError:
+    def _told(self, error: BaseException) -> str:
+        return self.masked(f"{type(error).__name__}: {error}")
+
+    def _known(self, error: Exception) -> ModelError | None:
         sdk, http = self.sdk, self.http
         if isinstance(error, sdk.APIStatusError):
             return status_error(error.status_code, self.masked(error.message), error.response.headers, error.body)
         if isinstance(error, sdk.APITimeoutError | http.TimeoutException):
             return ModelError("the provider did not answer in time", retryable=True)
-        cause = error.__cause__ or error
-        said = self.masked(str(cause)) or type(cause).__name__
         if isinstance(error, sdk.APIConnectionError | http.HTTPError | http.StreamError):
+            cause = error.__cause__ or error
             retryable = not isinstance(cause, http.LocalProtocolError | http.UnsupportedProtocol)
-            return ModelError(f"the connection failed: {said}", retryable=retryable)
-        return ModelError(f"the call could not be made: {said}")
+            return ModelError(f"the connection failed: {self._told(cause)}", retryable=retryable)
+        return None
 
 
 def status_error(status: int, message: str, headers: Mapping[str, str], body: object) -> ModelError:
@@ -148,27 +153,50 @@ class SdkBytes:
 
 
 class AsyncSdkTransport(SdkConnection):
-    """An asynchronous SDK client."""
+    """An asynchronous SDK client, and how many calls it has in flight.
+
+    `turns` are the calls that may begin in one pass of the event loop. If thousands began at once, the first would
+    not be looked at before their connections timed out.
+    """
+
+    busy = 0
+
+    def __init__(self, client: Any, sdk: ModuleType, turns: Semaphore, *, anonymous: bool = False) -> None:
+        super().__init__(client, sdk, anonymous=anonymous)
+        self._turns = turns
+
+    async def _turn(self) -> None:
+        await self._turns.acquire()
+        get_running_loop().call_soon(self._turns.release)
 
     async def send(self, request: WireRequest, /) -> bytes:
+        self.busy += 1
         try:
+            await self._turn()
             content: bytes = (await self.client.post(**self.arguments(request))).content
         except Exception as error:
             self.fail(error)
+        finally:
+            self.busy -= 1
         return content
 
     async def stream(self, request: WireRequest, /) -> "AsyncSdkBytes":
+        self.busy += 1
         try:
+            await self._turn()
             return AsyncSdkBytes(self, await self.client.post(**self.arguments(request), stream=True))
         except Exception as error:
             self.fail(error)
+        finally:
+            self.busy -= 1
 
 
 class AsyncSdkBytes:
     """The bytes of an answer while they come."""
 
-    def __init__(self, connection: SdkConnection, response: Any) -> None:
+    def __init__(self, connection: AsyncSdkTransport, response: Any) -> None:
         self._connection, self._response = connection, response
+        connection.busy += 1
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -178,4 +206,5 @@ class AsyncSdkBytes:
             self._connection.fail(error)
 
     async def aclose(self) -> None:
+        self._connection.busy -= 1
         await self._response.aclose()

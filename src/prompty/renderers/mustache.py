@@ -1,7 +1,7 @@
 """Mustache templates: logic-less, and with no way to files.
 
 Variables, sections, inverted sections, comments and changed delimiters, as the Mustache manual has them. Two
-differences: text is not HTML, so nothing is escaped; and partials are refused, because they name files.
+differences: text is not HTML, so nothing is escaped; and partials and parents are refused, because they name files.
 """
 
 import re
@@ -13,7 +13,7 @@ from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
 
 MAX_CHARACTERS = 4_000_000
-MAX_STEPS = 200_000
+MAX_STEPS = 500_000
 MAX_DEPTH = 64
 
 _STANDALONE = ("#", "^", "/", "!", "=")
@@ -24,12 +24,14 @@ _BLANK_TAIL = re.compile(r"[ \t]*\r?(?:\n|\Z)")
 class Variable:
     name: str
     line: int
+    path: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.path = self.name.split(".")
 
 
 @dataclass(slots=True)
-class Section:
-    name: str
-    line: int
+class Section(Variable):
     inverted: bool
     children: "list[Node]" = field(default_factory=list)
 
@@ -39,6 +41,7 @@ class Nonce:
 
 
 Node = str | Variable | Section | Nonce
+_MISSING = object()
 
 
 class MustacheRenderer:
@@ -61,11 +64,10 @@ renderer = MustacheRenderer()
 def _names(nodes: Iterable[Node], inside: bool) -> Iterator[tuple[str, int]]:
     """Names read; inside a section a name may be the section's own, so only sections count there."""
     for node in nodes:
+        if isinstance(node, Variable) and node.name != "." and (isinstance(node, Section) or not inside):
+            yield node.path[0], node.line
         if isinstance(node, Section):
-            yield node.name.partition(".")[0], node.line
             yield from _names(node.children, inside or not node.inverted)
-        elif isinstance(node, Variable) and not inside and node.name != ".":
-            yield node.name.partition(".")[0], node.line
 
 
 class _Render:
@@ -75,17 +77,17 @@ class _Render:
         self.characters = self.steps = 0
 
     def text(self, nodes: list[Node], inputs: Mapping[str, object]) -> str:
-        self.write(nodes, [inputs])
+        self.write(nodes, [dict(inputs)])
         return "".join(self.pieces)
 
     def write(self, nodes: list[Node], stack: list[object]) -> None:
         for node in nodes:
             if isinstance(node, str):
                 self.put(node)
-            elif isinstance(node, Variable):
-                self.put(self.shown(node, stack))
             elif isinstance(node, Section):
                 self.section(node, stack)
+            elif isinstance(node, Variable):
+                self.put(self.shown(node, stack))
             else:
                 self.put(self.nonce)
 
@@ -97,7 +99,10 @@ class _Render:
 
     def shown(self, node: Variable, stack: list[object]) -> str:
         value = self.lookup(node, stack)
-        return "" if value is None else str(value)
+        try:
+            return "" if value is None else str(value)
+        except (ValueError, RecursionError) as error:  # a number of too many digits, a list nested too deep
+            raise RenderError(f"`{node.name}` cannot be written: {error}", "Pass it as text.", node.line) from None
 
     def section(self, node: Section, stack: list[object]) -> None:
         value = self.lookup(node, stack)
@@ -109,29 +114,36 @@ class _Render:
         else:
             rounds = [value] if value else []
         for item in rounds:
-            self.step(node.line)
+            self.step(1 + len(node.children) * len(stack), node.line)
             self.write(node.children, stack if node.inverted else [*stack, item])
 
-    def step(self, line: int) -> None:
-        self.steps += 1
+    def step(self, steps: int, line: int) -> None:
+        self.steps += steps
         if self.steps > MAX_STEPS:
             raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Make it do less.", line)
 
-    def lookup(self, node: Variable | Section, stack: list[object]) -> object:
-        if node.name == ".":
-            return stack[-1]
-        first, *rest = node.name.split(".")
-        for scope in reversed(stack):
-            if isinstance(scope, Mapping) and first in scope:
-                return _descend(scope[first], rest)
+    def lookup(self, node: Variable, stack: list[object]) -> object:
+        value = _found(node.path, stack) if node.name != "." else stack[-1]
+        if value is not _MISSING:
+            return value
         if self.strict:
-            raise RenderError(f"`{first}` has no value", f"Pass an input called `{first}`.", node.line)
+            raise RenderError(f"`{node.name}` has no value", f"Pass an input called `{node.path[0]}`.", node.line)
         return None
 
 
-def _descend(value: object, names: list[str]) -> object:
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
+def _found(path: list[str], stack: list[object]) -> object:
+    """The first name is looked for in all scopes, the innermost first; the others in what it gave."""
+    for scope in reversed(stack):
+        if isinstance(scope, dict) and path[0] in scope:
+            return _descend(scope, path)
+    return _MISSING
+
+
+def _descend(value: object, path: list[str]) -> object:
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return _MISSING
+        value = value[name]
     return value
 
 
@@ -180,7 +192,7 @@ class _Reader:
         end = self.template.find(closing, inner + 1 if triple or closing.startswith("=") else inner)
         if end < 0:
             raise _broken("a tag is not closed", f"Add `{closing}`.", self.line)
-        return self.template[inner:end].replace(ROLE_MARK, ""), end + len(closing)
+        return self.template[inner:end].replace(ROLE_MARK, "").strip(), end + len(closing)
 
     def alone(self, start: int, end: int) -> tuple[int, int]:
         """Where the text before the tag ends and goes on after it: a tag alone on its line takes the line with it."""
@@ -198,11 +210,10 @@ class _Reader:
             self.close_section(name)
         elif sign == "=":
             self.change_delimiters(name)
-        elif sign == ">":
+        elif sign in (">", "<"):
             raise _broken("partials are not supported", "Write the text here: a prompt reads no files.", self.line)
         elif sign != "!":
-            plain = name if sign in ("{", "&") else content.strip()
-            self.children.append(Variable(plain, self.line))
+            self.children.append(Variable(name if sign in ("{", "&") else content, self.line))
 
     @property
     def children(self) -> list[Node]:

@@ -41,9 +41,16 @@ def _property_schema(one: Property, strict: bool) -> Json:
 def _shape(one: Property, strict: bool) -> Json:
     if one.kind == "object" and (one.properties or strict):
         return schema_of(one.properties, strict=strict)
-    if one.kind == "array" and one.items is not None:
-        return {"type": "array", "items": _property_schema(one.items, strict)}
+    if one.kind == "array":
+        return {"type": "array", "items": _items(one, strict)}
     return {"type": _TYPES.get(one.kind, "string")}
+
+
+def _items(one: Property, strict: bool) -> Json:
+    """What an array holds; APIs refuse one that does not say, and strict ones that do not say it by type."""
+    if one.items is not None:
+        return _property_schema(one.items, strict)
+    return {"type": "string"} if strict else {}
 
 
 def _may_be_missing(one: Property) -> bool:

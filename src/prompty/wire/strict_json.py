@@ -1,6 +1,7 @@
 """JSON from outside, read without surprises: bounded, no NaN, no key twice, no bottomless nesting."""
 
 import json
+from math import isinf
 from typing import NoReturn
 
 MAX_CHARACTERS = 4_000_000
@@ -11,7 +12,9 @@ def read_json(text: str) -> object:
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"more than {MAX_CHARACTERS:,} characters of JSON")
     try:
-        return json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+        return json.loads(
+            text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant, parse_float=_finite_number
+        )
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -25,6 +28,13 @@ def _no_key_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(name for name in found if names.count(name) > 1)
         raise ValueError(f"the key {twice[:100]!r} stands twice")
     return found
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -10,6 +10,7 @@ from prompty.providers import Address, Api, WireRequest
 from prompty.providers.clients import Endpoint, SdkConnector, connection_limits, locate_endpoint
 from prompty.providers.transport import AsyncSdkTransport, SdkConnection, SdkTransport
 
+_NO_KEY = "Set ANTHROPIC_API_KEY, or write a `connection:` in the file."
 _VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
 
@@ -18,7 +19,7 @@ class _OlderVersion(SdkConnection):
 
     def headers_for(self, request: WireRequest) -> Mapping[str, Any]:
         headers = super().headers_for(request)
-        if "anthropic-version" in request.headers and self.client.api_key:
+        if "anthropic-version" in request.headers and self.client.api_key and not self.anonymous:
             return {**headers, "x-api-key": self.client.api_key, "Authorization": self.sdk.Omit()}
         return headers
 
@@ -43,11 +44,12 @@ def build(endpoint: Endpoint, asynchronous: bool) -> Any:
     )
     options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
     key = "nobody" if endpoint.base_url and endpoint.api_key is None else endpoint.api_key
-    client = client_class(base_url=endpoint.base_url, api_key=key, **options)
+    try:
+        client = client_class(base_url=endpoint.base_url, api_key=key, **options)
+    except sdk.AnthropicError as error:
+        raise RequestError(f"{error}", _NO_KEY) from None
     if not (client.api_key or client.auth_token or client.credentials):
-        raise RequestError(
-            "there is no credential for Anthropic", "Set ANTHROPIC_API_KEY, or write a `connection:` in the file."
-        )
+        raise RequestError("there is no credential for Anthropic", _NO_KEY)
     return client
 
 

@@ -3,6 +3,7 @@
 import os
 from typing import Any, NamedTuple
 
+from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ApiKeyConnection, FoundryConnection
@@ -14,19 +15,19 @@ TOKEN_SCOPE = "https://cognitiveservices.azure.com/.default"  # noqa: S105  a sc
 
 
 class AzureEndpoint(NamedTuple):
-    """Where to send requests, and as whom: without a key with tokens of Entra."""
+    """Where to send requests, and as whom: with a key or a token, and without either with tokens of Entra."""
 
     endpoint: str
     api_key: str | None
     api_version: str
+    token: str | None = None
 
 
 def locate(agent: PromptAgent) -> AzureEndpoint:
     """Where a prompt's connection leads."""
     match agent.model.connection:
         case None:
-            endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
-            return AzureEndpoint(required_endpoint(endpoint), os.environ.get("AZURE_OPENAI_API_KEY"), _version(None))
+            return _from_environment()
         case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
             secret = required_key(key, "AZURE_OPENAI_API_KEY")
             return AzureEndpoint(required_endpoint(endpoint), secret, _version(version))
@@ -34,6 +35,18 @@ def locate(agent: PromptAgent) -> AzureEndpoint:
             return AzureEndpoint(required_endpoint(endpoint), None, _version(version))
         case other:
             raise wrong_kind(other.kind, agent.model.provider, "key, foundry or reference")
+
+
+def _from_environment() -> AzureEndpoint:
+    """Where the SDK's own variables lead; it takes a token before a key."""
+    endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
+    if not endpoint:
+        raise RequestError(
+            "the prompt has no connection", "Set AZURE_OPENAI_ENDPOINT, or write a `connection:` in the file."
+        )
+    token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
+    key = None if token else os.environ.get("AZURE_OPENAI_API_KEY")
+    return AzureEndpoint(endpoint, key, _version(None), token)
 
 
 def _version(said: str | None) -> str:
@@ -47,10 +60,13 @@ def build(place: AzureEndpoint, asynchronous: bool) -> Any:
     options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
     if place.endpoint.rstrip("/").endswith("/openai/v1"):
         client_class = sdk.AsyncOpenAI if asynchronous else sdk.OpenAI
-        return client_class(base_url=place.endpoint, api_key=place.api_key or _token_provider(asynchronous), **options)
+        credential = place.api_key or place.token or _token_provider(asynchronous)
+        return client_class(base_url=place.endpoint, api_key=credential, **options)
     client_class = sdk.AsyncAzureOpenAI if asynchronous else sdk.AzureOpenAI
     if place.api_key:
         options["api_key"] = place.api_key
+    elif place.token:
+        options["azure_ad_token"] = place.token
     else:
         options["azure_ad_token_provider"] = _token_provider(asynchronous)
     return client_class(azure_endpoint=place.endpoint, api_version=place.api_version, **options)
