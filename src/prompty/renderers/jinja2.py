@@ -9,10 +9,15 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers.jinja2_limits import LimitedEnvironment, LimitExceeded
+from prompty.renderers.jinja2_limits import LimitExceeded
+from prompty.renderers.jinja2_metering import metered
+from prompty.renderers.jinja2_sandbox import LimitedEnvironment
 
 _NONCE = "__prompty_nonce"
 _IN_MACROS = {"caller", "varargs", "kwargs"}
+
+# Besides Jinja2's own errors those of Python's compiler: too deep, too many lines, a number of too many digits.
+_BROKEN = (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError)
 
 
 class Jinja2Renderer:
@@ -27,8 +32,11 @@ class Jinja2Renderer:
 
     def variables(self, template: str) -> dict[str, int]:
         """The names a template reads from its inputs, with the line of the first use."""
-        parsed = _parsed(template, strict=False)
-        wanted = find_undeclared_variables(parsed) - _environment(False).globals.keys() - _IN_MACROS
+        try:
+            parsed = _environment(False).parse(template)
+            wanted = find_undeclared_variables(parsed) - _environment(False).globals.keys() - _IN_MACROS
+        except _BROKEN as error:
+            raise _render_error(error) from None
         lines: dict[str, int] = {}
         for name in parsed.find_all(nodes.Name):
             if name.ctx == "load" and name.name in wanted:
@@ -47,22 +55,11 @@ def _environment(strict: bool) -> LimitedEnvironment:
 @lru_cache(maxsize=256)
 def _compiled(template: str, strict: bool) -> Template:
     environment = _environment(strict)
-    parsed = environment.from_template(_parsed(template, strict))
-    _write_nonce(parsed)
     try:
-        return environment.from_string(parsed)
-    except (
-        TemplateError,
-        RecursionError,
-        SyntaxError,
-    ) as error:  # SyntaxError: Python's own limits on nesting
-        raise _render_error(error) from None
-
-
-def _parsed(template: str, strict: bool) -> nodes.Template:
-    try:
-        return _environment(strict).parse(template)
-    except (TemplateError, RecursionError) as error:
+        parsed = environment.parse(template)
+        _write_nonce(parsed)
+        return environment.from_string(metered(parsed))
+    except _BROKEN as error:
         raise _render_error(error) from None
 
 
@@ -92,15 +89,19 @@ def _render_error(error: Exception) -> RenderError:
     line = _line_of(error.__traceback__)
     if isinstance(error, LimitExceeded):
         return RenderError(f"the template asks for {error.message}", "Make the template do less.", line)
-    if isinstance(error, RecursionError):
+    if isinstance(error, RecursionError | MemoryError):
         return RenderError("the template is nested too deep or calls itself without end", "Make it flatter.", line)
     return RenderError(f"{type(error).__name__}: {error}", "Correct the expression, or the inputs it reads.", line)
 
 
 def _line_of(traceback: TracebackType | None) -> int | None:
-    line = None
+    """The line of the template that the innermost frame of its compiled code stands for."""
+    innermost = None
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == "<template>":
-            line = traceback.tb_lineno
+        if "__jinja_template__" in traceback.tb_frame.f_globals:
+            innermost = traceback
         traceback = traceback.tb_next
-    return line
+    if innermost is None:
+        return None
+    template: Template = innermost.tb_frame.f_globals["__jinja_template__"]
+    return template.get_corresponding_lineno(innermost.tb_lineno)
