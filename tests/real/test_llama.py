@@ -8,7 +8,6 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
@@ -256,34 +255,30 @@ def test_outputs_are_no_reason_to_be_refused_where_the_server_ignores_them(
 
 
 @each_family
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_prompt_that_is_too_long_is_an_error_that_is_not_tried_again(
-    prompts: Prompts, runner: asyncio.Runner, family: Family
+    prompts: Prompts, runner: asyncio.Runner, family: Family, stream: bool
 ) -> None:
     path = prompts.write(family)
     agent, inputs = load(path), {"question": "x y " * 3000}
     messages = prepare(agent, inputs)
     events: list[object] = []
 
-    def listen(*, stream: bool) -> None:
-        events.extend(reply_events(agent, messages, stream=stream, **CALL))
-
-    async def listen_async(*, stream: bool) -> None:
+    async def listen() -> None:
         async for event in reply_events_async(agent, messages, stream=stream, **CALL):
             events.append(event)
 
     ways: list[Callable[[], object]] = [
-        lambda: invoke(path, inputs),
-        lambda: invoke(path, inputs, stream=True).result,
-        lambda: runner.run(invoke_async(path, inputs)),
-        lambda: runner.run(streamed_async(path, inputs)),
-        *(partial(listen, stream=stream) for stream in (False, True)),
-        *(partial(runner.run, listen_async(stream=stream)) for stream in (False, True)),
+        lambda: streamed(path, inputs) if stream else invoke(path, inputs),
+        lambda: runner.run(streamed_async(path, inputs) if stream else invoke_async(path, inputs)),
+        lambda: events.extend(reply_events(agent, messages, stream=stream, **CALL)),
+        lambda: runner.run(listen()),
     ]
     for ask in ways:
         with pytest.raises(ModelError, match="exceeds the available context size") as caught:
             ask()
         assert (caught.value.status, caught.value.retryable) == (400, False)
-    assert events == []  # an attempt to try again would be among them
+    assert events == []  # a retry would be among them
 
 
 @each_family
