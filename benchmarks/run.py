@@ -1,25 +1,28 @@
 """Measure all costs and compare them with their limits: `python -m benchmarks.run [--quick]`.
 
-A full run writes `results/stages.json`; a quick one takes fewer rounds and writes nothing. The exit code is 1 when
-a limit is exceeded by more than the noise of a shared machine, and is so again in a second, longer look.
+A full run writes `results/stages.json` and `results/calls.json`; a quick one takes fewer rounds and writes nothing.
+The exit code is 1 when a limit is exceeded by more than the noise of a shared machine, and is so again in a second,
+longer look.
 """
 
 import json
 import platform
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.calls import call_costs
 from benchmarks.cost import Cost
+from benchmarks.crowd import FULL, crowd_cost
 from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
 
-RESULTS = Path(__file__).parent / "results" / "stages.json"
-PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai")
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,19 +30,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.run", description="Compare what prompty costs with its limits.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no file of results")
     quick = parser.parse_args(arguments).quick
-    costs = measured(1 if quick else 2)
+    effort = 1 if quick else 2
+    stages = measured(lambda rounds: fresh_costs(5 * rounds), effort)
+    stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
+    calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
+    print(table(stages + calls))
+    if not quick:
+        write("stages", stages)
+        write("calls", calls)
+    return int(exceeded(stages + calls))
+
+
+def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:
+    """Costs of one kind; the more effort, the less a busy machine shows in them."""
+    costs = measure(effort)
     if exceeded(costs):
         print(table(costs), "\nOver a limit. Once more, with three times the rounds:\n", sep="\n")
-        costs = measured(3 if quick else 6)
-    print(table(costs))
-    if not quick:
-        RESULTS.write_text(report(costs), encoding="utf-8")
-    return int(exceeded(costs))
-
-
-def measured(effort: int) -> list[Cost]:
-    """All costs; the more effort, the less a busy machine shows in them."""
-    return fresh_costs(5 * effort) + stage_costs(30 * effort)
+        costs = measure(3 * effort)
+    return costs
 
 
 def exceeded(costs: Iterable[Cost]) -> bool:
@@ -50,25 +58,27 @@ def exceeded(costs: Iterable[Cost]) -> bool:
 def table(costs: Iterable[Cost]) -> str:
     """One line for each cost."""
     lines = [f"{'cost':<32}{'measured':>8} {'unit':<22}{'limit':>6}  verdict"]
-    lines += [f"{cost.name:<32}{cost.figure:>8.3f} {cost.unit:<22}{cost.limit:>6g}  {cost.verdict}" for cost in costs]
+    lines += [f"{cost.name:<32}{cost.figure:>8.3f} {cost.unit:<22}{cost.limit:>6.3g}  {cost.verdict}" for cost in costs]
     return "\n".join(lines)
 
 
-def report(costs: Iterable[Cost]) -> str:
-    """The figures and what they were measured with, as JSON."""
+def write(name: str, costs: Iterable[Cost]) -> None:
+    """Keep the figures, and what they were measured with."""
     content = {
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "packages": {package: version(package) for package in PACKAGES},
         "costs": [rounded(cost) for cost in costs],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def rounded(cost: Cost) -> dict[str, object]:
     """A cost with the digits that mean something."""
+    figures = {name: float(f"{value:.4g}") for name, value in (("figure", cost.figure), ("limit", cost.limit))}
     seconds = {side: float(f"{value:.4g}") for side, value in cost.seconds.items()}
-    return {**asdict(cost), "figure": round(cost.figure, 3), "seconds": seconds, "verdict": cost.verdict}
+    return {**asdict(cost), **figures, "seconds": seconds, "verdict": cost.verdict}
 
 
 if __name__ == "__main__":

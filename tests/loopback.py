@@ -191,7 +191,8 @@ class Server:
         self._ready.set()
         await stopped.wait()
         server.close()
-        await asyncio.sleep(0.01)  # what was being accepted is a connection by then
+        for _ in range(5):
+            await asyncio.sleep(0)  # what was being accepted is a connection by then
         while self._connections:
             for connection in self._connections:
                 connection.transport.abort()

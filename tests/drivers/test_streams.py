@@ -203,7 +203,7 @@ def test_a_stream_that_falls_silent(server: Server, stream_mode: Mode, wire: Wir
 
 def test_a_server_that_says_nothing_at_all(server: Server, mode: Mode, wire: Wire) -> None:
     server.answer([Hold()])
-    error = mode.call(wire.agent(server), timeout=0.3).error
+    error = mode.call(wire.agent(server), timeout=0.1).error
     assert isinstance(error, ModelError)
     assert "in time" in str(error)
     assert server.wait_until(lambda: server.open == 0)
@@ -228,13 +228,13 @@ def test_a_stream_that_never_ends_is_ended(server: Server, stream_mode: Mode, wi
 
 def test_signs_of_life_are_not_an_answer(server: Server, stream_mode: Mode, wire: Wire) -> None:
     server.answer(stream(Forever(b": wait\n\n")))
-    assert isinstance(stream_mode.call(wire.agent(server), timeout=0.3).error, ModelError)
+    assert isinstance(stream_mode.call(wire.agent(server), timeout=0.1).error, ModelError)
     assert server.wait_until(lambda: server.open == 0)
 
 
 def test_a_whole_answer_in_drops_ends_in_time(server: Server, whole_mode: Mode, wire: Wire) -> None:
     server.answer(stream(Forever(b" ")))
-    error = whole_mode.call(wire.agent(server), timeout=0.3).error
+    error = whole_mode.call(wire.agent(server), timeout=0.1).error
     assert isinstance(error, ModelError)
     assert "time" in str(error)
     assert server.wait_until(lambda: server.open == 0)
