@@ -863,3 +863,9 @@ def test_any_answer_is_the_same_reply_however_its_stream_is_cut(
     assert reply == API.reply(answer)
     assert reply.text == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert reply.reasoning == "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
+
+
+def test_a_number_beyond_all_floats_is_an_error_and_not_infinity() -> None:
+    content = [{"type": "tool_use", "id": "c", "name": "add", "input": {"a": float("inf")}}]
+    with pytest.raises(ModelError, match="too large"):
+        API.reply({"content": content, "stop_reason": "tool_use"})

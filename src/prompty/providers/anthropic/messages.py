@@ -244,8 +244,15 @@ def _call(block: Block) -> ToolCall:
     """A call; what was not an object (see `_input`) is the text it was, which no tool runs with."""
     given = block.get("input") or {}
     was_text = isinstance(given, dict) and given.keys() == {_INVALID}
-    arguments = str(given[_INVALID]) if was_text else json.dumps(given, separators=(",", ":"), ensure_ascii=False)
+    arguments = str(given[_INVALID]) if was_text else _as_json(given)
     return ToolCall(id=block.get("id") or "", name=block.get("name") or "", arguments=arguments)
+
+
+def _as_json(value: object) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:  # a number beyond all floats was read as infinity, which could not be sent back
+        raise ModelError("the provider sent a number that is too large", retryable=True) from None
 
 
 def _joined(blocks: list[Block], kind: str) -> str:
