@@ -1,7 +1,7 @@
 """The public functions; those that can wait have a twin in `api_async`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from prompty.drivers.calls import finisher, last_of, reply_events
 from prompty.drivers.executor import ProviderExecutor, ProviderProcessor
@@ -41,22 +41,25 @@ __all__ = [
 T = TypeVar("T")
 MAX_RETRIES = 3
 
+Source = PromptAgent | StrPath
 Inputs = Mapping[str, object] | None
 
 
-def agent_from(agent_or_path: PromptAgent | StrPath) -> PromptAgent:
+class CallOptions(TypedDict, total=False):
+    """How a call is made: the seconds it may take, and how often it is tried again where that may help."""
+
+    timeout: float | None
+    max_retries: int
+
+
+def agent_from(agent_or_path: Source) -> PromptAgent:
     """A loaded agent, or the one in the file of this path."""
     return agent_or_path if isinstance(agent_or_path, PromptAgent) else load(agent_or_path)
 
 
 @overload
 def run(
-    agent: PromptAgent,
-    messages: Sequence[object],
-    *,
-    stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
 ) -> Any: ...
 @overload
 def run(
@@ -65,17 +68,11 @@ def run(
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> T: ...
 @overload
 def run(
-    agent: PromptAgent,
-    messages: Sequence[object],
-    *,
-    stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
 ) -> PromptyStream[Any]: ...
 @overload
 def run(
@@ -84,8 +81,7 @@ def run(
     *,
     output_type: type[T],
     stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> PromptyStream[T]: ...
 def run(
     agent: PromptAgent,
@@ -104,44 +100,32 @@ def run(
 
 @overload
 def invoke(
-    agent_or_path: PromptAgent | StrPath,
-    inputs: Inputs = ...,
-    *,
-    stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
 ) -> Any: ...
 @overload
 def invoke(
-    agent_or_path: PromptAgent | StrPath,
+    agent_or_path: Source,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> T: ...
 @overload
 def invoke(
-    agent_or_path: PromptAgent | StrPath,
-    inputs: Inputs = ...,
-    *,
-    stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[CallOptions]
 ) -> PromptyStream[Any]: ...
 @overload
 def invoke(
-    agent_or_path: PromptAgent | StrPath,
+    agent_or_path: Source,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
     stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> PromptyStream[T]: ...
 def invoke(
-    agent_or_path: PromptAgent | StrPath,
+    agent_or_path: Source,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,

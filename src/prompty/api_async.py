@@ -5,9 +5,9 @@ They stand apart from `api` so that synchronous programs do not pay for importin
 
 from asyncio import to_thread
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
-from prompty.api import MAX_RETRIES, Inputs, processor_of
+from prompty.api import MAX_RETRIES, CallOptions, Inputs, Source, processor_of
 from prompty.drivers.calls import finisher
 from prompty.drivers.calls_async import last_of, reply_events_async
 from prompty.drivers.stream_async import AsyncPromptyStream
@@ -50,12 +50,7 @@ async def process_async(agent: PromptAgent, response: object) -> object:
 
 @overload
 async def run_async(
-    agent: PromptAgent,
-    messages: Sequence[object],
-    *,
-    stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
 ) -> Any: ...
 @overload
 async def run_async(
@@ -64,17 +59,11 @@ async def run_async(
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> T: ...
 @overload
 async def run_async(
-    agent: PromptAgent,
-    messages: Sequence[object],
-    *,
-    stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
 ) -> AsyncPromptyStream[Any]: ...
 @overload
 async def run_async(
@@ -83,8 +72,7 @@ async def run_async(
     *,
     output_type: type[T],
     stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> AsyncPromptyStream[T]: ...
 async def run_async(
     agent: PromptAgent,
@@ -103,44 +91,32 @@ async def run_async(
 
 @overload
 async def invoke_async(
-    agent_or_path: PromptAgent | StrPath,
-    inputs: Inputs = ...,
-    *,
-    stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
 ) -> Any: ...
 @overload
 async def invoke_async(
-    agent_or_path: PromptAgent | StrPath,
+    agent_or_path: Source,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> T: ...
 @overload
 async def invoke_async(
-    agent_or_path: PromptAgent | StrPath,
-    inputs: Inputs = ...,
-    *,
-    stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[CallOptions]
 ) -> AsyncPromptyStream[Any]: ...
 @overload
 async def invoke_async(
-    agent_or_path: PromptAgent | StrPath,
+    agent_or_path: Source,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
     stream: Literal[True],
-    timeout: float | None = ...,
-    max_retries: int = ...,
+    **options: Unpack[CallOptions],
 ) -> AsyncPromptyStream[T]: ...
 async def invoke_async(
-    agent_or_path: PromptAgent | StrPath,
+    agent_or_path: Source,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,

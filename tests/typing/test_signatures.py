@@ -1,17 +1,25 @@
 """What a type checker says of the public functions: mypy reads this file, and the assertions hold at run time too."""
 
 import asyncio
-from typing import assert_type
+from dataclasses import dataclass
+from typing import Any, assert_type
 
 from prompty import (
+    AsyncPromptyStream,
     Message,
     Problem,
     PromptAgent,
+    PromptyStream,
+    cast,
+    invoke,
+    invoke_async,
     loads,
     parse,
     prepare,
     prepare_async,
     render,
+    run,
+    run_async,
     user,
     validate_inputs,
 )
@@ -28,3 +36,22 @@ def test_the_types_of_results_are_known() -> None:
     assert_type(asyncio.run(prepare_async(agent)), list[Message])
     assert_type(check_text("x"), list[Problem])
     assert_type(user("hi").text, str)
+
+
+@dataclass
+class Weather:
+    city: str
+
+
+async def calls_to_a_model(agent: PromptAgent) -> None:
+    """Never run: what is asserted here is what a checker says."""
+    assert_type(invoke(agent), Any)
+    assert_type(invoke("x.prompty", {"a": 1}, output_type=Weather, timeout=3), Weather)
+    assert_type(invoke(agent, stream=True, max_retries=0), PromptyStream[Any])
+    assert_type(invoke(agent, output_type=Weather, stream=True), PromptyStream[Weather])
+    assert_type(invoke(agent, output_type=Weather, stream=True).result, Weather)
+    assert_type(run(agent, [user("hi")], output_type=Weather), Weather)
+    assert_type(await invoke_async(agent, output_type=Weather), Weather)
+    assert_type(await run_async(agent, [], output_type=Weather, stream=True), AsyncPromptyStream[Weather])
+    assert_type(await (await invoke_async(agent, output_type=Weather, stream=True)).result(), Weather)
+    assert_type(cast({"city": "Oslo"}, Weather), Weather)
