@@ -191,9 +191,8 @@ class Server:
         self._ready.set()
         await stopped.wait()
         server.close()
-        for _ in range(5):
-            await asyncio.sleep(0)  # what was being accepted is a connection by then
-        while self._connections:
+        # What was being accepted is a task of the loop until it is a connection, so both must be gone.
+        while self._connections or len(asyncio.all_tasks()) > 1:
             for connection in self._connections:
                 connection.transport.abort()
             await asyncio.sleep(0)

@@ -56,8 +56,6 @@ from tests.real.ways import (
 )
 
 SEEDS = range(200 if SOAK else 20)
-SOME_SEEDS = SEEDS if SOAK else SEEDS[:5]
-FEW_SEEDS = SEEDS[::5] if SOAK else SEEDS[:3]  # a call is a hundred tokens, each held against a grammar
 CUTS = range(2, 120) if SOAK else range(10, 90, 11)
 
 ADD = {
@@ -133,7 +131,7 @@ def test_the_same_texts_give_the_same_vectors_in_every_way(prompts: Prompts, run
 def test_a_call_that_must_be_made_is_the_same_one_in_every_way(
     prompts: Prompts, runner: asyncio.Runner, family: Family, request: pytest.FixtureRequest
 ) -> None:
-    files = {seed: prompts.write(family, seed, options=must_call(family), tools=[ADD]) for seed in FEW_SEEDS}
+    files = {seed: prompts.write(family, seed, options=must_call(family), tools=[ADD]) for seed in SEEDS}
     for answer in compare(f"{request.node.callspec.id}: a call", runner, files):
         ((name, arguments),) = answer.calls
         assert name == "add"
@@ -145,7 +143,7 @@ def test_a_call_that_must_be_made_is_the_same_one_in_every_way(
 def test_a_model_that_may_call_ends_by_itself_in_every_way(
     prompts: Prompts, runner: asyncio.Runner, family: Family, request: pytest.FixtureRequest
 ) -> None:
-    files = {seed: prompts.write(family, seed, options=LONG_ENOUGH, tools=[ADD]) for seed in FEW_SEEDS}
+    files = {seed: prompts.write(family, seed, options=LONG_ENOUGH, tools=[ADD]) for seed in SEEDS}
     answers = compare(f"{request.node.callspec.id}: perhaps a call", runner, files)
     assert all(answer.finish == ("tool_calls" if answer.calls else "stop") for answer in answers)
 
@@ -201,7 +199,7 @@ OUTPUTS = {
 
 def test_outputs_are_json_that_fits_their_schema_in_every_way(prompts: Prompts, runner: asyncio.Runner) -> None:
     chat = FAMILIES["chat"]
-    files = {seed: prompts.write(chat, seed, options=LONG_ENOUGH, outputs=OUTPUTS) for seed in SOME_SEEDS}
+    files = {seed: prompts.write(chat, seed, options=LONG_ENOUGH, outputs=OUTPUTS) for seed in SEEDS}
     fits = jsonschema_rs.Draft202012Validator(output_schema(load(files[0])) or False)
     for answer in compare("chat: outputs", runner, files):
         assert isinstance(answer.result, StructuredResult)
@@ -250,7 +248,7 @@ def test_a_number_beyond_all_floats_is_not_taken_for_infinity(prompts: Prompts) 
 def test_outputs_are_no_reason_to_be_refused_where_the_server_ignores_them(
     prompts: Prompts, runner: asyncio.Runner, name: str
 ) -> None:
-    files = {seed: prompts.write(FAMILIES[name], seed, outputs=OUTPUTS) for seed in FEW_SEEDS}
+    files = {seed: prompts.write(FAMILIES[name], seed, outputs=OUTPUTS) for seed in SEEDS}
     compare(f"{name}: outputs", runner, files)
 
 
