@@ -190,6 +190,8 @@ class Server:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await stopped.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)  # a server that is closed while it accepts loses the socket without closing it
         server.close()
         # What was being accepted is a task of the loop until it is a connection, so both must be gone.
         while self._connections or len(asyncio.all_tasks()) > 1:
