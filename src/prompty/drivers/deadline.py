@@ -16,7 +16,7 @@ def deadline_after(timeout: float | None) -> Deadline:
 def within(deadline: Deadline, seconds: float = 0) -> float:
     """These seconds, if there is time for them."""
     if deadline is not None and time.monotonic() + seconds > deadline:
-        raise ModelError("the time for this call is up")
+        raise ModelError("the call did not end in time")
     return seconds
 
 
