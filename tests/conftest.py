@@ -63,7 +63,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("public vectors")
         for (stage, outcome), number in counts.items():
             terminalreporter.write_line(f"{stage}: {number} {outcome}")
-        terminalreporter.write_line(f"of these waived: {', '.join(waived)}")
+        terminalreporter.write_line(f"of these waived: {', '.join(dict.fromkeys(waived))}")
 
 
 @pytest.fixture

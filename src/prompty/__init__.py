@@ -39,12 +39,17 @@ if TYPE_CHECKING:
         render_async,
         run_async,
     )
+    from prompty.api_turn import invoke_agent, register_tool, repair, turn
+    from prompty.api_turn_async import invoke_agent_async, turn_async
     from prompty.drivers.stream import PromptyStream
     from prompty.drivers.stream_async import AsyncPromptyStream
     from prompty.errors import (
+        BudgetSpent,
+        Cancelled,
         EmptyReply,
         FileMissing,
         InputError,
+        IterationsExceeded,
         LoadError,
         MissingExtra,
         ModelError,
@@ -56,9 +61,30 @@ if TYPE_CHECKING:
         RequestError,
         ResultError,
         StreamCut,
+        ToolError,
         UnknownName,
     )
+    from prompty.loop.budget import Budget
+    from prompty.loop.effects import GatedCall, Verdict
+    from prompty.loop.gate import deny
+    from prompty.loop.stop import Progress, Stop
     from prompty.model.agent import PromptAgent
+    from prompty.model.event import (
+        Done,
+        IterationStarted,
+        MessagesChanged,
+        ModelReply,
+        ReasoningDelta,
+        Retry,
+        RunCancelled,
+        RunFailed,
+        RunStarted,
+        TextDelta,
+        ToolCallDelta,
+        ToolFinished,
+        ToolGated,
+        ToolStarted,
+    )
     from prompty.model.message import (
         Audio,
         AudioPart,
@@ -78,6 +104,9 @@ if TYPE_CHECKING:
     from prompty.pipeline.check import check
     from prompty.providers import Api, Provider
     from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
+    from prompty.tools.context import CancelToken, ToolContext
+    from prompty.tools.function import tool
+    from prompty.tools.toolbox import bind_tools
 
 # Where each public name is; a module that is not needed is not imported.
 _MODULES = {
@@ -86,13 +115,24 @@ _MODULES = {
         "register_processor register_provider register_renderer run"
     ),
     "prompty.api_async": ("invoke_async load_async parse_async prepare_async process_async render_async run_async"),
+    "prompty.api_turn": "invoke_agent register_tool repair turn",
+    "prompty.api_turn_async": "invoke_agent_async turn_async",
     "prompty.drivers.stream": "PromptyStream",
     "prompty.drivers.stream_async": "AsyncPromptyStream",
     "prompty.errors": (
-        "EmptyReply FileMissing InputError LoadError MissingExtra ModelError Problem PromptyError PromptyWarning "
-        "Refused RenderError RequestError ResultError StreamCut UnknownName"
+        "BudgetSpent Cancelled EmptyReply FileMissing InputError IterationsExceeded LoadError MissingExtra ModelError "
+        "Problem PromptyError PromptyWarning Refused RenderError RequestError ResultError StreamCut ToolError "
+        "UnknownName"
     ),
+    "prompty.loop.budget": "Budget",
+    "prompty.loop.effects": "GatedCall Verdict",
+    "prompty.loop.gate": "deny",
+    "prompty.loop.stop": "Progress Stop",
     "prompty.model.agent": "PromptAgent",
+    "prompty.model.event": (
+        "Done IterationStarted MessagesChanged ModelReply ReasoningDelta Retry RunCancelled RunFailed RunStarted "
+        "TextDelta ToolCallDelta ToolFinished ToolGated ToolStarted"
+    ),
     "prompty.model.message": (
         "Audio AudioPart File FilePart Image ImagePart Message TextPart ToolCall assistant system tool_result user"
     ),
@@ -103,6 +143,9 @@ _MODULES = {
     "prompty.pipeline.validate": "validate_inputs",
     "prompty.providers": "Api Provider",
     "prompty.providers.foreign": "ExecutorProtocol ProcessorProtocol",
+    "prompty.tools.context": "CancelToken ToolContext",
+    "prompty.tools.function": "tool",
+    "prompty.tools.toolbox": "bind_tools",
     "prompty.wire.structured": "cast",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -112,41 +155,70 @@ __all__ = [
     "AsyncPromptyStream",
     "Audio",
     "AudioPart",
+    "Budget",
+    "BudgetSpent",
+    "CancelToken",
+    "Cancelled",
+    "Done",
     "EmptyReply",
     "ExecutorProtocol",
     "File",
     "FileMissing",
     "FilePart",
+    "GatedCall",
     "Image",
     "ImagePart",
     "InputError",
+    "IterationStarted",
+    "IterationsExceeded",
     "LoadError",
     "Message",
+    "MessagesChanged",
     "MissingExtra",
     "ModelError",
+    "ModelReply",
     "Problem",
     "ProcessorProtocol",
+    "Progress",
     "PromptAgent",
     "PromptyError",
     "PromptyStream",
     "PromptyWarning",
     "Provider",
+    "ReasoningDelta",
     "Refused",
     "RenderError",
     "Reply",
     "RequestError",
     "ResultError",
+    "Retry",
+    "RunCancelled",
+    "RunFailed",
+    "RunStarted",
+    "Stop",
     "StreamCut",
+    "TextDelta",
     "TextPart",
     "ToolCall",
+    "ToolCallDelta",
+    "ToolContext",
+    "ToolError",
+    "ToolFinished",
+    "ToolGated",
+    "ToolStarted",
     "UnknownName",
     "Usage",
+    "Verdict",
     "__version__",
     "assistant",
+    "bind_tools",
     "cast",
     "check",
+    "deny",
     "executor_of",
     "invoke",
+    "invoke_agent",
+    "invoke_agent_async",
     "invoke_async",
     "load",
     "load_async",
@@ -164,12 +236,17 @@ __all__ = [
     "register_processor",
     "register_provider",
     "register_renderer",
+    "register_tool",
     "render",
     "render_async",
+    "repair",
     "run",
     "run_async",
     "system",
+    "tool",
     "tool_result",
+    "turn",
+    "turn_async",
     "user",
     "validate_inputs",
 ]

@@ -12,7 +12,11 @@ PromptyError
 │   ├── StreamCut                   a stream ended before its reply was complete; `partial` has what came
 │   └── Refused (ValueError)        the model refused, in a stream
 ├── ResultError (ValueError)        an answer does not fit the type asked for
-├── ArgumentsError (ValueError)     the arguments of a tool call are not a JSON object
+├── ArgumentsError (ValueError)     the arguments of a tool call cannot be used
+├── ToolError (ValueError)          a tool cannot be offered: no function runs it, or one that does not fit
+├── Cancelled                       somebody ended the turn
+├── IterationsExceeded (ValueError) the model asked for tools more often than it may
+├── BudgetSpent                     the turn has used its tokens, its money or its time
 ├── UnknownName (LookupError)       no renderer, parser … of that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
 
@@ -21,7 +25,7 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 
@@ -51,7 +55,10 @@ class Problem:
 
 
 class PromptyError(Exception):
-    """The root of everything prompty raises on purpose."""
+    """The root of everything prompty raises on purpose. What ends a turn has the conversation so far in `messages`:
+    a legal history to go on from."""
+
+    messages: tuple[Any, ...] = ()
 
 
 class LoadError(PromptyError, ValueError):
@@ -135,7 +142,35 @@ class ResultError(PromptyError, ValueError):
 
 
 class ArgumentsError(PromptyError, ValueError):
-    """The arguments of a tool call are not a JSON object."""
+    """The arguments of a tool call cannot be used."""
+
+
+class ToolError(PromptyError, ValueError):
+    """A tool cannot be offered: no function runs it, or one that does not fit."""
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(f"{cause}\n    {fix}")
+        self.cause, self.fix = cause, fix
+
+
+class Cancelled(PromptyError):
+    """Somebody ended the turn. What had happened by then is in `messages`."""
+
+    def __init__(self, reason: str = "the turn was cancelled") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class IterationsExceeded(PromptyError, ValueError):
+    """The model asked for tools more often than it may."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"Agent loop exceeded {limit} iterations")
+        self.limit = limit
+
+
+class BudgetSpent(PromptyError):
+    """The turn has used its tokens, its money or its time."""
 
 
 class UnknownName(PromptyError, LookupError):

@@ -466,7 +466,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
         ),
         like(
             DONE,
-            usage=Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, reasoning_tokens=1),
+            usage=Usage(input_tokens=8, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, reasoning_tokens=1),
         ),
     ),
     "a paused turn says so": (payload(stop_reason="pause_turn"), like(DONE, finish_reason="pause_turn")),

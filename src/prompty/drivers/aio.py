@@ -1,29 +1,47 @@
 """Does what a loop asks for, in asynchronous code. The twin of `sync`: what decides is the same generator."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from random import uniform
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
-from prompty.drivers.deadline import Deadline, timed, within
-from prompty.drivers.decoding import MALFORMED, Outcome, cut, read_reply, without_secrets
-from prompty.errors import ModelError, PromptyError
-from prompty.loop.effects import CallModel, Effect, Emit, Loop, Wait
+from prompty.drivers.deadline import Clock, Deadline, within
+from prompty.drivers.decoding import Outcome, without_secrets
+from prompty.drivers.interruption import interruptible
+from prompty.drivers.stage_async import StageInterrupted, run_stage_async
+from prompty.drivers.sync import Gate, Listener, check, gate_failed, tell
+from prompty.drivers.toolruns import ToolRuns
+from prompty.errors import Cancelled, PromptyError
+from prompty.loop.effects import AskGate, CallModel, CallTools, DescribeTools, Effect, Emit, GatedCall, Loop, Wait
 from prompty.model.event import Event
 from prompty.model.reply import Reply
-from prompty.providers import Api, AsyncTransport, WireRequest
-from prompty.wire.sse import EventReader
-from prompty.wire.stream import Decoder
+from prompty.providers import WireRequest
+from prompty.tools.context import CancelToken
 
 T = TypeVar("T")
 
 
-class AsyncDriver:
-    """Performs effects against one transport."""
+class AsyncModel(Protocol):
+    """What answers requests; those that stream, by events."""
 
-    def __init__(self, api: Api, transport: AsyncTransport, deadline: Deadline = None) -> None:
-        self.api, self.transport, self.deadline = api, transport, deadline
+    def streams(self, request: WireRequest) -> bool: ...
+    async def reply(self, request: WireRequest, deadline: Deadline) -> Reply: ...
+    def answer(self, request: WireRequest, deadline: Deadline) -> AsyncGenerator[Event | Outcome[Reply], None]: ...
+
+
+@dataclass(kw_only=True, slots=True)
+class AsyncDriver:
+    """Performs effects: one model, the tools of one run, and what the host gave with it."""
+
+    model: AsyncModel
+    tools: ToolRuns | None = None
+    gate: Gate | None = None
+    cancel: CancelToken | None = None
+    listener: Listener | None = None
+    clock: Clock = field(default_factory=Clock)
 
     async def run(self, loop: Loop[T]) -> AsyncGenerator[Event | Outcome[T], None]:
         """Drive a loop to its end: yields what happens, and its outcome last."""
@@ -38,63 +56,73 @@ class AsyncDriver:
                     return
                 answer = failure = None
                 try:
-                    match effect:
-                        case CallModel(request) if request.stream and self.api.decoder:
-                            async with aclosing(self._stream(request, self.api.decoder())) as items:
-                                async for item in items:
-                                    if isinstance(item, Outcome):
-                                        answer = item.value
-                                    else:
-                                        yield item
-                        case Emit(event):
-                            yield event
-                        case _:
-                            answer = await self._perform(effect)
+                    if isinstance(effect, Emit):
+                        tell(self.listener, effect.event)
+                        yield effect.event
+                    elif (items := self._items(effect)) is None:
+                        answer = await self._perform(effect)
+                    else:
+                        async with aclosing(items):
+                            async for item in items:
+                                if isinstance(item, Outcome):
+                                    answer = item.value
+                                else:
+                                    tell(self.listener, item)
+                                    yield item
                 except PromptyError as error:
-                    failure = without_secrets(error, self.transport)
+                    failure = without_secrets(error, getattr(self.model, "transport", None))
+                except asyncio.CancelledError as error:
+                    raise error from self._left(loop, Cancelled())
+                except StageInterrupted as error:
+                    raise cast(BaseException, error.__cause__) from self._left(loop, error.results)
         finally:
             loop.close()
 
+    def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
+        """The events of what tells something on the way to its answer."""
+        match effect:
+            case CallModel(request) if self.model.streams(request):
+                check(self.cancel, self.clock)
+                return self.model.answer(request, self.clock.deadline(request))
+            case CallTools() if self.tools:
+                check(self.cancel, self.clock)
+                return run_stage_async(self.tools, effect, self.cancel)
+        return None
+
     async def _perform(self, effect: Effect[object]) -> object:
         """Do what has an answer and nothing on the way to it."""
+        check(self.cancel, self.clock)
         match effect:
-            case CallModel(request) if self.deadline is None:
-                return read_reply(self.api, await self.transport.send(request))
             case CallModel(request):
-                return read_reply(self.api, await self._received(request))
+                return await self.model.reply(request, self.clock.deadline(request))
+            case DescribeTools():
+                return self.tools.offered() if self.tools else ()
+            case AskGate(calls):
+                return await self._judged(calls)
             case Wait(seconds):
-                await asyncio.sleep(within(self.deadline, uniform(seconds, seconds * 1.25)))  # noqa: S311  not for secrets
-                return None
+                pause = within(self.clock.current, uniform(seconds, seconds * 1.25))  # noqa: S311  not for secrets
+                return await interruptible(asyncio.sleep(pause), self.cancel)
         raise TypeError(f"no driver for {type(effect).__name__}")
 
-    async def _received(self, request: WireRequest) -> bytes:
-        """A whole answer. The timeout of a transport is for each piece of it, the deadline for all."""
-        pieces = []
-        chunks = await self.transport.stream(timed(request, self.deadline))
+    async def _judged(self, calls: tuple[GatedCall, ...]) -> object:
         try:
-            async for chunk in chunks:
-                pieces.append(chunk)
-                within(self.deadline)
-        finally:
-            await chunks.aclose()
-        return b"".join(pieces)
+            answer = self.gate(list(calls)) if self.gate else None
+            return await interruptible(answer, self.cancel) if inspect.isawaitable(answer) else answer
+        except Exception as error:
+            return gate_failed(error, len(calls))
 
-    async def _stream(self, request: WireRequest, decoder: Decoder) -> AsyncGenerator[Event | Outcome[Reply], None]:
-        reader, said = EventReader(), False
-        chunks = await self.transport.stream(timed(request, self.deadline))
+    def _left(self, loop: Loop[T], answer: object) -> Cancelled | None:
+        """Let a loop put its messages in order after the task was cancelled. Listeners hear of it; nobody reads the
+        events any more. The result is the reason why asyncio's own error is raised."""
         try:
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
-                    for delta in decoder.feed(event):
-                        said = True
-                        yield delta
-                within(self.deadline)
-            for event in reader.finish():
-                for delta in decoder.feed(event):
-                    said = True
-                    yield delta
-            yield Outcome(decoder.finish())
-        except (ModelError, *MALFORMED) as error:
-            raise cut(error, decoder, said) from None
-        finally:
-            await chunks.aclose()
+            effect = loop.throw(answer) if isinstance(answer, Cancelled) else loop.send(answer)
+            while True:
+                if isinstance(effect, Emit):
+                    tell(self.listener, effect.event)
+                    effect = next(loop)
+                else:
+                    effect = loop.throw(Cancelled())
+        except Cancelled as error:
+            return error
+        except (StopIteration, PromptyError):
+            return None

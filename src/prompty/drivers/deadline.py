@@ -1,16 +1,44 @@
-"""The moment by which a call must be over: a value of `time.monotonic`, or None for one that may take its time."""
+"""The moments by which things must be over: values of `time.monotonic`, or None for what may take its time."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from prompty.errors import ModelError
+from prompty.errors import BudgetSpent, ModelError
 from prompty.providers import WireRequest
 
 Deadline = float | None
 
 
-def deadline_after(timeout: float | None) -> Deadline:
-    return None if timeout is None else time.monotonic() + timeout
+@dataclass(slots=True)
+class Clock:
+    """The time that a run has, and that its requests have: all tries of one request share its timeout."""
+
+    seconds: float | None = None
+    end: Deadline = None
+    current: Deadline = None
+    _request: WireRequest | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.end = self.current = _after(self.seconds)
+
+    def deadline(self, request: WireRequest) -> Deadline:
+        """When the answer to a request must be there."""
+        if request is not self._request:
+            self._request = request
+            self.current = _earlier(self.end, _after(request.timeout))
+        return self.current
+
+    def check(self) -> None:
+        if self.end is not None and time.monotonic() > self.end:
+            raise BudgetSpent(f"the turn has used its {self.seconds} seconds")
+
+
+def _after(seconds: float | None) -> Deadline:
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def _earlier(first: Deadline, second: Deadline) -> Deadline:
+    return min((moment for moment in (first, second) if moment is not None), default=None)
 
 
 def within(deadline: Deadline, seconds: float = 0) -> float:

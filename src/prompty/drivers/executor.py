@@ -7,18 +7,13 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import request_for
-from prompty.providers import Api, Provider, WireRequest, providers
+from prompty.providers import Provider, WireRequest, providers
 from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol, executors, processors
 from prompty.wire.json_bytes import read_bytes
 
 
-def prepared_call(
-    provider: Provider, agent: PromptAgent, messages: Sequence[object], *, stream: bool, timeout: float | None
-) -> tuple[Api, WireRequest]:
-    """The API a prompt names, and the request it takes."""
-    api = provider.api(agent.model.api_type)
-    streamed = stream and api.decoder is not None
-    return api, request_for(agent, messages, api, stream=streamed, timeout=timeout)
+def _request(provider: Provider, agent: PromptAgent, messages: Sequence[Message]) -> WireRequest:
+    return request_for(agent, messages, provider.api(agent.model.api_type))
 
 
 class ProviderExecutor:
@@ -26,12 +21,11 @@ class ProviderExecutor:
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         provider = providers.get(agent.model.provider)
-        _, request = prepared_call(provider, agent, messages, stream=False, timeout=None)
-        return as_object(read_bytes(provider.transport(agent).send(request)))
+        return as_object(read_bytes(provider.transport(agent).send(_request(provider, agent, messages))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         provider = providers.get(agent.model.provider)
-        _, request = prepared_call(provider, agent, messages, stream=False, timeout=None)
+        request = _request(provider, agent, messages)
         return as_object(read_bytes(await provider.transport_async(agent).send(request)))
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic_core import from_json
 
 from prompty.errors import StreamCut
-from prompty.model.event import Event, TextDelta
-from prompty.model.message import ToolCall
+from prompty.model.event import Done, Event, IterationStarted, TextDelta
+from prompty.model.message import Message, ToolCall
 from prompty.model.reply import Reply, Usage
 
 T = TypeVar("T")
@@ -17,23 +17,35 @@ T = TypeVar("T")
 class StreamState(Generic[T]):
     """What has come of a stream so far, and what it comes to."""
 
-    def __init__(self, finish: Callable[[Reply], T]) -> None:
+    def __init__(self, finish: Callable[[Any], T]) -> None:
         self._finish = finish
-        self._reply: Reply | None = None
+        self._end: Reply | Done | None = None
         self._pieces: list[str] = []
 
     @property
     def usage(self) -> Usage:
-        """The tokens of the answer; unknown until it is complete."""
-        return self._reply.usage if self._reply else Usage()
+        """The tokens of the answer, or of all answers of a turn; unknown until it is complete."""
+        return self._end.usage if self._end else Usage()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation after a turn; empty until it is over, and for a single call."""
+        return self._end.messages if isinstance(self._end, Done) else ()
 
     def _final(self) -> T:
-        if self._reply is None:
+        if self._end is None:
             raise StreamCut("the stream was closed before the answer was complete")
-        return self._finish(self._reply)
+        return self._finish(self._end)
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        return self._reply.tool_calls if self._reply else ()
+        return self._end.tool_calls if isinstance(self._end, Reply) else ()
+
+    def _note(self, event: Event) -> None:
+        """Keep the words of the answer that is being written."""
+        if isinstance(event, TextDelta):
+            self._pieces.append(event.text)
+        elif isinstance(event, IterationStarted):
+            self._pieces.clear()
 
     def _partial(self) -> object:
         """The structured value so far: what of the JSON has come, its last text still growing."""
@@ -49,20 +61,19 @@ class PromptyStream(StreamState[T]):
     Use it in a `with` statement, or close it, to give up an answer early; one that is dropped closes itself.
     """
 
-    def __init__(self, events: Generator[Event, None, Reply], finish: Callable[[Reply], T]) -> None:
+    def __init__(self, events: Generator[Event, None, Reply | Done], finish: Callable[[Any], T]) -> None:
         super().__init__(finish)
         self._events = events
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, from where the stream stands."""
-        while self._reply is None:
+        while self._end is None:
             try:
                 event = next(self._events)
             except StopIteration as end:
-                self._reply = end.value
+                self._end = end.value
                 return
-            if isinstance(event, TextDelta):
-                self._pieces.append(event.text)
+            self._note(event)
             yield event
 
     def __iter__(self) -> Iterator[str | ToolCall]:

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.stream import StreamState
-from prompty.model.event import Event, TextDelta
+from prompty.model.event import Done, Event, TextDelta
 from prompty.model.message import ToolCall
 from prompty.model.reply import Reply
 
@@ -19,7 +19,7 @@ class AsyncPromptyStream(StreamState[T]):
     Use it in an `async with` statement, or close it: a stream that is left by `break` and kept holds its connection.
     """
 
-    def __init__(self, events: AsyncGenerator[Event | Outcome[Reply], None], finish: Callable[[Reply], T]) -> None:
+    def __init__(self, events: AsyncGenerator[Event | Outcome[Reply | Done], None], finish: Callable[[Any], T]) -> None:
         super().__init__(finish)
         self._events = events
 
@@ -27,10 +27,9 @@ class AsyncPromptyStream(StreamState[T]):
         """Everything that happens, from where the stream stands."""
         async for event in self._events:
             if isinstance(event, Outcome):
-                self._reply = event.value
+                self._end = event.value
                 continue
-            if isinstance(event, TextDelta):
-                self._pieces.append(event.text)
+            self._note(event)
             yield event
 
     async def __aiter__(self) -> AsyncIterator[str | ToolCall]:

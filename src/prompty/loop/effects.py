@@ -1,12 +1,17 @@
-"""What the loop asks a driver to do. An effect is a value; `yield from` it to get the driver's answer."""
+"""What the loop asks a driver to do. An effect is a value; `yield from` it to get the driver's answer.
+
+A driver may answer any effect but `Emit` by raising `Cancelled` or `BudgetSpent`.
+"""
 
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar, cast
 
 from prompty.model.event import Event
+from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.providers import WireRequest
+from prompty.wire.functions import Function
 
 Answer = TypeVar("Answer", covariant=True)
 Result = TypeVar("Result")
@@ -21,11 +26,71 @@ class Effect(Generic[Answer]):
         return cast(Answer, (yield self))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OfferedTool:
+    """A tool of this run: what the model sees of it, the parameters that the host fills in, and how it runs."""
+
+    function: Function
+    bound: tuple[str, ...] = ()
+    sequential: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedCall:
+    """A call that may run. Its arguments are read and checked, and hold nothing that the host fills in: that is put
+    in where it runs. The key belongs to this call alone, whatever ids a model gives."""
+
+    call: ToolCall
+    arguments: Json
+    key: str
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatedCall:
+    """What a gate sees of a call: final arguments, with what the host fills in masked."""
+
+    id: str
+    name: str
+    arguments: Json
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a gate says about one call."""
+
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTools(Effect[tuple[OfferedTool, ...]]):
+    """Say which tools there are."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallModel(Effect[Reply]):
-    """Send a request and give its reply; a failure comes as ModelError."""
+    """Send a request and give its reply; a failure comes as ModelError. All tries of one request share its time."""
 
     request: WireRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AskGate(Effect[object]):
+    """Have the host judge a batch. The answer is whatever the host said; see `gate.verdicts`."""
+
+    calls: tuple[GatedCall, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallTools(Effect[list[Message | None]]):
+    """Run calls beside each other, and give the message of each, in their order; None for one that was cancelled.
+    What a tool raises is a message too."""
+
+    calls: tuple[PlannedCall, ...]
+    max_parallel: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""What happens while a model answers, in the order it happens."""
+"""What happens while a model answers and its tools run, in the order it happens."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 
-from prompty.model.reply import Reply
+from prompty.model.message import Message, ToolCall
+from prompty.model.reply import Reply, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +47,92 @@ class ModelReply:
     reply: Reply
 
 
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A turn begins."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IterationStarted:
+    """The model is about to be asked, for the first time or with the results of its calls."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGated:
+    """The gate has judged a call."""
+
+    call: ToolCall
+    allowed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool begins to run."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool has run; `result` is the message that the model will read."""
+
+    call: ToolCall
+    result: Message
+
+    @property
+    def is_error(self) -> bool:
+        return bool(self.result.local.get("is_error"))
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesChanged:
+    """The conversation has grown by an answer with calls and by their results."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """The turn ends with an error, which is raised."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunCancelled:
+    """The turn ends because somebody cancelled it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """The turn has a result. `iterations` is how often the model answered; `cost` is in dollars, None if unknown."""
+
+    result: object
+    messages: tuple[Message, ...]
+    usage: Usage
+    cost: Decimal | None
+    iterations: int
+
+
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
-Event = Delta | Retry | ModelReply
+Event = (
+    Delta
+    | Retry
+    | ModelReply
+    | RunStarted
+    | IterationStarted
+    | ToolGated
+    | ToolStarted
+    | ToolFinished
+    | MessagesChanged
+    | RunFailed
+    | RunCancelled
+    | Done
+)

@@ -21,7 +21,7 @@ def request_for(
     timeout: float | None = None,
 ) -> WireRequest:
     """The request one call to a model takes."""
-    if not agent.model.id:
+    if not agent.model.id and api.path:  # an executor of the host's may know its model itself
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
     offered = functions_of(agent) if functions is None else functions
     body = api.request(agent, read_messages(messages), offered)

@@ -4,6 +4,7 @@ A provider API is four pure functions and a path. `reply` and the decoder agree:
 is the same `Reply`.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,6 +35,8 @@ class Bytes(Protocol):
 
     def __iter__(self) -> Iterator[bytes]: ...
     def close(self) -> None: ...
+    def abort(self) -> None:
+        """End it from another thread, also while that one waits for bytes."""
 
 
 class AsyncBytes(Protocol):
@@ -65,10 +68,14 @@ def _as_it_is(body: Json) -> Json:
     return body
 
 
+# Ids of tool calls that an API takes: by default whatever is not empty.
+ANY_ID = re.compile(r"(?s).+")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Api:
-    """One API of a provider. `options` is its table of model options, `stream_body` what asks for a stream, and
-    `operation` what telemetry calls it."""
+    """One API of a provider. `options` is its table of model options, `stream_body` what asks for a stream,
+    `operation` what telemetry calls it, and `call_ids` what it takes as the id of a tool call."""
 
     path: str
     request: Callable[[PromptAgent, Sequence[Message], Sequence[Function]], Json]
@@ -79,6 +86,7 @@ class Api:
     headers: Callable[[PromptAgent], Mapping[str, str]] = _no_headers
     options: Mapping[str, str] = field(default_factory=lambda: NONE)
     operation: str = "chat"
+    call_ids: re.Pattern[str] = ANY_ID
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,5 +135,6 @@ providers: Registry[Provider] = Registry(
         "azure": "prompty.providers.foundry:AZURE",
         "foundry": "prompty.providers.foundry:PROVIDER",
         "anthropic": "prompty.providers.anthropic:PROVIDER",
+        "scripted": "prompty.testing:PROVIDER",
     },
 )

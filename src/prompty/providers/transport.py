@@ -6,9 +6,11 @@ content=bytes, cast_to=Response)`. It skips their typed requests and replies, wh
 
 from asyncio import Semaphore, get_running_loop
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
+from socket import SHUT_RDWR
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -150,6 +152,12 @@ class SdkBytes:
 
     def close(self) -> None:
         self._response.close()
+
+    def abort(self) -> None:
+        """Closing would not wake a thread that waits for bytes; the end of the connection does."""
+        socket = self._response.extensions["network_stream"].get_extra_info("socket")
+        with suppress(OSError):
+            socket.shutdown(SHUT_RDWR)
 
 
 class AsyncSdkTransport(SdkConnection):

@@ -1,11 +1,19 @@
 """The arguments of a tool call: JSON text, as the model wrote it, into a dict."""
 
-from typing import cast
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Protocol, cast
+
+import jsonschema_rs
 
 from prompty.errors import ArgumentsError
+from prompty.model.message import Json
 from prompty.wire.strict_json import read_json
 
 _FENCE = "```"
+_MOST_PROBLEMS = 5
+_LONGEST_PROBLEM = 300
 
 
 def parse_arguments(text: str) -> dict[str, object]:
@@ -20,6 +28,40 @@ def parse_arguments(text: str) -> dict[str, object]:
     if not isinstance(arguments, dict):
         raise ArgumentsError("the arguments are not a JSON object; write them as {'name': value}")
     return cast(dict[str, object], arguments)
+
+
+class Validator(Protocol):
+    """Checks a value against a JSON Schema."""
+
+    def is_valid(self, value: object, /) -> bool: ...
+    def iter_errors(self, value: object, /) -> Iterator[jsonschema_rs.ValidationError]: ...
+
+
+def validator_of(schema: Json) -> Validator:
+    """A validator of a JSON Schema."""
+    return _validator(json.dumps(schema))
+
+
+@lru_cache(maxsize=512)  # building one costs more than using it
+def _validator(schema: str) -> Validator:
+    return cast(Validator, jsonschema_rs.validator_for(schema))
+
+
+def final_arguments(text: str, bound: Iterable[str], validator: Validator) -> Json:
+    """The arguments of a call as a tool may have them: read, without what is bound, and checked (L4)."""
+    arguments = parse_arguments(text)
+    for name in bound:
+        arguments.pop(name, None)
+    if not validator.is_valid(arguments):
+        problems = [_told(error) for error in validator.iter_errors(arguments)]
+        raise ArgumentsError("; ".join(problems[:_MOST_PROBLEMS]))
+    return arguments
+
+
+def _told(error: jsonschema_rs.ValidationError) -> str:
+    place = ".".join(map(str, error.instance_path)) or "arguments"
+    message = error.message if len(error.message) <= _LONGEST_PROBLEM else f"{error.message[:_LONGEST_PROBLEM]}…"
+    return f"{place}: {message}"
 
 
 def _without_fence(text: str) -> str:

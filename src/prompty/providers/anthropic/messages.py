@@ -5,6 +5,7 @@ stream together into the payload they stand for and reads that with `reply`, so 
 """
 
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -260,9 +261,11 @@ def _joined(blocks: list[Block], kind: str) -> str:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
+    """The tokens of an answer. This API counts what came from its cache apart; everybody else counts it in."""
     details = usage.get("output_tokens_details") or {}
+    given = [usage.get(name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
     return Usage(
-        input_tokens=usage.get("input_tokens"),
+        input_tokens=None if given[0] is None else sum(filter(None, given)),
         output_tokens=usage.get("output_tokens"),
         cache_read_tokens=usage.get("cache_read_input_tokens"),
         cache_write_tokens=usage.get("cache_creation_input_tokens"),
@@ -382,4 +385,5 @@ API = Api(
     stream_body=stream_body,
     headers=headers,
     options=MESSAGES,
+    call_ids=re.compile(r"[A-Za-z0-9_-]+"),
 )

@@ -4,6 +4,7 @@ Four pure functions between our `Message`/`Reply` and the JSON the API speaks. A
 a turn that called tools go back as they came, since a reasoning item and the call after it belong together.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -293,4 +294,5 @@ API = Api(
     decoder=ResponsesDecoder,
     stream_body=stream_body,
     options=RESPONSES,
+    call_ids=re.compile(r"[A-Za-z0-9_-]{1,64}"),
 )

@@ -1,0 +1,49 @@
+"""The `_async` twin of `turn`."""
+
+from typing import Any, Literal, TypeVar, Unpack, overload
+
+from prompty.api import Inputs, Source
+from prompty.api_async import load_async
+from prompty.api_turn import TurnArguments, result_of_turn
+from prompty.drivers.calls_async import last_of
+from prompty.drivers.stream_async import AsyncPromptyStream
+from prompty.drivers.turns import Turn, TurnOptions
+from prompty.model.agent import PromptAgent
+
+T = TypeVar("T")
+
+
+@overload
+async def turn_async(
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[TurnArguments]
+) -> Any: ...
+@overload
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnArguments],
+) -> T: ...
+@overload
+async def turn_async(
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnArguments]
+) -> AsyncPromptyStream[Any]: ...
+@overload
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    **options: Unpack[TurnArguments],
+) -> AsyncPromptyStream[T]: ...
+async def turn_async(agent_or_path: Source, inputs: Inputs = None, *, stream: bool = False, **options: Any) -> Any:
+    """Like `turn`; with `stream=True` awaiting it gives the stream."""
+    agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+    events = Turn(agent, inputs, TurnOptions(**options), stream=stream).events_async()
+    return AsyncPromptyStream(events, result_of_turn) if stream else (await last_of(events)).result
+
+
+invoke_agent_async = turn_async

@@ -1,0 +1,78 @@
+"""What both drivers know about running tools."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from prompty.errors import PromptyError
+from prompty.loop.effects import OfferedTool, PlannedCall
+from prompty.model.message import Message
+from prompty.tools.context import CancelToken, ToolContext
+from prompty.tools.results import error_message, failure_message, result_message
+from prompty.tools.toolbox import BoundTool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolRuns:
+    """The tools of one run, and what their handlers get beside the model's arguments."""
+
+    tools: Mapping[str, BoundTool]
+    inputs: Mapping[str, object]
+    run_id: str
+    timeout: float | None = None
+    cancel: CancelToken = field(default_factory=CancelToken)
+
+    def offered(self) -> tuple[OfferedTool, ...]:
+        return tuple(self._offered(tool) for tool in self.tools.values())
+
+    def _offered(self, tool: BoundTool) -> OfferedTool:
+        options = tool.handler.options
+        return OfferedTool(
+            function=tool.function,
+            bound=tuple(tool.bindings),
+            sequential=options.sequential,
+            timeout=self.timeout if options.timeout is None else options.timeout,
+        )
+
+    def is_async(self, planned: PlannedCall) -> bool:
+        return self.tools[planned.call.name].handler.signature.is_async
+
+    def prepared(self, planned: PlannedCall) -> Callable[[], object]:
+        """The call of a handler, with everything it takes. Raises for arguments that it cannot take."""
+        tool = self.tools[planned.call.name]
+        values = tool.values(planned.arguments, self.inputs)
+        parameter = tool.handler.signature.context_parameter
+        if parameter:
+            values[parameter] = ToolContext(
+                run_id=self.run_id,
+                call_id=planned.call.id,
+                name=planned.call.name,
+                key=planned.key,
+                cancel=self.cancel,
+            )
+        return partial(tool.handler.function, **values)
+
+
+def answered(planned: PlannedCall, value: object) -> Message:
+    """The message of a result; one that cannot be written is a failure of the tool."""
+    try:
+        return result_message(planned.call, value)
+    except Exception as error:
+        return failure_message(planned.call, error)
+
+
+def failed(planned: PlannedCall, error: Exception) -> Message:
+    """The message of a call that raised. A tool's own time-outs are its own; ours are told apart by the caller."""
+    if isinstance(error, PromptyError):
+        return error_message(planned.call, f"Tool '{planned.call.name}' was not run: {error}")
+    return failure_message(planned.call, error)
+
+
+def timed_out(planned: PlannedCall) -> Message:
+    return error_message(planned.call, f"Tool '{planned.call.name}' failed: no result within {planned.timeout} s")
+
+
+def due(planned: PlannedCall) -> float:
+    """When the time of a call is up, on the clock of `time.monotonic`."""
+    return float("inf") if planned.timeout is None else time.monotonic() + planned.timeout

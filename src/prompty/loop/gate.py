@@ -1,0 +1,28 @@
+"""What the host says before anything runs. It fails closed: what is not clearly a yes is a no (L2)."""
+
+from collections.abc import Sequence
+
+from prompty.loop.effects import Verdict
+
+ALLOW = Verdict(True)
+NO_VERDICT = Verdict(False, "the gate gave no verdict")
+
+
+def deny(reason: str = "") -> Verdict:
+    """The verdict that keeps a call from running; the model is told the reason."""
+    return Verdict(False, reason)
+
+
+def verdicts(answer: object, count: int) -> list[Verdict]:
+    """One verdict for each of so many calls, from what a gate returned."""
+    if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != count:
+        return [NO_VERDICT] * count
+    return [_verdict(entry) for entry in answer]
+
+
+def _verdict(entry: object) -> Verdict:
+    if isinstance(entry, Verdict):
+        return entry if entry.allowed is True else Verdict(False, entry.reason)
+    if entry is True:
+        return ALLOW
+    return Verdict(False) if entry is False else NO_VERDICT

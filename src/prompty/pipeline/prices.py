@@ -1,0 +1,50 @@
+"""What an answer cost, by the price list of genai-prices (the extra `prices`). Unknown is None, never 0."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from prompty.errors import MissingExtra, RequestError
+from prompty.extras import require
+from prompty.model.agent import PromptAgent
+from prompty.model.reply import Reply, Usage
+
+# What the list calls the providers that it does not call as files do.
+_LISTED = {"foundry": "azure"}
+
+
+def price_of(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal | None]:
+    """The price of an agent's answers in dollars. Where it is `required`, not knowing it is an error at once: a budget
+    that counts nothing would be no budget."""
+    try:
+        prices = require("genai_prices", extra="prices")
+    except MissingExtra:
+        if required:
+            raise
+        return lambda _: None
+    place = _place(agent)
+    if required and _price(prices, Usage(input_tokens=1), agent.model.id, place) is None:
+        raise RequestError(
+            f"the price of the model '{agent.model.id}' is not known", "Limit `tokens` or `seconds` instead of `cost`."
+        )
+    return lambda reply: _price(prices, reply.usage, reply.model or agent.model.id, place)
+
+
+def _place(agent: PromptAgent) -> dict[str, str]:
+    """Where the model runs: prices differ."""
+    provider, endpoint = agent.model.provider, getattr(agent.model.connection, "endpoint", None)
+    return {"provider_api_url": endpoint} if endpoint else {"provider_id": _LISTED.get(provider, provider)}
+
+
+def _price(prices: Any, usage: Usage, model: str, place: dict[str, str]) -> Decimal | None:
+    counted = prices.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    try:
+        found: Decimal = prices.calc_price(counted, model_ref=model, **place).total_price
+    except (LookupError, ValueError):
+        return None
+    return found if usage.input_tokens is not None else None

@@ -1,0 +1,58 @@
+"""What a tool returned, as the message that the model reads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+from pydantic_core import to_json
+
+from prompty.model.message import ContentPart, Message, TextPart, ToolCall, tool_result
+from prompty.tracing.redaction import masked_text
+
+# Longer results are cut: they would fill any model's context, and cost accordingly.
+LONGEST_RESULT = 500_000
+_PARTS = get_args(ContentPart)
+
+
+def result_message(call: ToolCall, value: object) -> Message:
+    """The message of a result: text as it is, parts as they are, everything else as JSON."""
+    message = tool_result(call.id, *content_of(value))
+    message.local["tool_name"] = call.name
+    return message
+
+
+def error_message(call: ToolCall, text: str) -> Message:
+    """The message of a call that has no result; the text is all the model learns."""
+    message = result_message(call, f"Error: {masked_text(text)}")
+    message.local["is_error"] = True
+    return message
+
+
+def failure_message(call: ToolCall, error: Exception) -> Message:
+    """The message of a call that raised."""
+    reason = str(error).strip() or type(error).__name__
+    return error_message(call, f"Tool '{call.name}' failed: {reason}")
+
+
+def content_of(value: object) -> list[ContentPart]:
+    parts = value if isinstance(value, Sequence) and value and all(isinstance(one, _PARTS) for one in value) else None
+    if parts is not None:
+        return [_shortened(part) for part in parts]
+    if isinstance(value, _PARTS):
+        return [_shortened(value)]
+    return [_shortened(TextPart(text_of(value)))]
+
+
+def text_of(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+
+
+def _shortened(part: ContentPart) -> ContentPart:
+    if not isinstance(part, TextPart) or len(part.value) <= LONGEST_RESULT:
+        return part
+    cut = len(part.value) - LONGEST_RESULT
+    return replace(part, value=f"{part.value[:LONGEST_RESULT]}\n[{cut} more characters were cut off]")

@@ -1,0 +1,116 @@
+"""The tools of one run: what the model is told, and what runs its calls."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from warnings import warn
+
+from prompty.errors import PromptyWarning, ToolError
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json
+from prompty.model.tool import Binding, FunctionTool, ToolDefinition
+from prompty.registry import Registry
+from prompty.tools.bindings import bound_arguments
+from prompty.tools.function import Handler, handler_of
+from prompty.wire.functions import Function, function_of
+
+registered_tools: Registry[Callable[..., object]] = Registry("tool", {})
+
+Tools = Mapping[str, Any] | Iterable[Any] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BoundTool:
+    """A tool that can run: what the model sees of it, what runs it, and what the host fills in."""
+
+    function: Function
+    handler: Handler
+    bindings: Mapping[str, Binding] = field(default_factory=dict)
+
+    def values(self, arguments: Json, inputs: Mapping[str, object]) -> dict[str, object]:
+        """What the handler is called with."""
+        return self.handler.signature.values(bound_arguments(arguments, self.bindings, inputs))
+
+
+def bind_tools(agent: PromptAgent, functions: Tools) -> dict[str, Handler]:
+    """Functions for the tools that a file declares, checked: each has its declaration, and fits it.
+
+    A declared function that none of them is for is a warning: it may be registered, or given to the turn.
+    """
+    handlers = handlers_of(functions)
+    declared = {one.name: one for one in agent.tools}
+    for name, handler in handlers.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise ToolError(
+                f"the function '{name}' has no declaration in the file, which declares: {known}",
+                "Declare it under `tools:`, or pass it to `turn(tools=…)` without bind_tools.",
+            )
+        check_fit(declared[name], handler)
+    for missing in (one.name for one in agent.tools if isinstance(one, FunctionTool) and one.name not in handlers):
+        warn(f"the tool '{missing}' is declared, but no function is bound to it", PromptyWarning, stacklevel=2)
+    return handlers
+
+
+def handlers_of(functions: Tools) -> dict[str, Handler]:
+    """Handlers by the names of their tools; a mapping names them itself."""
+    if isinstance(functions, Mapping):
+        return {name: handler_of(function, name) for name, function in functions.items()}
+    handlers: dict[str, Handler] = {}
+    for handler in map(handler_of, functions or ()):
+        if handler.name in handlers:
+            raise ToolError(f"two functions are called '{handler.name}'", "Name one with @tool(name=…).")
+        handlers[handler.name] = handler
+    return handlers
+
+
+def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
+    """The tools of a run: those that the file declares, each with its handler, and functions the host adds to them."""
+    handlers = handlers_of(functions)
+    tools: dict[str, BoundTool] = {}
+    for one in agent.tools:
+        if one.name in tools:
+            raise ToolError(f"two tools are called '{one.name}'", "Give each tool a name of its own.")
+        tools[one.name] = _declared(one, handlers.get(one.name))
+    for name, handler in handlers.items():
+        if name not in tools:
+            tools[name] = BoundTool(function=handler.described(), handler=handler)
+    return tools
+
+
+def _declared(one: ToolDefinition, given: Handler | None) -> BoundTool:
+    if not isinstance(one, FunctionTool):
+        raise ToolError(f"the tool '{one.name}' is of the kind '{one.kind}', which cannot run yet", "Use functions.")
+    handler = given
+    if handler is None and registered_tools.has(one.name):
+        handler = handler_of(registered_tools.get(one.name), one.name)
+    if handler is None:
+        raise ToolError(
+            f"the tool '{one.name}' is declared, but nothing runs it",
+            f"Pass a function of that name in `tools=`, or register one: register_tool('{one.name}', function).",
+        )
+    check_fit(one, handler)
+    return BoundTool(function=function_of(one), handler=handler, bindings=one.bindings)
+
+
+def check_fit(declared: ToolDefinition, handler: Handler) -> None:
+    """A function must take what the file declares, and need nothing else."""
+    if not isinstance(declared, FunctionTool):
+        return
+    given = {parameter.name for parameter in declared.parameters} | declared.bindings.keys()
+    lacking = [name for name in handler.signature.required if name not in given]
+    unknown = [] if handler.signature.takes_anything else given - handler.signature.parameters.keys()
+    if lacking:
+        raise ToolError(
+            f"the function of '{declared.name}' needs {_listed(lacking)}, which the file does not declare",
+            "Declare it under `parameters:`, bind it, or give it a default.",
+        )
+    if unknown:
+        raise ToolError(
+            f"the file declares {_listed(sorted(unknown))} for '{declared.name}', which its function does not take",
+            "Give the function a parameter of that name, or remove it from the file.",
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,399 @@
+"""The scripted model: prompts that run without a key and without a network, through the code of real providers."""
+
+import asyncio
+import contextvars
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prompty import ModelError, PromptAgent, Reply, RequestError, StreamCut, ToolCall, Usage, invoke, loads, run, user
+from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.model.message import Json, tool_result
+from prompty.providers import WireRequest
+from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script
+from prompty.testing.encoding import WIRES
+from prompty.wire.json_bytes import read_bytes, write_bytes
+from prompty.wire.sse import EventReader
+from tests.drivers.modes import MODES, Mode
+from tests.legality import assert_legal
+from tests.strategies import json_objects, names, texts
+
+APIS = tuple(PROVIDER.apis)
+LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
+BROKEN = "the connection failed: scripted"
+
+every_api = pytest.mark.parametrize("api_type", APIS)
+every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
+
+
+def agent_of(api_type: str = "chat", script: object = None, **model: Any) -> PromptAgent:
+    options = {"additionalProperties": {"script": script}} if script is not None else {}
+    model = {"id": "m", "provider": "scripted", "apiType": api_type, "options": options, **model}
+    return PromptAgent.model_validate({"model": model, "instructions": "user:\nHi", "tools": [LOOK]})
+
+
+@every_api
+@every_mode
+def test_a_script_answers_in_its_order(api_type: str, mode: Mode) -> None:
+    with Script("Hello there, Ada", call("look", at="the sky"), [call("look"), call("look", id="x")]) as played:
+        seen = mode.call_often(3, agent_of(api_type))
+    assert [entry.error for entry in seen] == [None] * 3
+    assert [entry.result for entry in seen] == [
+        "Hello there, Ada",
+        [ToolCall(id="call_1", name="look", arguments='{"at":"the sky"}')],
+        [ToolCall(id="call_2", name="look"), ToolCall(id="x", name="look")],
+    ]
+    assert len(played.requests) == 3
+    for body in played.requests:
+        assert_legal(api_type, body)
+
+
+@every_api
+def test_a_stream_comes_in_pieces_of_every_kind(api_type: str) -> None:
+    reply = answer("Let me see.", call("look", at="it"), reasoning="Hm, well.")
+    with Script(reply), invoke(agent_of(api_type), stream=True) as stream:
+        events = list(stream.events())
+    for kind in (TextDelta, ReasoningDelta):
+        assert len([event for event in events if isinstance(event, kind)]) > 1
+    arguments = [event.arguments for event in events if isinstance(event, ToolCallDelta)]
+    assert "".join(arguments) == '{"at":"it"}'
+    assert '{"at":"it"}' not in arguments
+    [told] = [event.reply for event in events if isinstance(event, ModelReply)]
+    assert (told.text, told.reasoning, told.finish_reason, told.model) == (
+        "Let me see.",
+        "Hm, well.",
+        "tool_calls",
+        "m",
+    )
+    assert told.usage == Usage(input_tokens=10, output_tokens=5)
+
+
+@every_mode
+def test_an_item_may_be_computed_from_the_request(mode: Mode) -> None:
+    with Script(lambda request: answer(f"{request.path} {request.stream}")):
+        assert mode.call(agent_of()).result == f"/chat/completions {mode.streamed}"
+
+
+def test_the_requests_are_copies() -> None:
+    def spoil(request: WireRequest) -> str:
+        request.body["messages"] = []
+        return "done"
+
+    with Script(spoil) as played:
+        assert invoke(agent_of()) == "done"
+    assert played.requests[0]["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+@every_api
+@every_mode
+def test_a_fault_is_raised_before_anything_is_sent(api_type: str, mode: Mode) -> None:
+    busy = ModelError("busy", status=503, retryable=True, retry_after=0)
+    with Script(Fault(busy), "Now") as played:
+        assert mode.call(agent_of(api_type)).result == "Now"
+    assert len(played.requests) == 2
+    with Script(Fault()):
+        seen = mode.call(agent_of(api_type), max_retries=0)
+    assert isinstance(seen.error, ModelError)
+    assert seen.error.retryable
+    assert str(seen.error) == BROKEN
+
+
+@every_api
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.streamed], ids=str)
+def test_a_fault_cuts_a_stream_after_some_events(api_type: str, mode: Mode) -> None:
+    reply = answer("one two three four")
+    with Script(*(Fault(after=number, reply=reply) for number in range(9))):
+        seen = mode.call_often(9, agent_of(api_type), max_retries=0)
+    heard = [entry.text for entry in seen]
+    assert heard[0] == ""
+    assert "one two " in heard
+    for entry in seen:
+        assert isinstance(entry.error, StreamCut)
+        assert str(entry.error) == BROKEN
+        assert isinstance(entry.error.partial, Reply)
+        assert entry.error.partial.text == entry.text
+        assert entry.error.retryable is (not entry.text)
+
+
+@every_mode
+def test_a_call_without_a_stream_fails_where_a_stream_would_be_cut(mode: Mode) -> None:
+    with Script(Fault(ModelError("gone"), after=1, reply=answer("a b c"))):
+        seen = mode.call(agent_of())
+    assert str(seen.error) == "gone"
+
+
+@every_mode
+def test_a_script_that_runs_out_says_how_many_answers_it_had(mode: Mode) -> None:
+    with Script("one"):
+        first, second = mode.call_often(2, agent_of())
+    assert first.result == "one"
+    assert isinstance(second.error, ModelError)
+    assert not second.error.retryable
+    assert str(second.error).startswith("the script has no answer left: it had 1\n    Give `Script(…)` one item")
+
+
+@every_api
+@every_mode
+def test_a_time_limit_and_a_script_go_together(api_type: str, mode: Mode) -> None:
+    with Script("Hello there"):
+        assert mode.call(agent_of(api_type), timeout=60).result == "Hello there"
+
+
+def test_the_innermost_script_answers_and_a_context_ends_with_its_block() -> None:
+    with Script("outer", "outer again"):
+        assert invoke(agent_of()) == "outer"
+        with Script("inner"):
+            assert invoke(agent_of()) == "inner"
+        assert invoke(agent_of()) == "outer again"
+    with pytest.raises(ModelError, match=r"there is no script for the model 'm'\n    .*register_script\('m'"):
+        invoke(agent_of())
+
+
+def test_a_stream_keeps_the_script_it_was_started_with() -> None:
+    with Script("one two"):
+        stream = invoke(agent_of(), stream=True)
+    with stream:
+        assert len(list(stream.events())) == 3
+        assert stream.result == "one two"
+
+
+def test_a_context_reaches_threads_that_copy_it_and_all_of_them_get_an_answer() -> None:
+    found: list[list[ToolCall]] = []
+    with Script(*(call("look") for _ in range(40))) as played:
+        contexts = [contextvars.copy_context() for _ in range(40)]
+        threads = [
+            threading.Thread(target=context.run, args=(lambda: found.append(invoke(agent_of())),))
+            for context in contexts
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(played.requests) == 40
+    assert {calls[0].id for calls in found} == {f"call_{number}" for number in range(1, 41)}
+
+
+def test_tasks_have_scripts_of_their_own() -> None:
+    async def ask(text: str) -> object:
+        with Script(text):
+            await asyncio.sleep(0)
+            return await MODES[2]._call_once_async(agent_of(), {})
+
+    async def both() -> list[Any]:
+        return list(await asyncio.gather(ask("a"), ask("b")))
+
+    assert [seen.result for seen in asyncio.run(both())] == ["a", "b"]
+
+
+@pytest.fixture
+def no_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "_registered", {})
+
+
+@pytest.mark.usefixtures("no_scripts")
+def test_the_context_comes_before_the_registered_script_and_that_before_the_file() -> None:
+    agent = agent_of(script=["file"])
+    assert invoke(agent) == "file"
+    register_script("m", Script("registered", "registered again"))
+    assert invoke(agent) == "registered"
+    with Script("context"):
+        assert invoke(agent) == "context"
+    assert invoke(agent) == "registered again"
+
+
+def followed(agent: PromptAgent, messages: list[Any], times: int) -> Iterator[Any]:
+    """The results of calling a model again and again, each call answered in one word."""
+    api = PROVIDER.api(agent.model.api_type)
+    for _ in range(times):
+        result = run(agent, messages)
+        yield result
+        calls = tuple(result) if isinstance(result, list) else ()
+        reply = Reply(tool_calls=calls) if calls else Reply(text=result)
+        messages += api.tool_messages(reply, [tool_result(call.id, "fine") for call in calls])
+        if not calls:
+            messages.append(user("And now?"))
+
+
+FILE_SCRIPT = [
+    {"call": "look", "arguments": {"at": "this", "id": 1}},
+    [{"call": "look"}, {"call": "look"}],
+    {"text": "Done looking.", "reasoning": "Enough."},
+]
+
+
+@every_api
+def test_the_script_of_a_file_begins_anew_with_each_turn_of_the_user(api_type: str) -> None:
+    agent = agent_of(api_type, FILE_SCRIPT)
+    first, two, done, again, *_ = followed(agent, [user("Hi")], 6)
+    assert first == [ToolCall(id="call_1", name="look", arguments='{"at":"this","id":1}')]
+    assert [entry.id for entry in two] == ["call_2", "call_3"]
+    assert done == "Done looking."
+    assert again == [replace(first[0], id="call_4")]
+
+
+@every_api
+def test_the_script_of_a_file_is_not_sent(api_type: str) -> None:
+    with Script("Hello") as played:
+        assert invoke(agent_of(api_type, ["other"])) == "Hello"
+    assert_legal(api_type, played.requests[0])
+
+
+@every_api
+def test_a_text_at_the_end_of_a_file_repeats_and_calls_do_not(api_type: str) -> None:
+    history: list[Any] = [user("Hi")]
+    calls = agent_of(api_type, [{"call": "look"}])
+    with pytest.raises(ModelError, match="no answer left: it had 1\n    End the `script` of the file with a text"):
+        list(followed(calls, history, 2))
+    assert run(agent_of(api_type, ["done"]), history) == "done"
+
+
+@pytest.mark.parametrize("script", ["Hello", [1], [{}], [{"txt": "a"}], [{"call": 1}], [[{"call": "a", "with": 1}]]])
+def test_a_script_of_a_file_that_cannot_be_read_says_what_can(script: object) -> None:
+    with pytest.raises(RequestError, match="Write a text"):
+        invoke(agent_of(script=script))
+
+
+def test_media_in_results_are_no_new_turn_of_the_user() -> None:
+    url = "https://example.com/a.png"
+    tools: list[Json] = [{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+    history = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "", "tool_calls": tools},
+        {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "image_url", "image_url": {"url": url}}]},
+    ]
+    assert run(agent_of(script=[{"call": "look"}, "Seen."]), history) == "Seen."
+
+
+@every_api
+def test_ids_that_are_empty_or_repeated_are_sent_as_they_are(api_type: str) -> None:
+    with Script([call("look", id=""), call("look", id="a"), call("look", id="a")]):
+        ids = [entry.id for entry in invoke(agent_of(api_type))]
+    assert ids == ["call_0" if api_type == "chat" else "", "a", "a"]
+
+
+@every_api
+@every_mode
+def test_arguments_that_are_not_json_stay_the_text_they_are(api_type: str, mode: Mode) -> None:
+    broken = ToolCall(id="a", name="look", arguments='{"at": ')
+    with Script(broken):
+        assert mode.call(agent_of(api_type)).result == [broken]
+
+
+@every_api
+def test_what_a_model_refuses_is_told(api_type: str) -> None:
+    with Script(Reply(refusal="I would rather not.")):
+        assert invoke(agent_of(api_type)) == "I would rather not."
+
+
+@every_api
+@every_mode
+def test_a_call_that_the_length_limit_cut_in_two_is_none(api_type: str, mode: Mode) -> None:
+    half = ToolCall(id="a", name="look", arguments='{"at": ')
+    with Script(answer("Well", half, finish_reason="length")):
+        assert mode.call(agent_of(api_type)).result == "Well"
+
+
+# What is written is read back, whole and in pieces.
+
+counts = st.none() | st.integers(0, 9)
+calls = st.builds(
+    ToolCall,
+    id=st.sampled_from(["a", "a", "b"]),
+    name=names,
+    arguments=json_objects.map(lambda o: write_bytes(o).decode()),
+)
+DETAILS: list[Json] = [{"type": "reasoning.text", "text": "Hm", "signature": "s", "index": 0}]
+
+
+@st.composite
+def replies(draw: st.DrawFn, api_type: str) -> Reply:
+    wanted = tuple(draw(st.lists(calls, max_size=3)))
+    reasons = ["tool_calls"] if wanted else ["stop", "length", "strange"]
+    usage = Usage(
+        input_tokens=draw(st.none() | st.integers(20, 30)),
+        output_tokens=draw(counts),
+        cache_read_tokens=draw(counts),
+        cache_write_tokens=None if api_type == "chat" else draw(counts),
+        reasoning_tokens=draw(counts),
+    )
+    return Reply(
+        text=draw(texts),
+        tool_calls=wanted,
+        reasoning=draw(texts),
+        finish_reason=draw(st.sampled_from(reasons)),
+        usage=usage,
+        id="a",
+        model="m",
+        metadata=draw(st.sampled_from([{}, METADATA[api_type]])),
+    )
+
+
+METADATA: dict[str, Json] = {
+    "chat": {"reasoning_details": DETAILS},
+    "responses": {"encrypted_content": "secret"},
+    "messages": {"signature": "signed"},
+}
+
+
+def kept(api_type: str, reply: Reply) -> Json:
+    """What goes back to the API from metadata, read as the real reader leaves it."""
+    items = {"responses": "responses_items", "messages": "anthropic_blocks"}.get(api_type)
+    if items is None:
+        return reply.metadata
+    found: Any = reply.metadata.get(items)
+    thoughts = [entry for entry in found or () if entry["type"] in ("reasoning", "thinking")]
+    names = ("encrypted_content", "signature")
+    return {name: entry[name] for entry in thoughts for name in names if name in entry}
+
+
+def assert_same(api_type: str, found: Reply, reply: Reply) -> None:
+    assert replace(found, metadata={}) == replace(reply, metadata={})
+    if api_type == "chat" or (reply.tool_calls and reply.reasoning):
+        default: Json = {"signature": "sig"} if api_type == "messages" else {}
+        assert kept(api_type, found) == {**default, **reply.metadata}
+
+
+@every_api
+@settings(deadline=None)
+@given(data=st.data())
+def test_what_is_written_is_read_back_whole_and_in_pieces(api_type: str, data: st.DataObject) -> None:
+    reply = data.draw(replies(api_type))
+    api = PROVIDER.api(api_type)
+    wire = WIRES[api.path]
+    whole: Any = read_bytes(write_bytes(wire.whole(reply)))
+    assert_same(api_type, api.reply(whole), reply)
+    sent = b"".join(wire.events(reply))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=12)))
+    reader = EventReader()
+    assert api.decoder is not None
+    decoder = api.decoder()
+    deltas = []
+    for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
+        deltas += [delta for event in reader.feed(sent[start:end]) for delta in decoder.feed(event)]
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == reply.text
+    assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == reply.reasoning
+    assert_same(api_type, decoder.finish(), reply)
+
+
+# The page about it.
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = FENCE.findall(PAGE.read_text(encoding="utf-8"))
+    [prompt] = [text for language, text in blocks if language == ""]
+    (tmp_path / "weather.prompty").write_text(prompt, encoding="utf-8")
+    assert loads(prompt).model.provider == "scripted"
+    monkeypatch.chdir(tmp_path)
+    for language, text in blocks:
+        if language == "python":
+            exec(compile(text, str(PAGE), "exec"), {})  # noqa: S102  our own code
