@@ -4,7 +4,6 @@ A vector is waived only by name, with the number of the decision that contradict
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -114,7 +113,7 @@ def test_process(vector: Vector) -> None:
 
 def plain(result: object) -> object:
     if isinstance(result, list):
-        return [asdict(entry) if isinstance(entry, ToolCall) else entry for entry in result]
+        return [entry.to_json() if isinstance(entry, ToolCall) else entry for entry in result]
     return result
 
 

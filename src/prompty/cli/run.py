@@ -1,7 +1,6 @@
 """`prompty run`: call the model a file names."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated
 
 from rich.text import Text
@@ -60,7 +59,7 @@ def _show_event(event: Event, *, quiet: bool) -> bool:
 
 def _show_result(agent: PromptAgent, reply: Reply, *, streamed: bool, as_json: bool) -> None:
     result = result_of(agent, reply)
-    plain = [asdict(call) for call in reply.tool_calls] if reply.tool_calls else result
+    plain = [call.to_json() for call in reply.tool_calls] if reply.tool_calls else result
     if as_json:
         usage = {name: value for name, value in asdict(reply.usage).items() if value is not None}
         shown = {"result": plain, "model": reply.model, "finishReason": reply.finish_reason, "usage": usage}

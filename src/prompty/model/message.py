@@ -67,11 +67,17 @@ ContentPart = TextPart | ImagePart | AudioPart | FilePart
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """One call the model asked for; `arguments` stays JSON text until it runs (§8.7)."""
+    """One call the model asked for; `arguments` stays JSON text until it runs (§8.7). `extra` is what a provider put
+    beside it and wants back with it, like the signature of the thoughts that led to it."""
 
     id: str
     name: str
     arguments: str = "{}"
+    extra: Json = field(default_factory=dict, hash=False, repr=False)
+
+    def to_json(self) -> Json:
+        """The call as plain JSON, in our own shape."""
+        return {"id": self.id, "name": self.name, "arguments": self.arguments}
 
 
 @dataclass(slots=True)
@@ -118,11 +124,12 @@ def _entries(value: object) -> list[Json]:
 def _tool_call_from(entry: Json) -> ToolCall:
     function = entry.get("function")
     named = function if isinstance(function, dict) else {}
-    arguments = named.get("arguments")
+    arguments, extra = named.get("arguments"), entry.get("extra_content")
     return ToolCall(
         id=str(entry.get("id") or ""),
         name=str(named.get("name") or ""),
         arguments=arguments if isinstance(arguments, str) else "{}",
+        extra=extra if isinstance(extra, dict) else {},
     )
 
 

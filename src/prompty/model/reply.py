@@ -45,4 +45,5 @@ class Reply:
 
 def tool_call_to_wire(call: ToolCall) -> Json:
     """A call in the form of the chat API, which is also how messages keep it."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    wire: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {**wire, "extra_content": call.extra} if call.extra else wire

@@ -25,6 +25,7 @@ class _OpenCall:
     id: str
     name: str
     arguments: list[str] = field(default_factory=list)
+    extra: Json = field(default_factory=dict)
 
     def may_be(self, call_id: str | None, name: str | None) -> bool:
         return (not call_id or self.id in ("", call_id)) and (not name or self.name in ("", name))
@@ -46,6 +47,11 @@ class CallAssembler:
         if arguments:
             call.arguments.append(arguments)
         return ToolCallDelta(position, call.id, call.name, arguments or "")
+
+    def keep(self, position: int, extra: object) -> None:
+        """Keep what stands beside a call (`ToolCall.extra`)."""
+        if isinstance(extra, dict):
+            self._calls[position].extra |= extra
 
     def _position(self, index: int | None, call_id: str | None, name: str | None) -> int:
         position = self._known(index, call_id, name)
@@ -71,7 +77,7 @@ class CallAssembler:
         if cut and calls and not _is_object(calls[-1][1]):
             calls.pop()
         return tuple(
-            ToolCall(id=call.id or f"call_{position}", name=call.name, arguments=arguments or "{}")
+            ToolCall(id=call.id or f"call_{position}", name=call.name, arguments=arguments or "{}", extra=call.extra)
             for position, (call, arguments) in enumerate(calls)
         )
 

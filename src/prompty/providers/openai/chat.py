@@ -6,19 +6,20 @@ OpenAI-compatible speaks it.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Json, Message, TextPart
-from prompty.model.reply import Reply, Usage
+from prompty.model.reply import Reply, Usage, tool_call_to_wire
 from prompty.providers import Api, turn_messages
 from prompty.wire.functions import Function
 from prompty.wire.media import data_uri, encoded, is_url, only_text
 from prompty.wire.options import CHAT, wire_options
+from prompty.wire.reasoning import reasoning_field, reasoning_to_wire
 from prompty.wire.stream import CallAssembler
 from prompty.wire.structured import SCHEMA_NAME, output_schema
 
@@ -30,7 +31,6 @@ _CROSSING = {
     "assistant": ("name", "tool_calls"),
     "tool": ("tool_call_id",),
 }
-_NO_REASONING = (".openai.com", ".azure.com")
 # An answer that ends so may have been cut in the middle of a call.
 _CUT = ("length", "content_filter")
 _GROWING = {"reasoning.text": "text", "reasoning.summary": "summary"}
@@ -41,7 +41,7 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """The body of a chat request (§7.1.7)."""
     model = agent.model
-    told = _messages(messages, reasoning=_takes_reasoning(agent))
+    told = _messages(messages, reasoning=reasoning_field(agent))
     body: Json = {**wire_options(model.options, CHAT), "model": model.id, "messages": told}
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
@@ -54,14 +54,6 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
     return body
 
 
-def _takes_reasoning(agent: PromptAgent) -> bool:
-    """OpenAI's own servers, and Azure's, answer 400 to reasoning fields; compatible ones may need them (L6)."""
-    endpoint = getattr(agent.model.connection, "endpoint", None)
-    if not endpoint or agent.model.provider in ("azure", "foundry"):
-        return False
-    return not (urlsplit(endpoint).hostname or "").endswith(_NO_REASONING)
-
-
 def function_to_wire(function: Function) -> Json:
     """A function definition (§7.1.3)."""
     definition: Json = {"name": function.name, "parameters": function.parameters}
@@ -72,7 +64,7 @@ def function_to_wire(function: Function) -> Json:
     return {"type": "function", "function": definition}
 
 
-def _messages(messages: Sequence[Message], *, reasoning: bool) -> list[Json]:
+def _messages(messages: Sequence[Message], *, reasoning: str | None) -> list[Json]:
     """Convert a conversation. Media in tool results follow their batch in one user message (W15)."""
     wire: list[Json] = []
     carried: list[ContentPart] = []
@@ -88,14 +80,14 @@ def _messages(messages: Sequence[Message], *, reasoning: bool) -> list[Json]:
     return wire
 
 
-def message_to_wire(message: Message, *, reasoning: bool = False) -> Json:
+def message_to_wire(message: Message, *, reasoning: str | None = None) -> Json:
     """Convert one message (§7.1.1): a lone text part becomes a plain string."""
     wire: Json = {"role": message.role}
     for name in _CROSSING.get(message.role, ()):
         if value := message.metadata.get(name):
             wire[name] = str(value) if name == "name" else value
-    if reasoning and "tool_calls" in wire:
-        wire |= _reasoning(message)
+    if "tool_calls" in wire:
+        wire |= reasoning_to_wire(message, reasoning) if reasoning else {"tool_calls": _plain_calls(message)}
     match _crossing_parts(message):
         case []:
             wire["content"] = ""
@@ -106,6 +98,11 @@ def message_to_wire(message: Message, *, reasoning: bool = False) -> Json:
     return wire
 
 
+def _plain_calls(message: Message) -> list[Json]:
+    """The calls of a turn for servers that take no more than the API has."""
+    return [tool_call_to_wire(replace(call, extra={})) for call in message.tool_calls]
+
+
 def _crossing_parts(message: Message) -> Sequence[ContentPart]:
     """All that a user says; of everybody else the text. A tool's media go elsewhere, other media nowhere (W15)."""
     if message.role == "user":
@@ -113,14 +110,6 @@ def _crossing_parts(message: Message) -> Sequence[ContentPart]:
     if message.role != "tool":
         only_text(message)
     return [part for part in message.content if isinstance(part, TextPart)]
-
-
-def _reasoning(message: Message) -> Json:
-    """What a model thought before it called tools goes back with the calls: structured as it came, or as text."""
-    details = message.metadata.get("reasoning_details")
-    if details:
-        return {"reasoning_details": details}
-    return {"reasoning_content": message.reasoning} if message.reasoning else {}
 
 
 def part_to_wire(part: ContentPart) -> Json:
@@ -203,7 +192,9 @@ def _add_call(calls: CallAssembler, index: int | None, entry: dict[str, Any]) ->
     arguments = function.get("arguments")
     if arguments is not None and not isinstance(arguments, str):
         arguments = json.dumps(arguments)
-    return calls.add(index, entry.get("id"), function.get("name"), arguments)
+    delta = calls.add(index, entry.get("id"), function.get("name"), arguments)
+    calls.keep(delta.index, entry.get("extra_content"))
+    return delta
 
 
 def _details(details: object) -> Json:

@@ -1,0 +1,66 @@
+"""Where thoughts go back: one table, and the file's own word (L6)."""
+
+from typing import Any
+
+import pytest
+
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json, assistant, tool_result, user
+from prompty.providers.openai.chat import ChatDecoder, reply, request
+from prompty.wire.reasoning import reasoning_field
+
+SERVERS = {
+    "https://api.openai.com/v1": None,
+    "https://eu.api.openai.com/v1": None,
+    "https://x.openai.azure.com/openai/v1": None,
+    "https://api.mistral.ai/v1": None,
+    "https://api.cerebras.ai/v1": None,
+    "https://api.groq.com/openai/v1": "reasoning",
+    "https://openrouter.ai/api/v1": "reasoning",
+    "https://api.deepseek.com": "reasoning_content",
+    "https://dashscope.aliyuncs.com/compatible-mode/v1": "reasoning_content",
+    "https://notopenai.com/v1": "reasoning_content",
+    "http://localhost:8080/v1": "reasoning_content",
+}
+CALL: Json = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+SIGNED: Json = {**CALL, "extra_content": {"google": {"thought_signature": "signed"}}}
+
+
+def agent_at(endpoint: str, **parts: Any) -> PromptAgent:
+    model = {"id": "m", "connection": {"kind": "anonymous", "endpoint": endpoint}}
+    return PromptAgent.model_validate({"model": model, **parts})
+
+
+@pytest.mark.parametrize(("endpoint", "field"), SERVERS.items(), ids=list(SERVERS))
+def test_each_server_has_its_field(endpoint: str, field: str | None) -> None:
+    assert reasoning_field(agent_at(endpoint)) == field
+
+
+@pytest.mark.parametrize(
+    ("told", "field"), {"reasoning": "reasoning", "none": None, "nonsense": "reasoning_content"}.items()
+)
+def test_a_file_can_say_it_itself(told: str, field: str | None) -> None:
+    assert reasoning_field(agent_at("http://localhost/v1", metadata={"reasoning": told})) == field
+
+
+def test_thoughts_go_under_the_name_the_server_takes() -> None:
+    said = assistant("", tool_calls=[CALL], reasoning_content="hm")
+    body: Any = request(agent_at("https://api.groq.com/openai/v1"), [user("Hi"), said, tool_result("c", "x")], [])
+    assert body["messages"][1]["reasoning"] == "hm"
+    assert "reasoning_content" not in body["messages"][1]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "sent"),
+    [("https://generativelanguage.googleapis.com/v1beta/openai", SIGNED), ("https://api.openai.com/v1", CALL)],
+)
+def test_what_stands_beside_a_call_goes_back_with_it(endpoint: str, sent: Json) -> None:
+    answer: Json = {
+        "choices": [{"message": {"role": "assistant", "tool_calls": [SIGNED]}, "finish_reason": "tool_calls"}]
+    }
+    decoder = ChatDecoder()
+    decoder.feed({"choices": [{"index": 0, "delta": {"tool_calls": [{**SIGNED, "index": 0}]}}]})
+    decoder.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    assert decoder.finish() == reply(answer)
+    body: Any = request(agent_at(endpoint), [user("Hi"), reply(answer).message(), tool_result("c", "x")], [])
+    assert body["messages"][1]["tool_calls"] == [sent]
