@@ -1,6 +1,7 @@
 """`prompty run`: call the model a file names."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 from rich.text import Text
