@@ -36,6 +36,17 @@ def test_the_first_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None
     assert done.stdout == "system You help Ada. Answer briefly.\nuser What is a monad?\n"
 
 
+RUNNING = [ROOT / "docs" / name for name in ("agents.md", "testing.md")]
+
+
+@pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)
+def test_pages_with_a_scripted_model_run_as_printed(page: Path, tmp_path: Path) -> None:
+    [prompt] = [text for name, text in PROMPTS if name == page.name]
+    (tmp_path / "weather.prompty").write_text(prompt)
+    for code in blocks(page, "python"):
+        subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True, timeout=60)  # noqa: S603  our own code
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.prompty")), ids=lambda file: file.name)
 def test_the_examples_have_no_problems(file: Path) -> None:
     assert check(file) == []

@@ -2,18 +2,16 @@
 
 import asyncio
 import contextvars
-import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prompty import ModelError, PromptAgent, Reply, RequestError, StreamCut, ToolCall, Usage, invoke, loads, run, user
+from prompty import ModelError, PromptAgent, Reply, RequestError, StreamCut, ToolCall, Usage, invoke, run, user
 from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, tool_result
 from prompty.providers import WireRequest
@@ -380,20 +378,3 @@ def test_what_is_written_is_read_back_whole_and_in_pieces(api_type: str, data: s
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == reply.text
     assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == reply.reasoning
     assert_same(api_type, decoder.finish(), reply)
-
-
-# The page about it.
-
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = FENCE.findall(PAGE.read_text(encoding="utf-8"))
-    [prompt] = [text for language, text in blocks if language == ""]
-    (tmp_path / "weather.prompty").write_text(prompt, encoding="utf-8")
-    assert loads(prompt).model.provider == "scripted"
-    monkeypatch.chdir(tmp_path)
-    for language, text in blocks:
-        if language == "python":
-            exec(compile(text, str(PAGE), "exec"), {})  # noqa: S102  our own code
