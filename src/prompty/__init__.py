@@ -39,8 +39,9 @@ if TYPE_CHECKING:
         render_async,
         run_async,
     )
-    from prompty.api_turn import invoke_agent, register_tool, repair, turn
-    from prompty.api_turn_async import invoke_agent_async, turn_async
+    from prompty.api_turn import invoke_agent, register_tool, repair, resume, turn
+    from prompty.api_turn_async import invoke_agent_async, resume_async, turn_async
+    from prompty.drivers.host import MemoryStore, Steering
     from prompty.drivers.stream import PromptyStream
     from prompty.drivers.stream_async import AsyncPromptyStream
     from prompty.errors import (
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
         Cancelled,
         EmptyReply,
         FileMissing,
+        GuardrailError,
         InputError,
         IterationsExceeded,
         LoadError,
+        MemoryFailed,
         MissingExtra,
         ModelError,
         Problem,
@@ -65,12 +68,19 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from prompty.loop.budget import Budget
-    from prompty.loop.effects import GatedCall, Verdict
-    from prompty.loop.gate import deny
+    from prompty.loop.context import Context, Tokens
+    from prompty.loop.effects import Rewrite, Verdict
+    from prompty.loop.gate import deny, later
+    from prompty.loop.guardrails import Guardrails, rewrite
     from prompty.loop.stop import Progress, Stop
+    from prompty.memory.in_process import InProcessMemory
+    from prompty.memory.sqlite import SqliteMemory
     from prompty.model.agent import PromptAgent
     from prompty.model.event import (
+        Compacted,
         Done,
+        FellBack,
+        HistoryRepaired,
         IterationStarted,
         MessagesChanged,
         ModelReply,
@@ -78,6 +88,7 @@ if TYPE_CHECKING:
         Retry,
         RunCancelled,
         RunFailed,
+        RunPaused,
         RunStarted,
         TextDelta,
         ToolCallDelta,
@@ -100,6 +111,7 @@ if TYPE_CHECKING:
         tool_result,
         user,
     )
+    from prompty.model.paused import GatedCall, Paused
     from prompty.model.reply import Reply, Usage
     from prompty.pipeline.check import check
     from prompty.providers import Api, Provider
@@ -115,27 +127,35 @@ _MODULES = {
         "register_processor register_provider register_renderer run"
     ),
     "prompty.api_async": ("invoke_async load_async parse_async prepare_async process_async render_async run_async"),
-    "prompty.api_turn": "invoke_agent register_tool repair turn",
-    "prompty.api_turn_async": "invoke_agent_async turn_async",
+    "prompty.api_turn": "invoke_agent register_tool repair resume turn",
+    "prompty.api_turn_async": "invoke_agent_async resume_async turn_async",
+    "prompty.drivers.host": "MemoryStore Steering",
     "prompty.drivers.stream": "PromptyStream",
     "prompty.drivers.stream_async": "AsyncPromptyStream",
     "prompty.errors": (
-        "BudgetSpent Cancelled EmptyReply FileMissing InputError IterationsExceeded LoadError MissingExtra ModelError "
-        "Problem PromptyError PromptyWarning Refused RenderError RequestError ResultError StreamCut ToolError "
+        "BudgetSpent Cancelled EmptyReply FileMissing GuardrailError InputError IterationsExceeded LoadError "
+        "MemoryFailed "
+        "MissingExtra ModelError Problem PromptyError PromptyWarning Refused RenderError RequestError ResultError "
+        "StreamCut ToolError "
         "UnknownName"
     ),
     "prompty.loop.budget": "Budget",
-    "prompty.loop.effects": "GatedCall Verdict",
-    "prompty.loop.gate": "deny",
+    "prompty.loop.context": "Context Tokens",
+    "prompty.loop.effects": "Rewrite Verdict",
+    "prompty.loop.gate": "deny later",
+    "prompty.loop.guardrails": "Guardrails rewrite",
     "prompty.loop.stop": "Progress Stop",
     "prompty.model.agent": "PromptAgent",
     "prompty.model.event": (
-        "Done IterationStarted MessagesChanged ModelReply ReasoningDelta Retry RunCancelled RunFailed RunStarted "
-        "TextDelta ToolCallDelta ToolFinished ToolGated ToolStarted"
+        "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelReply ReasoningDelta Retry "
+        "RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated ToolStarted"
     ),
     "prompty.model.message": (
         "Audio AudioPart File FilePart Image ImagePart Message TextPart ToolCall assistant system tool_result user"
     ),
+    "prompty.memory.in_process": "InProcessMemory",
+    "prompty.memory.sqlite": "SqliteMemory",
+    "prompty.model.paused": "GatedCall Paused",
     "prompty.model.reply": "Reply Usage",
     "prompty.pipeline.check": "check",
     "prompty.pipeline.load": "load loads",
@@ -159,24 +179,34 @@ __all__ = [
     "BudgetSpent",
     "CancelToken",
     "Cancelled",
+    "Compacted",
+    "Context",
     "Done",
     "EmptyReply",
     "ExecutorProtocol",
+    "FellBack",
     "File",
     "FileMissing",
     "FilePart",
     "GatedCall",
+    "GuardrailError",
+    "Guardrails",
+    "HistoryRepaired",
     "Image",
     "ImagePart",
+    "InProcessMemory",
     "InputError",
     "IterationStarted",
     "IterationsExceeded",
     "LoadError",
+    "MemoryFailed",
+    "MemoryStore",
     "Message",
     "MessagesChanged",
     "MissingExtra",
     "ModelError",
     "ModelReply",
+    "Paused",
     "Problem",
     "ProcessorProtocol",
     "Progress",
@@ -192,13 +222,18 @@ __all__ = [
     "RequestError",
     "ResultError",
     "Retry",
+    "Rewrite",
     "RunCancelled",
     "RunFailed",
+    "RunPaused",
     "RunStarted",
+    "SqliteMemory",
+    "Steering",
     "Stop",
     "StreamCut",
     "TextDelta",
     "TextPart",
+    "Tokens",
     "ToolCall",
     "ToolCallDelta",
     "ToolContext",
@@ -220,6 +255,7 @@ __all__ = [
     "invoke_agent",
     "invoke_agent_async",
     "invoke_async",
+    "later",
     "load",
     "load_async",
     "loads",
@@ -240,6 +276,9 @@ __all__ = [
     "render",
     "render_async",
     "repair",
+    "resume",
+    "resume_async",
+    "rewrite",
     "run",
     "run_async",
     "system",

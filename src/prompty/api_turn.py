@@ -1,18 +1,21 @@
 """`turn` and what belongs to it, apart from `api`: a program that only calls models does not pay for tools."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from prompty.api import Inputs, Source, agent_from
 from prompty.drivers.calls import last_of
+from prompty.drivers.host import Gate, Listener, MemoryStore, Steering
 from prompty.drivers.stream import PromptyStream
-from prompty.drivers.sync import Gate, Listener
-from prompty.drivers.turns import Execution, Turn, TurnOptions
+from prompty.drivers.turns import Execution, Turn, TurnOptions, resumed
 from prompty.loop.budget import Budget
+from prompty.loop.context import Context, Tokens
+from prompty.loop.guardrails import Guardrails
 from prompty.loop.repair import repaired
 from prompty.loop.stop import Progress
 from prompty.model.event import Done
 from prompty.model.message import Message
+from prompty.model.paused import Paused
 from prompty.pipeline.request import read_messages
 from prompty.providers import providers
 from prompty.tools.context import CancelToken
@@ -26,20 +29,32 @@ class TurnArguments(TypedDict, total=False):
 
     - `tools`: functions, or what `bind_tools` gave. Those that the file does not declare are offered to the model by
       their signatures.
+    - `memory`, `session_id`: where the conversation is kept. What is stored goes before what the user says now, or to
+      where the file has a `thread` input; turns of one session wait for each other.
     - `gate`: asked once about all calls of an answer before any of them runs; one verdict for each. What is not a yes
-      is a no.
+      is a no; `later()` ends the turn with a `Paused` value, for `resume`.
+    - `approval`: when a person is asked, for all tools or by their names: `never`, `always`, or
+      `{"when": {"amount": {"minimum": 100}}}`. The file's `approvalMode` counts too, and the stricter wins. Without a
+      gate, a call that needs approval pauses the turn.
     - `tool_execution`, `max_parallel`, `tool_timeout`: whether tools run beside each other, how many, and how long.
     - `max_iterations`: how often the model may ask for tools.
     - `stop`: ends the turn after a round of tools; see `Stop`.
     - `budget`: the tokens, dollars and seconds that the turn may use.
     - `timeout`, `max_retries`: seconds for one answer of the model with all its tries, and how often it is tried again.
+    - `fallbacks`: models to ask when this one cannot be reached: ids, mappings as under `model:`, or agents.
+    - `guardrails`: look at what goes to the model, at what comes from it, and at what it calls.
+    - `steering`: what a person says while the turn runs.
+    - `context_budget`: how much of the conversation is sent, in characters or `Tokens(n)`; see `Context`.
     - `cancel`: a token that ends the turn from elsewhere.
     - `on_event`: is told everything that happens.
     - `messages`: a conversation to go on with, in the place of the one that the file and its inputs make.
     """
 
     tools: Tools
+    memory: MemoryStore | None
+    session_id: str | None
     gate: Gate | None
+    approval: object
     tool_execution: Execution
     max_parallel: int | None
     tool_timeout: float | None
@@ -48,6 +63,10 @@ class TurnArguments(TypedDict, total=False):
     budget: Budget | None
     max_retries: int
     timeout: float | None
+    fallbacks: Sequence[object] | None
+    guardrails: Guardrails | None
+    steering: Steering | None
+    context_budget: int | Tokens | Context | None
     cancel: CancelToken | None
     on_event: Listener | None
     messages: Sequence[object] | None
@@ -85,14 +104,33 @@ def turn(agent_or_path: Source, inputs: Inputs = None, *, stream: bool = False, 
     See `TurnArguments` for the options.
     """
     events = Turn(agent_from(agent_or_path), inputs, TurnOptions(**options), stream=stream).events()
-    return PromptyStream(events, result_of_turn) if stream else last_of(events).result
+    return PromptyStream(events, result_of_turn) if stream else result_of_turn(last_of(events))
 
 
 invoke_agent = turn
 
 
-def result_of_turn(done: Done) -> Any:
-    return done.result
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Sequence[object] | Mapping[str, object],
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    **options: Unpack[TurnArguments],
+) -> Any:
+    """Go on with a turn that waited for a person, in this process or another one. `verdicts` are those on
+    `paused.pending`, in order, or some of them by their keys. Tools, and inputs that bindings need, are passed again.
+    """
+    given = TurnOptions(output_type=output_type, **options)
+    events = resumed(agent_from(agent_or_path), paused, verdicts, inputs, given, stream=stream).events()
+    return PromptyStream(events, result_of_turn) if stream else result_of_turn(last_of(events))
+
+
+def result_of_turn(end: Done | Paused) -> Any:
+    """What a caller gets: the result, or the turn itself where it waits for a person."""
+    return end.result if isinstance(end, Done) else end
 
 
 def register_tool(name: str, function: Callable[..., object]) -> None:

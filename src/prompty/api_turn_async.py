@@ -1,5 +1,6 @@
 """The `_async` twin of `turn`."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from prompty.api import Inputs, Source
@@ -7,8 +8,9 @@ from prompty.api_async import load_async
 from prompty.api_turn import TurnArguments, result_of_turn
 from prompty.drivers.calls_async import last_of
 from prompty.drivers.stream_async import AsyncPromptyStream
-from prompty.drivers.turns import Turn, TurnOptions
+from prompty.drivers.turns import Turn, TurnOptions, resumed
 from prompty.model.agent import PromptAgent
+from prompty.model.paused import Paused
 
 T = TypeVar("T")
 
@@ -43,7 +45,24 @@ async def turn_async(agent_or_path: Source, inputs: Inputs = None, *, stream: bo
     """Like `turn`; with `stream=True` awaiting it gives the stream."""
     agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
     events = Turn(agent, inputs, TurnOptions(**options), stream=stream).events_async()
-    return AsyncPromptyStream(events, result_of_turn) if stream else (await last_of(events)).result
+    return AsyncPromptyStream(events, result_of_turn) if stream else result_of_turn(await last_of(events))
 
 
 invoke_agent_async = turn_async
+
+
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Sequence[object] | Mapping[str, object],
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    **options: Unpack[TurnArguments],
+) -> Any:
+    """Like `resume`; with `stream=True` awaiting it gives the stream."""
+    agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+    given = TurnOptions(output_type=output_type, **options)
+    events = resumed(agent, paused, verdicts, inputs, given, stream=stream).events_async()
+    return AsyncPromptyStream(events, result_of_turn) if stream else result_of_turn(await last_of(events))

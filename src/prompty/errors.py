@@ -17,6 +17,9 @@ PromptyError
 ├── Cancelled                       somebody ended the turn
 ├── IterationsExceeded (ValueError) the model asked for tools more often than it may
 ├── BudgetSpent                     the turn has used its tokens, its money or its time
+├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
+├── MemoryFailed                    a stored conversation cannot be read or written
+├── RecordingMissing                a call that no recording answers, in a test that plays them
 ├── UnknownName (LookupError)       no renderer, parser … of that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
 
@@ -171,6 +174,30 @@ class IterationsExceeded(PromptyError, ValueError):
 
 class BudgetSpent(PromptyError):
     """The turn has used its tokens, its money or its time."""
+
+
+class GuardrailError(PromptyError, ValueError):
+    """A guardrail refused what goes to the model (`input`), or what came from it (`output`)."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(f"the {kind} guardrail refused: {reason}")
+        self.kind, self.reason = kind, reason
+
+
+class MemoryFailed(PromptyError):
+    """A stored conversation cannot be read or written."""
+
+    def __init__(self, session_id: str, cause: Exception) -> None:
+        super().__init__(f"the session '{session_id}' cannot be used: {cause}")
+        self.session_id = session_id
+
+
+class RecordingMissing(PromptyError):
+    """A call that no recording answers. It is no ModelError: to make the call again would not help."""
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(f"{cause}\n    {fix}")
+        self.cause, self.fix = cause, fix
 
 
 class UnknownName(PromptyError, LookupError):

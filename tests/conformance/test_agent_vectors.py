@@ -1,7 +1,6 @@
 """The public vectors for the agent loop, against a server that answers with their bytes (V1 says how they are read).
 
-Those of guardrails, steering and context are not here yet. A vector is waived only by name, with the number of the
-decision that contradicts it; what happens instead is checked.
+A vector is waived only by name, with the number of the decision that contradicts it; what happens instead is checked.
 """
 
 import asyncio
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from prompty import Message, PromptAgent, ToolContext, turn, turn_async
-from prompty.errors import Cancelled, IterationsExceeded, PromptyError
+from prompty import GatedCall, Guardrails, Message, PromptAgent, Steering, ToolContext, deny, turn, turn_async
+from prompty.errors import Cancelled, GuardrailError, IterationsExceeded, PromptyError
 from prompty.model.event import Done, Event, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
 from prompty.tools.context import CancelToken
 from tests.conformance.test_vectors import Vector, vectors
@@ -20,8 +19,12 @@ from tests.drivers.modes import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, json_reply
 
-LATER = ("guardrail", "steering", "context", "parallel_tools_with_guardrail_deny")
-WAIVED = {"tool_not_registered_error": "L5: an invented name is an error result, and the model answers it"}
+SUMMARY = "its summary is prose in a system message; ours is a user message that begins with a mark"
+WAIVED = {
+    "tool_not_registered_error": "L5: an invented name is an error result, and the model answers it",
+    "context_trim_basic": f"listed under the public vectors: {SUMMARY}",
+    "context_preserves_system_messages": f"listed under the public vectors: {SUMMARY}",
+}
 
 EVENTS = {
     ToolStarted: "tool_call_start",
@@ -30,7 +33,11 @@ EVENTS = {
     RunCancelled: "cancelled",
     Done: "done",
 }
-ERRORS = {"CancelledError": Cancelled, "Agent loop exceeded 10 iterations": IterationsExceeded}
+ERRORS = {
+    "CancelledError": Cancelled,
+    "Agent loop exceeded 10 iterations": IterationsExceeded,
+    "GuardrailError": GuardrailError,
+}
 
 
 @pytest.fixture
@@ -48,6 +55,8 @@ class Play:
     executed: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cancel: CancelToken = field(default_factory=CancelToken)
+    steering: Steering = field(default_factory=Steering)
+    denied: list[str] = field(default_factory=list)
 
     def function(self, name: str, behaviour: str) -> Callable[..., object]:
         results = {
@@ -70,7 +79,7 @@ class Play:
 
     def agent(self, server: Server) -> PromptAgent:
         answers = [json_reply(step["llm_response"]) for step in self.vector["sequence"]]
-        if self.vector["name"] in WAIVED:
+        if self.vector["name"] == "tool_not_registered_error":
             answers.append(json_reply(Chat().whole("Sorry.")))
         server.answer(*answers)
         return Chat().agent(server, tools=self.vector["input"]["tools"])
@@ -82,6 +91,27 @@ class Play:
             point == "after_tool_0" and isinstance(event, ToolFinished)
         ):
             self.cancel.cancel()
+        for message in self.vector["input"].get("steering", {}).get("messages", []):
+            if isinstance(event, ToolFinished):
+                self.steering.send(message["text"])
+
+    def guardrails(self) -> Guardrails | None:
+        told = self.vector["input"].get("guardrails")
+        if told is None:
+            return None
+
+        def tool(call: GatedCall) -> object:
+            rule = told.get("tool", {})
+            if call.name not in rule.get("deny_tools", []):
+                return True
+            self.denied.append(call.name)
+            return deny(rule["reason"])
+
+        def said(kind: str) -> object:
+            rule = told.get(kind, {"action": "allow"})
+            return rule["action"] == "allow" or deny(rule["reason"])
+
+        return Guardrails(input=lambda _: said("input"), output=lambda _: said("output"), tool=tool)
 
     def options(self) -> dict[str, Any]:
         given = self.vector["input"]
@@ -93,6 +123,9 @@ class Play:
             "tools": {name: self.function(name, told) for name, told in given["tool_functions"].items()},
             "tool_execution": "parallel" if given.get("parallel_tool_calls") else "sequential",
             "cancel": self.cancel if given.get("cancel") else None,
+            "steering": self.steering if given.get("steering") else None,
+            "guardrails": self.guardrails(),
+            "context_budget": given.get("context_budget"),
             "on_event": self.hear,
         }
 
@@ -110,6 +143,7 @@ def as_vector(message: Message) -> dict[str, Any]:
 def check_result(play: Play, result: object, server: Server) -> None:
     expected = play.vector["expected"]
     assert result == expected["result"]
+    assert play.denied == expected.get("denied_tools", [])
     assert len(server.requests) == expected["iterations"]
     messages = play.messages()
     if "message_sequence" in expected:
@@ -126,11 +160,12 @@ def check_result(play: Play, result: object, server: Server) -> None:
 
 
 def check_calls(play: Play) -> None:
-    """What ran is what the model asked for, with what the host put in."""
+    """What ran is what the model asked for, with what the host put in, less what a guardrail denied."""
     asked = [
         (call["name"], {**call["arguments"], **step.get("expected_execution_args", {}).get(call["name"], {})})
         for step in play.vector["sequence"]
         for call, _ in zip(step.get("expected_tool_calls") or [], step.get("tool_results", []), strict=False)
+        if call["name"] not in play.denied
     ]
     assert sorted(play.executed, key=str) == sorted(asked[: play.vector["expected"].get("tools_executed")], key=str)
 
@@ -146,13 +181,29 @@ def check_error(play: Play, error: PromptyError, server: Server) -> None:
     assert len(server.requests) == expected["iterations"]
     if isinstance(error, IterationsExceeded):
         assert str(error) == expected["error"]
+    if isinstance(error, GuardrailError):
+        assert error.reason == expected["error_reason"]
+
+
+def check_waived(play: Play, result: object, server: Server) -> None:
+    """What happens where we differ."""
+    sent = server.requests[0].body["messages"]
+    if "context_budget" not in play.vector["input"]:
+        assert "get_weather" in server.requests[1].body["messages"][-1]["content"]
+        return
+    assert result == play.vector["expected"]["result"]
+    expected = play.vector["expected"]["trimmed_messages"]
+    [summary] = [message for message in sent if message["content"].startswith("[Summary of earlier conversation]")]
+    assert summary["role"] == "user"
+    assert "User asked" in summary["content"]
+    assert [message for message in sent if message["role"] == "system"] == [
+        message for message in expected if message["role"] == "system" and "[Summary" not in message["content"]
+    ]
+    assert sent[-1] == expected[-1]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize(
-    "vector",
-    [one for one in vectors("agent") if not one.id.startswith(LATER)],  # belongs to what is built later
-)
+@pytest.mark.parametrize("vector", vectors("agent"))
 def test_agent(
     vector: Vector, asynchronous: bool, server: Server, record_property: Callable[[str, object], None]
 ) -> None:
@@ -167,7 +218,7 @@ def test_agent(
     else:
         if vector["name"] in WAIVED:
             record_property("waived", f"{vector['name']} ({WAIVED[vector['name']]})")
-            assert "get_weather" in server.requests[1].body["messages"][-1]["content"]
+            check_waived(play, result, server)
             return
         check_result(play, result, server)
         check_calls(play)

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from random import uniform
@@ -10,13 +10,29 @@ from typing import Protocol, TypeVar, cast
 
 from prompty.drivers.deadline import Clock, Deadline, within
 from prompty.drivers.decoding import Outcome, without_secrets
+from prompty.drivers.host import Host, Question
 from prompty.drivers.interruption import interruptible
 from prompty.drivers.stage_async import StageInterrupted, run_stage_async
-from prompty.drivers.sync import Gate, Listener, check, gate_failed, tell
+from prompty.drivers.sync import LOCK_POLL, check
 from prompty.drivers.toolruns import ToolRuns
 from prompty.errors import Cancelled, PromptyError
-from prompty.loop.effects import AskGate, CallModel, CallTools, DescribeTools, Effect, Emit, GatedCall, Loop, Wait
+from prompty.loop.effects import (
+    AskGate,
+    CallModel,
+    CallTools,
+    CheckGuardrail,
+    DescribeTools,
+    DrainSteering,
+    Effect,
+    Emit,
+    LoadMemory,
+    Loop,
+    SaveMemory,
+    Summarise,
+    Wait,
+)
 from prompty.model.event import Event
+from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import WireRequest
 from prompty.tools.context import CancelToken
@@ -34,13 +50,12 @@ class AsyncModel(Protocol):
 
 @dataclass(kw_only=True, slots=True)
 class AsyncDriver:
-    """Performs effects: one model, the tools of one run, and what the host gave with it."""
+    """Performs effects: models, the tools of one run, and what the host gave with it."""
 
-    model: AsyncModel
+    models: Sequence[AsyncModel]
     tools: ToolRuns | None = None
-    gate: Gate | None = None
+    host: Host = field(default_factory=Host)
     cancel: CancelToken | None = None
-    listener: Listener | None = None
     clock: Clock = field(default_factory=Clock)
 
     async def run(self, loop: Loop[T]) -> AsyncGenerator[Event | Outcome[T], None]:
@@ -57,7 +72,7 @@ class AsyncDriver:
                 answer = failure = None
                 try:
                     if isinstance(effect, Emit):
-                        tell(self.listener, effect.event)
+                        self.host.tell(effect.event)
                         yield effect.event
                     elif (items := self._items(effect)) is None:
                         answer = await self._perform(effect)
@@ -67,23 +82,24 @@ class AsyncDriver:
                                 if isinstance(item, Outcome):
                                     answer = item.value
                                 else:
-                                    tell(self.listener, item)
+                                    self.host.tell(item)
                                     yield item
                 except PromptyError as error:
-                    failure = without_secrets(error, getattr(self.model, "transport", None))
+                    failure = without_secrets(error, self.models)
                 except asyncio.CancelledError as error:
                     raise error from self._left(loop, Cancelled())
                 except StageInterrupted as error:
                     raise cast(BaseException, error.__cause__) from self._left(loop, error.results)
         finally:
             loop.close()
+            self.host.end()
 
     def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
         """The events of what tells something on the way to its answer."""
         match effect:
-            case CallModel(request) if self.model.streams(request):
+            case CallModel(request, number) if self.models[number].streams(request):
                 check(self.cancel, self.clock)
-                return self.model.answer(request, self.clock.deadline(request))
+                return self.models[number].answer(request, self.clock.deadline(request))
             case CallTools() if self.tools:
                 check(self.cancel, self.clock)
                 return run_stage_async(self.tools, effect, self.cancel)
@@ -91,25 +107,38 @@ class AsyncDriver:
 
     async def _perform(self, effect: Effect[object]) -> object:
         """Do what has an answer and nothing on the way to it."""
+        if isinstance(effect, SaveMemory):  # what happened is stored, whatever ends the turn
+            self.host.save(effect.session_id, effect.messages)
+            return None
         check(self.cancel, self.clock)
         match effect:
-            case CallModel(request):
-                return await self.model.reply(request, self.clock.deadline(request))
+            case CallModel(request, number):
+                return await self.models[number].reply(request, self.clock.deadline(request))
             case DescribeTools():
                 return self.tools.offered() if self.tools else ()
-            case AskGate(calls):
-                return await self._judged(calls)
+            case AskGate() | CheckGuardrail() | Summarise():
+                return await self._asked(effect)
+            case DrainSteering(follow_ups):
+                return self.host.said(follow_ups=follow_ups)
+            case LoadMemory(session_id):
+                return await self._loaded(session_id)
             case Wait(seconds):
                 pause = within(self.clock.current, uniform(seconds, seconds * 1.25))  # noqa: S311  not for secrets
                 return await interruptible(asyncio.sleep(pause), self.cancel)
         raise TypeError(f"no driver for {type(effect).__name__}")
 
-    async def _judged(self, calls: tuple[GatedCall, ...]) -> object:
+    async def _asked(self, question: Question) -> object:
         try:
-            answer = self.gate(list(calls)) if self.gate else None
+            answer = self.host.ask(question)
             return await interruptible(answer, self.cancel) if inspect.isawaitable(answer) else answer
         except Exception as error:
-            return gate_failed(error, len(calls))
+            return self.host.failed(question, error)
+
+    async def _loaded(self, session_id: str) -> list[Json]:
+        while not self.host.begin_session(session_id):
+            await interruptible(asyncio.sleep(LOCK_POLL), self.cancel)
+            check(self.cancel, self.clock)
+        return self.host.load(session_id)
 
     def _left(self, loop: Loop[T], answer: object) -> Cancelled | None:
         """Let a loop put its messages in order after the task was cancelled. Listeners hear of it; nobody reads the
@@ -117,11 +146,15 @@ class AsyncDriver:
         try:
             effect = loop.throw(answer) if isinstance(answer, Cancelled) else loop.send(answer)
             while True:
-                if isinstance(effect, Emit):
-                    tell(self.listener, effect.event)
-                    effect = next(loop)
-                else:
-                    effect = loop.throw(Cancelled())
+                match effect:
+                    case Emit(event):
+                        self.host.tell(event)
+                        effect = next(loop)
+                    case SaveMemory(session_id, messages):
+                        self.host.save(session_id, messages)
+                        effect = next(loop)
+                    case _:
+                        effect = loop.throw(Cancelled())
         except Cancelled as error:
             return error
         except (StopIteration, PromptyError):

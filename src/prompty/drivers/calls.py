@@ -23,7 +23,7 @@ def reply_events(
     """What happens while a model answers; the generator returns the reply."""
     model = model_of(agent)
     request = request_for(agent, messages, model.api, stream=stream, timeout=timeout)
-    return SyncDriver(model=model).run(call_model(request, max_retries))
+    return SyncDriver(models=[model]).run(call_model(request, max_retries))
 
 
 def last_of(events: Generator[Event, None, T]) -> T:

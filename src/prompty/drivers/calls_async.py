@@ -22,7 +22,7 @@ def reply_events_async(
     """What happens while a model answers, and its reply as the outcome."""
     model = async_model_of(agent)
     request = request_for(agent, messages, model.api, stream=stream, timeout=timeout)
-    return AsyncDriver(model=model).run(call_model(request, max_retries))
+    return AsyncDriver(models=[model]).run(call_model(request, max_retries))
 
 
 async def last_of(events: AsyncGenerator[Event | Outcome[T], None]) -> T:

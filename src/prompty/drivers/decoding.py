@@ -1,5 +1,6 @@
 """What both drivers make of bytes and of failures."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -70,9 +71,10 @@ def _partial(decoder: Decoder) -> object:
         return None
 
 
-def without_secrets(error: PromptyError, transport: object) -> PromptyError:
+def without_secrets(error: PromptyError, models: Sequence[object]) -> PromptyError:
     """An error whose message may hold what a server said; a server knows the key of its caller."""
     if isinstance(error, ModelError):
-        masked = getattr(transport, "masked", masked_text)
-        error.args = tuple(masked(part) if isinstance(part, str) else part for part in error.args)
+        for model in models:
+            masked = getattr(getattr(model, "transport", None), "masked", masked_text)
+            error.args = tuple(masked(part) if isinstance(part, str) else part for part in error.args)
     return error

@@ -21,12 +21,12 @@ class ProviderExecutor:
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         provider = providers.get(agent.model.provider)
-        return as_object(read_bytes(provider.transport(agent).send(_request(provider, agent, messages))))
+        return as_object(read_bytes(provider.transport_for(agent).send(_request(provider, agent, messages))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         provider = providers.get(agent.model.provider)
         request = _request(provider, agent, messages)
-        return as_object(read_bytes(await provider.transport_async(agent).send(request)))
+        return as_object(read_bytes(await provider.transport_async_for(agent).send(request)))
 
 
 class ProviderProcessor:

@@ -25,7 +25,7 @@ def model_of(agent: PromptAgent, cancel: CancelToken | None = None) -> "HttpMode
     target = target_of(agent)
     if isinstance(target, Pair):
         return PairModel(agent, target)
-    return HttpModel(target.api(agent.model.api_type), target.transport(agent), cancel)
+    return HttpModel(target.api(agent.model.api_type), target.transport_for(agent), cancel)
 
 
 def async_model_of(agent: PromptAgent, cancel: CancelToken | None = None) -> "AsyncHttpModel | AsyncPairModel":
@@ -33,7 +33,7 @@ def async_model_of(agent: PromptAgent, cancel: CancelToken | None = None) -> "As
     target = target_of(agent)
     if isinstance(target, Pair):
         return AsyncPairModel(agent, target)
-    return AsyncHttpModel(target.api(agent.model.api_type), target.transport_async(agent), cancel)
+    return AsyncHttpModel(target.api(agent.model.api_type), target.transport_async_for(agent), cancel)
 
 
 def _own_messages(_: PromptAgent, messages: Sequence[Message], __: Sequence[Function]) -> Json:

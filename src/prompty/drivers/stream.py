@@ -9,6 +9,7 @@ from pydantic_core import from_json
 from prompty.errors import StreamCut
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall
+from prompty.model.paused import Paused
 from prompty.model.reply import Reply, Usage
 
 T = TypeVar("T")
@@ -19,13 +20,13 @@ class StreamState(Generic[T]):
 
     def __init__(self, finish: Callable[[Any], T]) -> None:
         self._finish = finish
-        self._end: Reply | Done | None = None
+        self._end: Reply | Done | Paused | None = None
         self._pieces: list[str] = []
 
     @property
     def usage(self) -> Usage:
         """The tokens of the answer, or of all answers of a turn; unknown until it is complete."""
-        return self._end.usage if self._end else Usage()
+        return self._end.usage if isinstance(self._end, Reply | Done) else Usage()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -61,7 +62,7 @@ class PromptyStream(StreamState[T]):
     Use it in a `with` statement, or close it, to give up an answer early; one that is dropped closes itself.
     """
 
-    def __init__(self, events: Generator[Event, None, Reply | Done], finish: Callable[[Any], T]) -> None:
+    def __init__(self, events: Generator[Event, None, Reply | Done | Paused], finish: Callable[[Any], T]) -> None:
         super().__init__(finish)
         self._events = events
 

@@ -8,6 +8,7 @@ from prompty.drivers.decoding import Outcome
 from prompty.drivers.stream import StreamState
 from prompty.model.event import Done, Event, TextDelta
 from prompty.model.message import ToolCall
+from prompty.model.paused import Paused
 from prompty.model.reply import Reply
 
 T = TypeVar("T")
@@ -19,7 +20,9 @@ class AsyncPromptyStream(StreamState[T]):
     Use it in an `async with` statement, or close it: a stream that is left by `break` and kept holds its connection.
     """
 
-    def __init__(self, events: AsyncGenerator[Event | Outcome[Reply | Done], None], finish: Callable[[Any], T]) -> None:
+    def __init__(
+        self, events: AsyncGenerator[Event | Outcome[Reply | Done | Paused], None], finish: Callable[[Any], T]
+    ) -> None:
         super().__init__(finish)
         self._events = events
 

@@ -2,14 +2,14 @@
 
 import inspect
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from logging import getLogger
 from random import uniform
 from typing import Any, Protocol, TypeVar, cast
 
 from prompty.drivers.deadline import Clock, Deadline, within
 from prompty.drivers.decoding import without_secrets
+from prompty.drivers.host import Host, Question
 from prompty.drivers.stage import run_stage
 from prompty.drivers.threads import in_event_loop
 from prompty.drivers.toolruns import ToolRuns
@@ -18,23 +18,25 @@ from prompty.loop.effects import (
     AskGate,
     CallModel,
     CallTools,
+    CheckGuardrail,
     DescribeTools,
+    DrainSteering,
     Effect,
     Emit,
-    GatedCall,
+    LoadMemory,
     Loop,
-    Verdict,
+    SaveMemory,
+    Summarise,
     Wait,
 )
 from prompty.model.event import Event
+from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import WireRequest
 from prompty.tools.context import CancelToken
 
 T = TypeVar("T")
-Gate = Callable[[list[GatedCall]], object]
-Listener = Callable[[Event], object]
-logger = getLogger("prompty")
+LOCK_POLL = 0.02
 
 
 class Model(Protocol):
@@ -45,13 +47,12 @@ class Model(Protocol):
 
 @dataclass(kw_only=True, slots=True)
 class SyncDriver:
-    """Performs effects: one model, the tools of one run, and what the host gave with it."""
+    """Performs effects: models, the tools of one run, and what the host gave with it."""
 
-    model: Model
+    models: Sequence[Model]
     tools: ToolRuns | None = None
-    gate: Gate | None = None
+    host: Host = field(default_factory=Host)
     cancel: CancelToken | None = None
-    listener: Listener | None = None
     clock: Clock = field(default_factory=Clock)
 
     def run(self, loop: Loop[T]) -> Generator[Event, None, T]:
@@ -68,24 +69,38 @@ class SyncDriver:
                 try:
                     answer = yield from self._perform(effect)
                 except PromptyError as error:
-                    failure = without_secrets(error, getattr(self.model, "transport", None))
+                    failure = without_secrets(error, self.models)
         finally:
             loop.close()
+            self.host.end()
 
     def _perform(self, effect: Effect[object]) -> Generator[Event, None, object]:
-        if isinstance(effect, Emit):
-            yield from self._told(effect.event)
-            return None
+        match effect:
+            case Emit(event):
+                self.host.tell(event)
+                yield event
+                return None
+            case SaveMemory(session_id, messages):  # what happened is stored, whatever ends the turn
+                self.host.save(session_id, messages)
+                return None
         check(self.cancel, self.clock)
         match effect:
-            case CallModel(request):
-                return (yield from self._heard(self.model.answer(request, self.clock.deadline(request))))
+            case CallModel(request, number):
+                return (yield from self._heard(self.models[number].answer(request, self.clock.deadline(request))))
             case CallTools() if self.tools:
                 return (yield from self._heard(run_stage(self.tools, effect, alone=self.cancel is None)))
             case DescribeTools():
                 return self.tools.offered() if self.tools else ()
-            case AskGate(calls):
-                return self._judged(calls)
+        return self._answer(effect)
+
+    def _answer(self, effect: Effect[object]) -> object:
+        match effect:
+            case AskGate() | CheckGuardrail() | Summarise():
+                return self._asked(effect)
+            case DrainSteering(follow_ups):
+                return self.host.said(follow_ups=follow_ups)
+            case LoadMemory(session_id):
+                return self._loaded(session_id)
             case Wait(seconds):
                 self._wait(within(self.clock.current, uniform(seconds, seconds * 1.25)))  # noqa: S311  not for secrets
                 return None
@@ -93,7 +108,7 @@ class SyncDriver:
 
     def _heard(self, events: Generator[Event, None, T]) -> Generator[Event, None, T]:
         """Pass events on, to the listener too."""
-        if self.listener is None:
+        if self.host.listener is None:
             return (yield from events)
         try:
             while True:
@@ -101,13 +116,10 @@ class SyncDriver:
                     event = next(events)
                 except StopIteration as end:
                     return cast(T, end.value)
-                yield from self._told(event)
+                self.host.tell(event)
+                yield event
         finally:
             events.close()
-
-    def _told(self, event: Event) -> Generator[Event, None, None]:
-        tell(self.listener, event)
-        yield event
 
     def _wait(self, seconds: float) -> None:
         if self.cancel:
@@ -115,26 +127,22 @@ class SyncDriver:
         else:
             time.sleep(seconds)
 
-    def _judged(self, calls: tuple[GatedCall, ...]) -> object:
+    def _asked(self, question: Question) -> object:
         try:
-            answer = self.gate(list(calls)) if self.gate else None
-            if inspect.isawaitable(answer):
-                return in_event_loop(_awaited(answer)).result()
-            return answer
+            answer = self.host.ask(question)
+            return in_event_loop(_awaited(answer)).result() if inspect.isawaitable(answer) else answer
         except Exception as error:
-            return gate_failed(error, len(calls))
+            return self.host.failed(question, error)
+
+    def _loaded(self, session_id: str) -> list[Json]:
+        while not self.host.begin_session(session_id):
+            self._wait(LOCK_POLL)
+            check(self.cancel, self.clock)
+        return self.host.load(session_id)
 
 
 async def _awaited(awaitable: Any) -> object:
     return await awaitable
-
-
-def gate_failed(error: Exception, count: int) -> list[Verdict]:
-    """What is said for a gate that raised: no, to everything. Cancelling the turn is the one thing it may raise."""
-    if isinstance(error, PromptyError):
-        raise error
-    logger.exception("The gate raised, so no call of this batch runs.")
-    return [Verdict(False, "the gate failed")] * count
 
 
 def check(cancel: CancelToken | None, clock: Clock) -> None:
@@ -142,13 +150,3 @@ def check(cancel: CancelToken | None, clock: Clock) -> None:
     if cancel:
         cancel.check()
     clock.check()
-
-
-def tell(listener: Listener | None, event: Event) -> None:
-    """Tell a listener of the host. What it raises is its own affair and not that of the run."""
-    if listener is None:
-        return
-    try:
-        listener(event)
-    except Exception:
-        logger.exception("A listener raised on %s.", type(event).__name__)

@@ -22,6 +22,7 @@ class ToolRuns:
     run_id: str
     timeout: float | None = None
     cancel: CancelToken = field(default_factory=CancelToken)
+    approval: object = None
 
     def offered(self) -> tuple[OfferedTool, ...]:
         return tuple(self._offered(tool) for tool in self.tools.values())
@@ -31,9 +32,16 @@ class ToolRuns:
         return OfferedTool(
             function=tool.function,
             bound=tuple(tool.bindings),
+            approval=(tool.approval, self._host_policy(tool.function.name)),
             sequential=options.sequential,
             timeout=self.timeout if options.timeout is None else options.timeout,
         )
+
+    def _host_policy(self, name: str) -> object:
+        """What the host says about one tool: the same for all, or each by its name."""
+        if isinstance(self.approval, Mapping) and "when" not in self.approval:
+            return self.approval.get(name)
+        return self.approval
 
     def is_async(self, planned: PlannedCall) -> bool:
         return self.tools[planned.call.name].handler.signature.is_async

@@ -1,14 +1,28 @@
-"""One batch of calls: read, judged, run in stages, each result in the slot of its call (L1–L5)."""
+"""One batch of calls: read, looked at, judged, run in stages, each result in the slot of its call (L1–L5)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from prompty.errors import ArgumentsError, Cancelled
-from prompty.loop.effects import AskGate, CallTools, Emit, GatedCall, Loop, OfferedTool, PlannedCall
-from prompty.loop.gate import verdicts
+from prompty.loop.approval import needs_approval
+from prompty.loop.effects import (
+    AskGate,
+    CallTools,
+    CheckGuardrail,
+    Emit,
+    Loop,
+    OfferedTool,
+    PlannedCall,
+    Rewrite,
+    Verdict,
+)
+from prompty.loop.gate import ALLOW, later, verdicts
+from prompty.loop.guardrails import read
 from prompty.model.event import ToolGated
-from prompty.model.message import Message, ToolCall
-from prompty.tools.arguments import final_arguments, validator_of
+from prompty.model.message import Json, Message, ToolCall
+from prompty.model.paused import GatedCall
+from prompty.tools.arguments import check_arguments, final_arguments, validator_of
 from prompty.tools.results import error_message, result_message
 from prompty.tracing.redaction import MASK
 
@@ -42,12 +56,63 @@ def planned_calls(calls: Sequence[ToolCall], offered: Offered, key: str, slots: 
     return planned
 
 
-def judged_calls(planned: Planned, offered: Offered, slots: Slots) -> Loop[Planned]:
-    """The calls that the gate lets through, after it was asked about all of them at once."""
-    asked = tuple(_shown(one, offered[one.call.name]) for one in planned.values())
-    answer = yield from AskGate(asked)
+def guarded_calls(planned: Planned, offered: Offered, slots: Slots) -> Loop[Planned]:
+    """The calls that the guardrail lets through, with the arguments it leaves them."""
+    passed: Planned = {}
+    for position, one in planned.items():
+        said = read((yield from CheckGuardrail("tool", _shown(one, offered[one.call.name]))))
+        if isinstance(said, Rewrite):
+            said = _rewritten(passed, position, one, said.value, offered)
+        elif said.allowed:
+            passed[position] = one
+        if not said.allowed:
+            slots[position] = result_message(one.call, f"Tool denied by guardrail: {said.reason}")
+    return passed
+
+
+def _rewritten(passed: Planned, position: int, one: PlannedCall, value: object, offered: Offered) -> Verdict:
+    """A call with other arguments, which must fit too; what the host fills in stays the host's."""
+    name = one.call.name
+    given = value if isinstance(value, dict) else {}
+    arguments = {key: entry for key, entry in given.items() if key not in offered[name].bound}
+    try:
+        check_arguments(arguments, offered.validators[name])
+    except ArgumentsError as error:
+        return Verdict(False, f"its rewritten arguments do not fit: {error}")
+    passed[position] = replace(one, arguments=arguments)
+    return ALLOW
+
+
+def asked_calls(planned: Planned, offered: Offered) -> tuple[GatedCall, ...]:
+    """The calls of a batch as a gate sees them."""
+    return tuple(_shown(one, offered[one.call.name]) for one in planned.values())
+
+
+def _shown(one: PlannedCall, tool: OfferedTool) -> GatedCall:
+    arguments: Json = {**one.arguments, **dict.fromkeys(tool.bound, MASK)}
+    return GatedCall(
+        id=one.call.id,
+        name=one.call.name,
+        arguments=arguments,
+        key=one.key,
+        needs_approval=needs_approval(tool.approval, one.arguments),
+    )
+
+
+def judgement(asked: tuple[GatedCall, ...], *, gated: bool, decided: Mapping[str, Verdict]) -> Loop[list[Verdict]]:
+    """A verdict for each call: what a person decided meanwhile, else what the gate says to the whole batch at once.
+    Without a gate, calls that need nobody's approval may run, and the others wait."""
+    if decided:
+        return [decided.get(call.key) or later() for call in asked]
+    if gated and asked:
+        return verdicts((yield from AskGate(asked)), len(asked))
+    return [later() if call.needs_approval else ALLOW for call in asked]
+
+
+def allowed_calls(planned: Planned, said: Sequence[Verdict], slots: Slots) -> Loop[Planned]:
+    """The calls that may run; the others get the reason why not as their result."""
     allowed: Planned = {}
-    for (position, one), verdict in zip(planned.items(), verdicts(answer, len(planned)), strict=True):
+    for (position, one), verdict in zip(planned.items(), said, strict=True):
         yield from Emit(ToolGated(one.call, verdict.allowed, verdict.reason))
         if verdict.allowed:
             allowed[position] = one
@@ -55,11 +120,6 @@ def judged_calls(planned: Planned, offered: Offered, slots: Slots) -> Loop[Plann
             reason = f": {verdict.reason}" if verdict.reason else ""
             slots[position] = result_message(one.call, f"Tool '{one.call.name}' was denied{reason}")
     return allowed
-
-
-def _shown(one: PlannedCall, tool: OfferedTool) -> GatedCall:
-    arguments = {**one.arguments, **dict.fromkeys(tool.bound, MASK)}
-    return GatedCall(id=one.call.id, name=one.call.name, arguments=arguments, key=one.key)
 
 
 def run_calls(

@@ -9,6 +9,7 @@ from typing import Generic, Self, TypeVar, cast
 
 from prompty.model.event import Event
 from prompty.model.message import Json, Message, ToolCall
+from prompty.model.paused import GatedCall
 from prompty.model.reply import Reply
 from prompty.providers import WireRequest
 from prompty.wire.functions import Function
@@ -28,10 +29,12 @@ class Effect(Generic[Answer]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedTool:
-    """A tool of this run: what the model sees of it, the parameters that the host fills in, and how it runs."""
+    """A tool of this run: what the model sees of it, the parameters that the host fills in, who says when a person is
+    asked (the file, the host; see `approval`), and how it runs."""
 
     function: Function
     bound: tuple[str, ...] = ()
+    approval: tuple[object, ...] = ()
     sequential: bool = False
     timeout: float | None = None
 
@@ -47,22 +50,20 @@ class PlannedCall:
     timeout: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GatedCall:
-    """What a gate sees of a call: final arguments, with what the host fills in masked."""
-
-    id: str
-    name: str
-    arguments: Json
-    key: str
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate says about one call."""
+    """What a gate says about one call. One that comes `later` pauses the turn."""
 
     allowed: bool
     reason: str = ""
+    later: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What a guardrail puts in the place of what it saw."""
+
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,16 @@ class DescribeTools(Effect[tuple[OfferedTool, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CallModel(Effect[Reply]):
-    """Send a request and give its reply; a failure comes as ModelError. All tries of one request share its time."""
+    """Send a request and give its reply; a failure comes as ModelError. All tries of one request share its time.
+    `model` is 0 for the model of the file, and more for those that stand in for it."""
 
     request: WireRequest
+    model: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AskGate(Effect[object]):
-    """Have the host judge a batch. The answer is whatever the host said; see `gate.verdicts`."""
+    """Have the host judge a batch. The answer is whatever it said; see `gate.verdicts`."""
 
     calls: tuple[GatedCall, ...]
 
@@ -91,6 +94,44 @@ class CallTools(Effect[list[Message | None]]):
 
     calls: tuple[PlannedCall, ...]
     max_parallel: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckGuardrail(Effect[object]):
+    """Have the host look at messages (`input`), an answer (`output`) or a call (`tool`); see `guardrails.read`."""
+
+    kind: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSteering(Effect[list[str]]):
+    """Give what a person has said meanwhile; `follow_ups` are what waited for the answer."""
+
+    follow_ups: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summarise(Effect[str | None]):
+    """Have the host sum up messages in so many characters; None if it cannot."""
+
+    messages: tuple[Message, ...]
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMemory(Effect[list[Json]]):
+    """Give the stored messages of a session, and keep others from it until the turn ends."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveMemory(Effect[None]):
+    """Add messages to a session, all or none."""
+
+    session_id: str
+    messages: tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,11 @@ def deny(reason: str = "") -> Verdict:
     return Verdict(False, reason)
 
 
+def later() -> Verdict:
+    """The verdict of somebody who has to ask first: the turn pauses, and `resume` goes on with the answer."""
+    return Verdict(False, "", later=True)
+
+
 def verdicts(answer: object, count: int) -> list[Verdict]:
     """One verdict for each of so many calls, from what a gate returned."""
     if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != count:
@@ -22,7 +27,7 @@ def verdicts(answer: object, count: int) -> list[Verdict]:
 
 def _verdict(entry: object) -> Verdict:
     if isinstance(entry, Verdict):
-        return entry if entry.allowed is True else Verdict(False, entry.reason)
+        return entry if entry.allowed is True and not entry.later else Verdict(False, entry.reason, entry.later is True)
     if entry is True:
         return ALLOW
     return Verdict(False) if entry is False else NO_VERDICT

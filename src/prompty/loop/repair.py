@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from prompty.model.message import Json, Message, ToolCall, tool_result
 from prompty.model.reply import tool_call_to_wire
+from prompty.pipeline.messages import NotAMessage, message_from
+from prompty.providers import ANY_ID
 
 NO_RESULT = "Error: There is no result: the run ended before this call was answered."
 _ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -29,6 +31,28 @@ def repaired(messages: Sequence[Message], id_pattern: re.Pattern[str]) -> list[M
         history.append(_with_ids(said, calls, unique))
         history += map(_answering, _paired(calls, results), unique)
     return history
+
+
+def readable(stored: Sequence[Json]) -> tuple[list[Message], list[str]]:
+    """The messages in what was stored, and what cannot be read of it."""
+    messages, problems = [], []
+    for position, entry in enumerate(stored):
+        try:
+            messages.append(message_from(entry))
+        except (NotAMessage, TypeError, ValueError) as error:
+            problems.append(f"message {position + 1} cannot be read: {error}")
+    return messages, problems
+
+
+def problems_in(messages: Sequence[Message]) -> list[str]:
+    """What is wrong with a history that `repaired` puts right, in words."""
+    calls = sum(len(message.tool_calls) for message in messages if message.role == "assistant")
+    results = [message for message in messages if message.role == "tool"]
+    kept = [message for message in repaired(messages, ANY_ID) if message.role == "tool"]
+    missing = sum(message.text == NO_RESULT for message in kept)
+    answering = calls - missing
+    problems = [f"{missing} calls have no result"] if missing else []
+    return problems + ([f"{len(results) - answering} results answer no call"] if len(results) > answering else [])
 
 
 def _turns(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:

@@ -13,11 +13,11 @@ LONGEST_WAIT = 8.0
 LONGEST_ASKED_WAIT = 60.0
 
 
-def call_model(request: WireRequest, max_retries: int) -> Loop[Reply]:
+def call_model(request: WireRequest, max_retries: int, model: int = 0) -> Loop[Reply]:
     """Call a model, again where that may help: never after a permanent error, nor after words already went out."""
     for attempt in count(1):
         try:
-            reply = yield from CallModel(request)
+            reply = yield from CallModel(request, model)
         except ModelError as error:
             if not error.retryable or attempt > max_retries:
                 raise

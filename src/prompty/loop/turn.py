@@ -1,127 +1,95 @@
 """The agent loop: ask the model, run the tools it calls, ask again, until it answers (001).
 
-It decides and does nothing: every model call, tool, question and wait is an effect that a driver performs. What it
-knows about a turn is in `TurnState`; whatever happens, the messages in there are a history one can go on from.
+It decides and does nothing: every model call, tool, question and wait is an effect that a driver performs. Whatever
+happens, the messages in its state are a history one can go on from.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import replace
 
-from prompty.errors import BudgetSpent, Cancelled, IterationsExceeded, PromptyError
-from prompty.loop.batch import Offered, Slots, judged_calls, planned_calls, run_calls
-from prompty.loop.budget import Budget, Price, overspent, total
-from prompty.loop.effects import DescribeTools, Emit, Loop, OfferedTool
-from prompty.loop.repair import repaired
-from prompty.loop.retry import call_model
-from prompty.loop.stop import Progress
-from prompty.model.agent import PromptAgent
-from prompty.model.event import Done, IterationStarted, MessagesChanged, RunCancelled, RunFailed, RunStarted
-from prompty.model.message import Message
-from prompty.model.reply import Reply, Usage
-from prompty.pipeline.request import request_for
-from prompty.providers import Api, WireRequest
-from prompty.tools.results import error_message
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What a turn is told beforehand."""
-
-    agent: PromptAgent
-    api: Api
-    run_id: str
-    finish: Callable[[Reply], object]
-    price: Price
-    gated: bool = False
-    sequential: bool = False
-    max_parallel: int | None = None
-    max_iterations: int = 10
-    stop: Callable[[Progress], bool] | None = None
-    budget: Budget = field(default_factory=Budget)
-    max_retries: int = 3
-    timeout: float | None = None
-    stream: bool = False
+from prompty.errors import BudgetSpent, Cancelled, IterationsExceeded, MemoryFailed, PromptyError, ResultError
+from prompty.loop.asking import asked_model
+from prompty.loop.batch import Offered, allowed_calls, asked_calls, guarded_calls, judgement, planned_calls, run_calls
+from prompty.loop.budget import overspent
+from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
+from prompty.loop.repair import problems_in, readable
+from prompty.loop.state import Plan, TurnState
+from prompty.model.event import (
+    Done,
+    HistoryRepaired,
+    IterationStarted,
+    MessagesChanged,
+    RunCancelled,
+    RunFailed,
+    RunPaused,
+    RunStarted,
+)
+from prompty.model.message import Message, user
+from prompty.model.paused import Paused
+from prompty.model.reply import Reply
+from prompty.pipeline.process import result_of
 
 
-@dataclass(slots=True)
-class TurnState:
-    """What has happened so far. While tools run, `open` is the answer that called them, with a slot for each."""
-
-    messages: list[Message]
-    iteration: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost: Decimal | None = None
-    open: tuple[Reply, Slots] | None = field(default=None, repr=False)
-
-    def count(self, reply: Reply, price: Price) -> None:
-        """Add what an answer used. A cost that is not known for one answer is not known for the turn."""
-        cost = price(reply)
-        known = cost is not None and (self.iteration == 1 or self.cost is not None)
-        self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
-        self.usage = total(self.usage, reply.usage)
-
-    def settle(self, api: Api, reason: str) -> None:
-        """Put the open answer and its results into the history at once; a call without a result gets one that says
-        why it did not run."""
-        if self.open is None:
-            return
-        reply, slots = self.open
-        results = [
-            result or error_message(call, f"Tool '{call.name}' was not run: {reason}")
-            for call, result in zip(reply.tool_calls, slots, strict=True)
-        ]
-        self.messages += api.tool_messages(reply, results)
-        self.open = None
-
-
-def turn(plan: Plan, messages: Sequence[Message]) -> Loop[Done]:
+def turn(plan: Plan, messages: Sequence[Message]) -> Loop[Done | Paused]:
     """Decide the next step until the model answers without calls."""
-    state = TurnState(list(messages))
+    return (yield from resumed_turn(plan, TurnState(list(messages))))
+
+
+def resumed_turn(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
+    """A turn from wherever it stands."""
     try:
         yield from Emit(RunStarted(plan.run_id))
-        reply = yield from _answer(plan, state)
-        done = _done(state, plan.finish(reply))
+        yield from _remember(plan, state)
+        end = yield from _rounds(plan, state)
+        yield from _save(plan, state)
+        if isinstance(end, Paused):
+            yield from Emit(RunPaused(end))
+            return end
+        done = state.done(end)
         yield from Emit(done)
         return done
-    except Cancelled as error:
-        state.settle(plan.api, error.reason)
-        error.messages = tuple(state.messages)
-        yield from Emit(RunCancelled(error.reason))
-        raise
     except PromptyError as error:
-        state.settle(plan.api, str(error))
+        reason = error.reason if isinstance(error, Cancelled) else str(error)
+        state.settle(plan.api, reason)
         error.messages = tuple(state.messages)
-        yield from Emit(RunFailed(str(error)))
+        if not isinstance(error, MemoryFailed):
+            yield from _save(plan, state)
+        yield from Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
         raise
 
 
-def _answer(plan: Plan, state: TurnState) -> Loop[Reply]:
+def _rounds(plan: Plan, state: TurnState) -> Loop[object]:
+    """Answers and tools in turn, to the result; a `Paused` if a person has to be asked."""
     tools = yield from DescribeTools()
     offered = Offered(tools)
-    for iteration in count(1):
-        yield from Emit(IterationStarted(iteration))
-        reply = yield from call_model(_request(plan, state, tools), plan.max_retries)
-        state.iteration = iteration
-        state.count(reply, plan.price)
+    while True:
+        reply = state.open[0] if state.open else (yield from _next_answer(plan, state, tools))
         if not reply.tool_calls:
-            state.messages.append(reply.message())
-            return reply
+            fits, result = _finished(plan, state, reply)
+            if fits and not (yield from _spoken(plan, state, follow_ups=True)):
+                return result
+            continue
+        paused = yield from _run_batch(plan, state, reply, offered)
+        if paused:
+            return paused
+        state.settle(plan.api, "")
+        yield from _save(plan, state)
+        yield from Emit(MessagesChanged(tuple(state.messages)))
+        if plan.stop and plan.stop(state.progress(reply)):
+            return _ended(plan, replace(reply, tool_calls=()))
+
+
+def _next_answer(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
+    state.iteration += 1
+    yield from Emit(IterationStarted(state.iteration))
+    yield from _spoken(plan, state)
+    reply = yield from asked_model(plan, state, tools)
+    if reply.tool_calls:
         state.open = (reply, [None] * len(reply.tool_calls))
         _check_limits(plan, state)
-        yield from _run_batch(plan, state, reply, offered)
-        state.settle(plan.api, "")
-        yield from Emit(MessagesChanged(tuple(state.messages)))
-        if plan.stop and plan.stop(_progress(state, reply)):
-            return replace(reply, tool_calls=())
-    raise AssertionError("unreachable")
-
-
-def _request(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> WireRequest:
-    history = repaired(state.messages, plan.api.call_ids)
-    functions = [tool.function for tool in tools]
-    return request_for(plan.agent, history, plan.api, functions=functions, stream=plan.stream, timeout=plan.timeout)
+    else:
+        state.messages.append(reply.message())
+    return reply
 
 
 def _check_limits(plan: Plan, state: TurnState) -> None:
@@ -131,30 +99,68 @@ def _check_limits(plan: Plan, state: TurnState) -> None:
         raise BudgetSpent(spent)
 
 
-def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> Loop[None]:
-    """Fill the slots of an answer's calls."""
+def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> Loop[Paused | None]:
+    """Fill the slots of an answer's calls, or stop before any of them runs."""
     slots = state.open[1] if state.open else []
     planned = planned_calls(reply.tool_calls, offered, f"{plan.run_id}:{state.iteration}", slots)
-    if plan.gated and planned:
-        planned = yield from judged_calls(planned, offered, slots)
+    if "tool" in plan.guarded:
+        planned = yield from guarded_calls(planned, offered, slots)
+    asked = asked_calls(planned, offered)
+    said = yield from judgement(asked, gated=plan.gated, decided=state.decided)
+    if any(verdict.later for verdict in said):
+        return state.paused(plan, reply, list(zip(asked, said, strict=True)))
+    if plan.gated or state.decided:
+        planned = yield from allowed_calls(planned, said, slots)
+    state.decided = {}
     yield from run_calls(planned, offered, slots, sequential=plan.sequential, max_parallel=plan.max_parallel)
+    return None
 
 
-def _progress(state: TurnState, reply: Reply) -> Progress:
-    return Progress(
-        rounds=state.iteration,
-        calls=reply.tool_calls,
-        messages=tuple(state.messages),
-        usage=state.usage,
-        cost=state.cost,
-    )
+def _finished(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
+    """The result of an answer, if it fits. One that does not is sent back once, with what is wrong with it."""
+    try:
+        return True, plan.finish(reply)
+    except ResultError as error:
+        if state.corrected:
+            return True, _ended(plan, reply)
+        state.corrected = True
+        state.messages.append(user(f"{error}\nAnswer again, so that it fits. Answer with the JSON alone."))
+        return False, None
 
 
-def _done(state: TurnState, result: object) -> Done:
-    return Done(
-        result=result,
-        messages=tuple(state.messages),
-        usage=state.usage,
-        cost=state.cost,
-        iterations=state.iteration,
-    )
+def _ended(plan: Plan, reply: Reply) -> object:
+    """The result of an answer that is not gone on with."""
+    return plan.finish(reply) if plan.strict else result_of(plan.agent, reply)
+
+
+def _spoken(plan: Plan, state: TurnState, *, follow_ups: bool = False) -> Loop[bool]:
+    """Take in what a person has said meanwhile; whether there was something."""
+    said = (yield from DrainSteering(follow_ups)) if plan.steered else []
+    if said:
+        state.messages += [user(text) for text in said]
+        yield from Emit(MessagesChanged(tuple(state.messages)))
+    return bool(said)
+
+
+def _remember(plan: Plan, state: TurnState) -> Loop[None]:
+    """Put what is stored of a session into its place, mended where it needs to be."""
+    if plan.session is None:
+        return
+    stored = yield from LoadMemory(plan.session.id)
+    if state.open:  # a turn that goes on has its messages with it
+        return
+    history, unreadable = readable(stored)
+    problems = [*unreadable, *problems_in(history)]
+    if problems:
+        yield from Emit(HistoryRepaired(tuple(problems)))
+    at = plan.session.history_at
+    state.messages[at:at] = history
+    state.saved = plan.session.new_from + len(history)
+
+
+def _save(plan: Plan, state: TurnState) -> Loop[None]:
+    """Store what is new."""
+    new = state.messages[state.saved :]
+    if plan.session and new:
+        yield from SaveMemory(plan.session.id, tuple(message.to_json() for message in new))
+        state.saved = len(state.messages)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from prompty.model.message import Message, ToolCall
+from prompty.model.paused import Paused
 from prompty.model.reply import Reply, Usage
 
 
@@ -97,6 +98,36 @@ class MessagesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """The oldest part of the conversation was left out of the request; `summary` stands for it."""
+
+    messages: int
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRepaired:
+    """What was stored of a conversation had faults, which are mended for this turn."""
+
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FellBack:
+    """A model cannot be reached, and another one is asked in its place from now on."""
+
+    model: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The turn waits for a person; it ends here and goes on with `resume`."""
+
+    paused: Paused
+
+
+@dataclass(frozen=True, slots=True)
 class RunFailed:
     """The turn ends with an error, which is raised."""
 
@@ -132,6 +163,10 @@ Event = (
     | ToolStarted
     | ToolFinished
     | MessagesChanged
+    | Compacted
+    | HistoryRepaired
+    | FellBack
+    | RunPaused
     | RunFailed
     | RunCancelled
     | Done

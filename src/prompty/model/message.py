@@ -114,7 +114,8 @@ class Message:
     def to_json(self) -> Json:
         """The message as plain JSON, in our own shape (not a provider's)."""
         json: Json = {"role": self.role, "content": [_part_to_json(part) for part in self.content]}
-        return {**json, "metadata": self.metadata} if self.metadata else json
+        json |= {"metadata": self.metadata} if self.metadata else {}
+        return {**json, "local": self.local} if self.local else json
 
 
 def _entries(value: object) -> list[Json]:

@@ -1,6 +1,7 @@
 """What a model answered, whatever its provider."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
 
 from prompty.model.message import Json, Message, TextPart, ToolCall
 
@@ -41,6 +42,17 @@ class Reply:
             metadata.setdefault("reasoning_content", self.reasoning)
         local: Json = {"finish_reason": self.finish_reason} if self.finish_reason else {}
         return Message("assistant", [TextPart(self.text)] if self.text else [], metadata, local)
+
+    def to_json(self) -> Json:
+        """The answer as plain JSON; `reply_from` reads it."""
+        return asdict(self)
+
+
+def reply_from(value: Json) -> Reply:
+    """Read what `to_json` wrote."""
+    data = cast(dict[str, Any], value)
+    calls = tuple(ToolCall(**call) for call in data["tool_calls"])
+    return Reply(**{**data, "tool_calls": calls, "usage": Usage(**data["usage"])})
 
 
 def tool_call_to_wire(call: ToolCall) -> Json:

@@ -29,7 +29,8 @@ def message_from(value: object) -> Message:
         raise NotAMessage(f"the role is {role!r}; it must be one of {', '.join(MESSAGE_ROLES)}")
     metadata = dict(cast(Mapping[str, object], value.get("metadata") or {}))
     metadata |= {name: value[name] for name in _CROSSING if value.get(name) is not None}
-    return Message(str(role), _content(value.get("content")), metadata)
+    local = dict(cast(Mapping[str, object], value.get("local") or {}))
+    return Message(str(role), _content(value.get("content")), metadata, local)
 
 
 def messages_from(value: object) -> list[Message]:

@@ -6,8 +6,9 @@ is the same `Reply`.
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
@@ -58,6 +59,25 @@ class AsyncTransport(Protocol):
 
     async def send(self, request: WireRequest, /) -> bytes: ...
     async def stream(self, request: WireRequest, /) -> AsyncBytes: ...
+
+
+class Tap(Protocol):
+    """Stands before the transports of every provider within `with tap:`, in this context: threads that copy it and
+    tasks too. It listens to what they carry, or answers in their place."""
+
+    def transport(self, provider: "Provider", agent: PromptAgent, /) -> Transport: ...
+    def transport_async(self, provider: "Provider", agent: PromptAgent, /) -> AsyncTransport: ...
+
+    def __enter__(self) -> Self:
+        _taps.set((*_taps.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _taps.set(_taps.get()[:-1])
+
+
+# A stack without tokens, so that one tap may be entered in several threads at once.
+_taps: ContextVar[tuple[Tap, ...]] = ContextVar("prompty_taps", default=())
 
 
 def _no_headers(_: PromptAgent) -> Mapping[str, str]:
@@ -112,6 +132,16 @@ class Provider:
     transport: Callable[[PromptAgent], Transport]
     transport_async: Callable[[PromptAgent], AsyncTransport]
     address: Callable[[PromptAgent, Api], Address] = endpoint_address
+
+    def transport_for(self, agent: PromptAgent) -> Transport:
+        """The transport of an agent, or what stands before it in this context."""
+        taps = _taps.get()
+        return taps[-1].transport(self, agent) if taps else self.transport(agent)
+
+    def transport_async_for(self, agent: PromptAgent) -> AsyncTransport:
+        """The same for async code."""
+        taps = _taps.get()
+        return taps[-1].transport_async(self, agent) if taps else self.transport_async(agent)
 
     def api(self, api_type: str) -> Api:
         found = self.apis.get(api_type)

@@ -1,40 +1,37 @@
-"""A scripted model: prompts run without a key and without a network.
+"""Prompts run without a key and without a network: a scripted model, and recordings of real ones.
 
 Files say `provider: scripted`. Only the transport is replaced: requests are built and answers are read by the code
-of the real providers, in the formats of `apiType: chat`, `responses` or `messages`.
+of the real providers, in the formats of `apiType: chat`, `responses` or `messages`. `Recorder` and `Player` work with
+every provider. The names are imported when they are first used: pytest loads this package in every project.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from importlib import import_module
 
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message
-from prompty.providers import Api, Provider
-from prompty.providers.anthropic import messages
-from prompty.providers.openai import chat, responses
-from prompty.testing.script import Fault, Script, answer, call, register_script
-from prompty.testing.transport import AsyncScriptedTransport, ScriptedTransport
-from prompty.wire.functions import Function
+TYPE_CHECKING = False  # what checkers take for true; importing it from typing would cost more than this module
 
-__all__ = ["Fault", "Script", "answer", "call", "register_script"]
+if TYPE_CHECKING:
+    from prompty.errors import RecordingMissing
+    from prompty.testing.player import Player
+    from prompty.testing.provider import PROVIDER as PROVIDER
+    from prompty.testing.recorder import Recorder
+    from prompty.testing.script import Fault, Script, answer, call, register_script
 
+_MODULES = {
+    "prompty.errors": "RecordingMissing",
+    "prompty.testing.player": "Player",
+    "prompty.testing.provider": "PROVIDER",
+    "prompty.testing.recorder": "Recorder",
+    "prompty.testing.script": "Fault Script answer call register_script",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-def _without_script(api: Api) -> Api:
-    """An API whose requests leave the script of the file out: no server would be sent it."""
+__all__ = ["Fault", "Player", "Recorder", "RecordingMissing", "Script", "answer", "call", "register_script"]
 
-    def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-        body = api.request(agent, messages, functions)
-        body.pop("script", None)
-        return body
+if not TYPE_CHECKING:  # a checker that saw this would take every name for a public one
 
-    return replace(api, request=request)
-
-
-_APIS = {"chat": chat.API, "responses": responses.API, "messages": messages.API}
-
-PROVIDER = Provider(
-    key="scripted",
-    apis={name: _without_script(api) for name, api in _APIS.items()},
-    transport=ScriptedTransport,
-    transport_async=AsyncScriptedTransport,
-)
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module 'prompty.testing' has no attribute '{name}'")
+        value = globals()[name] = getattr(import_module(module), name)
+        return value

@@ -1,7 +1,8 @@
 """Carries requests to a script instead of a server. What comes back are the bytes that a server would send."""
 
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import cast
 
@@ -17,21 +18,21 @@ from prompty.wire.json_bytes import write_bytes
 Received = Generator[bytes, None, None]
 
 
-class ScriptedTransport:
-    """Answers synchronous code."""
+class LocalTransport:
+    """Answers synchronous code with bytes that are all there."""
 
-    def __init__(self, agent: PromptAgent) -> None:
-        self._answers = answers_for(agent)
+    def __init__(self, pieces_for: Callable[[WireRequest], Received]) -> None:
+        self._pieces_for = pieces_for
 
     def send(self, request: WireRequest, /) -> bytes:
-        return b"".join(received(request, self._answers))
+        return b"".join(self._pieces_for(request))
 
     def stream(self, request: WireRequest, /) -> Bytes:
-        return ScriptedBytes(received(request, self._answers))
+        return LocalBytes(self._pieces_for(request))
 
 
-class ScriptedBytes:
-    """The bytes of an answer. They are all there: nobody ever waits for them."""
+class LocalBytes:
+    """The bytes of an answer, for which nobody ever waits."""
 
     def __init__(self, pieces: Received) -> None:
         self._pieces = pieces
@@ -46,17 +47,31 @@ class ScriptedBytes:
         pass
 
 
-class AsyncScriptedTransport:
+class AsyncLocalTransport:
+    """The same for asynchronous code."""
+
+    def __init__(self, pieces_for: Callable[[WireRequest], Received]) -> None:
+        self._pieces_for = pieces_for
+
+    async def send(self, request: WireRequest, /) -> bytes:
+        return b"".join(self._pieces_for(request))
+
+    async def stream(self, request: WireRequest, /) -> AsyncBytes:
+        return _async(self._pieces_for(request))
+
+
+class ScriptedTransport(LocalTransport):
+    """Answers from a script."""
+
+    def __init__(self, agent: PromptAgent) -> None:
+        super().__init__(partial(received, answers_for(agent)))
+
+
+class AsyncScriptedTransport(AsyncLocalTransport):
     """The same for asynchronous code."""
 
     def __init__(self, agent: PromptAgent) -> None:
-        self._answers = answers_for(agent)
-
-    async def send(self, request: WireRequest, /) -> bytes:
-        return b"".join(received(request, self._answers))
-
-    async def stream(self, request: WireRequest, /) -> AsyncBytes:
-        return _async(received(request, self._answers))
+        super().__init__(partial(received, answers_for(agent)))
 
 
 def answers_for(agent: PromptAgent) -> Answers:
@@ -74,7 +89,7 @@ def answers_for(agent: PromptAgent) -> Answers:
     return file_script(entries)
 
 
-def received(request: WireRequest, answers: Answers) -> Received:
+def received(answers: Answers, request: WireRequest) -> Received:
     """The bytes of an answer: in one piece, or event by event. What fails at once fails here, not when it is read."""
     found, wire = answers(request), WIRES[request.path]
     if not isinstance(found, Fault):

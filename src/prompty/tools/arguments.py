@@ -52,14 +52,28 @@ def final_arguments(text: str, bound: Iterable[str], validator: Validator) -> Js
     arguments = parse_arguments(text)
     for name in bound:
         arguments.pop(name, None)
-    if not validator.is_valid(arguments):
-        problems = [_told(error) for error in validator.iter_errors(arguments)]
-        raise ArgumentsError("; ".join(problems[:_MOST_PROBLEMS]))
+    check_arguments(arguments, validator)
     return arguments
 
 
+def check_arguments(arguments: Json, validator: Validator) -> None:
+    """Raise what is wrong with arguments, in words."""
+    if not validator.is_valid(arguments):
+        raise ArgumentsError("; ".join(_problems(arguments, validator)))
+
+
+def misfits(value: object, schema: Json) -> list[str]:
+    """What is wrong with a value by a JSON Schema, in words."""
+    validator = validator_of(schema)
+    return [] if validator.is_valid(value) else _problems(value, validator)
+
+
+def _problems(value: object, validator: Validator) -> list[str]:
+    return [_told(error) for error in validator.iter_errors(value)][:_MOST_PROBLEMS]
+
+
 def _told(error: jsonschema_rs.ValidationError) -> str:
-    place = ".".join(map(str, error.instance_path)) or "arguments"
+    place = ".".join(map(str, error.instance_path)) or "value"
     message = error.message if len(error.message) <= _LONGEST_PROBLEM else f"{error.message[:_LONGEST_PROBLEM]}…"
     return f"{place}: {message}"
 

@@ -26,6 +26,7 @@ class BoundTool:
     function: Function
     handler: Handler
     bindings: Mapping[str, Binding] = field(default_factory=dict)
+    approval: object = None
 
     def values(self, arguments: Json, inputs: Mapping[str, object]) -> dict[str, object]:
         """What the handler is called with."""
@@ -90,7 +91,7 @@ def _declared(one: ToolDefinition, given: Handler | None) -> BoundTool:
             f"Pass a function of that name in `tools=`, or register one: register_tool('{one.name}', function).",
         )
     check_fit(one, handler)
-    return BoundTool(function=function_of(one), handler=handler, bindings=one.bindings)
+    return BoundTool(function=function_of(one), handler=handler, bindings=one.bindings, approval=one.approval_mode)
 
 
 def check_fit(declared: ToolDefinition, handler: Handler) -> None:

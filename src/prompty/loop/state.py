@@ -1,0 +1,157 @@
+"""What a turn is told beforehand, and what has happened in it so far."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+
+from prompty.loop.batch import Slots
+from prompty.loop.budget import Budget, Price, total
+from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
+from prompty.loop.effects import Verdict
+from prompty.loop.stop import Progress
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Done
+from prompty.model.message import Message
+from prompty.model.paused import GatedCall, Paused
+from prompty.model.reply import Reply, Usage, reply_from
+from prompty.pipeline.messages import message_from
+from prompty.providers import Api
+from prompty.tools.results import error_message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A model that can be asked."""
+
+    agent: PromptAgent
+    api: Api
+    price: Price
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """Where a turn is remembered. Among the messages of the turn, history goes to `history_at`, and those from
+    `new_from` on are the turn's own: all others are made anew each time."""
+
+    id: str
+    history_at: int
+    new_from: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a turn is told beforehand. `finish` raises ResultError for an answer that does not fit; where the turn is
+    not `strict` about that, the answer is the result all the same."""
+
+    agent: PromptAgent
+    api: Api
+    run_id: str
+    finish: Callable[[Reply], object]
+    price: Price
+    strict: bool = False
+    fallbacks: tuple[Choice, ...] = ()
+    session: Session | None = None
+    gated: bool = False
+    guarded: frozenset[str] = frozenset()
+    steered: bool = False
+    context: Context | None = None
+    sequential: bool = False
+    max_parallel: int | None = None
+    max_iterations: int = 10
+    stop: Callable[[Progress], bool] | None = None
+    budget: Budget = field(default_factory=Budget)
+    max_retries: int = 3
+    timeout: float | None = None
+    stream: bool = False
+
+    def choice(self, number: int) -> Choice:
+        """The model of the file, or one that stands in for it."""
+        own = Choice(agent=self.agent, api=self.api, price=self.price)
+        return (own, *self.fallbacks)[number]
+
+
+@dataclass(slots=True)
+class TurnState:
+    """What has happened so far. While tools run, `open` is the answer that called them, with a slot for each call;
+    `saved` is how many messages need not be stored (again)."""
+
+    messages: list[Message]
+    iteration: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: Decimal | None = None
+    saved: int = 0
+    open: tuple[Reply, Slots] | None = field(default=None, repr=False)
+    decided: Mapping[str, Verdict] = field(default_factory=dict)
+    model: int = 0
+    corrected: bool = False
+    ratio: float = CHARACTERS_PER_TOKEN
+    gone: frozenset[int] = frozenset()
+    summary: str = ""
+
+    def count(self, reply: Reply, price: Price) -> None:
+        """Add what an answer used. A cost that is not known for one answer is not known for the turn."""
+        cost = price(reply)
+        known = cost is not None and (self.iteration == 1 or self.cost is not None)
+        self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
+        self.usage = total(self.usage, reply.usage)
+
+    def settle(self, api: Api, reason: str) -> None:
+        """Put the open answer and its results into the history at once; a call without a result gets one that says
+        why it did not run."""
+        if self.open is None:
+            return
+        reply, slots = self.open
+        results = [
+            result or error_message(call, f"Tool '{call.name}' was not run: {reason}")
+            for call, result in zip(reply.tool_calls, slots, strict=True)
+        ]
+        self.messages += api.tool_messages(reply, results)
+        self.open = None
+
+    def progress(self, reply: Reply) -> Progress:
+        return Progress(
+            rounds=self.iteration,
+            calls=reply.tool_calls,
+            messages=tuple(self.messages),
+            usage=self.usage,
+            cost=self.cost,
+        )
+
+    def done(self, result: object) -> Done:
+        return Done(
+            result=result,
+            messages=tuple(self.messages),
+            usage=self.usage,
+            cost=self.cost,
+            iterations=self.iteration,
+        )
+
+    def paused(self, plan: Plan, reply: Reply, asked: Sequence[tuple[GatedCall, Verdict]]) -> Paused:
+        """The turn as a value to go on from. Calls that were judged already keep their verdicts."""
+        return Paused(
+            run_id=plan.run_id,
+            iteration=self.iteration,
+            messages=tuple(message.to_json() for message in self.messages),
+            reply=reply.to_json(),
+            usage=asdict(self.usage),
+            pending=tuple(call for call, verdict in asked if verdict.later),
+            decided={call.key: (verdict.allowed, verdict.reason) for call, verdict in asked if not verdict.later},
+            cost=None if self.cost is None else str(self.cost),
+            session_id=plan.session.id if plan.session else None,
+            saved=self.saved,
+        )
+
+
+def resumed_state(paused: Paused, said: Mapping[str, Verdict]) -> TurnState:
+    """The state of a turn that was paused, with what has been decided about its calls."""
+    reply = reply_from(paused.reply)
+    decided = {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
+    return TurnState(
+        messages=[message_from(message) for message in paused.messages],
+        iteration=paused.iteration,
+        usage=Usage(**paused.usage),  # type: ignore[arg-type]  # JSON of a Usage
+        cost=None if paused.cost is None else Decimal(paused.cost),
+        saved=paused.saved,
+        open=(reply, [None] * len(reply.tool_calls)),
+        decided={**decided, **said},
+    )

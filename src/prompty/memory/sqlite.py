@@ -1,0 +1,88 @@
+"""Conversations in a SQLite file, for one machine and any number of processes."""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from prompty.model.message import Json
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS messages (
+    session_id TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (session_id, position)
+) WITHOUT ROWID
+"""
+
+
+class SqliteMemory:
+    """A store in a file, which it makes private. Whoever has a session holds a lock on a file beside it, which the
+    system takes back when the process ends, however it ends."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_CREAT, 0o600))
+        with self._connected() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, SCHEMA_VERSION):
+                raise ValueError(f"{self.path.name} was written by another release (schema {version})")
+            connection.execute(_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it, or nothing."""
+        connection = sqlite3.connect(self.path, timeout=30)
+        try:
+            with connection:
+                yield connection
+        finally:
+            connection.close()
+
+    def load(self, session_id: str, /) -> list[Json]:
+        query = "SELECT message FROM messages WHERE session_id = ? ORDER BY position"
+        with self._connected() as connection:
+            return [json.loads(text) for (text,) in connection.execute(query, (session_id,))]
+
+    def append(self, session_id: str, messages: tuple[Json, ...], /) -> None:
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._add(connection, session_id, messages)
+
+    def replace(self, session_id: str, messages: tuple[Json, ...], /) -> None:
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
+            self._add(connection, session_id, messages)
+
+    def _add(self, connection: sqlite3.Connection, session_id: str, messages: tuple[Json, ...]) -> None:
+        highest = "SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = ?"
+        [first] = connection.execute(highest, (session_id,)).fetchone()
+        rows = [(session_id, first + at, json.dumps(message)) for at, message in enumerate(messages)]
+        connection.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
+
+    def acquire(self, session_id: str, /) -> Callable[[], None] | None:
+        path = self.path.with_name(f"{self.path.name}.{sha256(session_id.encode()).hexdigest()[:24]}.lock")
+        lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.stat(path).st_ino == os.fstat(lock).st_ino:  # else whoever had it has removed it meanwhile
+                return lambda: _release(path, lock)
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(lock)
+        return None
+
+
+def _release(path: Path, lock: int) -> None:
+    path.unlink(missing_ok=True)
+    os.close(lock)
