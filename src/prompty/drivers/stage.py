@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from prompty.drivers.threads import in_event_loop, in_thread
-from prompty.drivers.toolruns import ToolRuns, answered, due, failed, timed_out
+from prompty.drivers.toolruns import ToolRuns, answered, due, failed, interrupted, timed_out
 from prompty.loop.effects import CallTools, PlannedCall
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message
@@ -65,7 +65,8 @@ def _run_beside(runs: ToolRuns, stage: CallTools) -> Generator[Event, None, Resu
             for one, result in _finished(running, cancelled):
                 results[one.position] = result
                 yield ToolFinished(one.planned.call, result)
-    for future in running:
+    for future, one in running.items():
+        results[one.position] = _message(future, one.planned) if future.done() else interrupted(one.planned)
         future.cancel()
     return results
 

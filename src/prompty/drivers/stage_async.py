@@ -8,7 +8,7 @@ from typing import cast
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.interruption import interruptible
 from prompty.drivers.threads import in_thread
-from prompty.drivers.toolruns import ToolRuns, answered, failed, timed_out
+from prompty.drivers.toolruns import ToolRuns, answered, failed, interrupted, timed_out
 from prompty.errors import Cancelled
 from prompty.loop.effects import CallTools, PlannedCall
 from prompty.model.event import Event, ToolFinished, ToolStarted
@@ -46,9 +46,9 @@ async def run_stage_async(
                 results[position] = result = _result(task, planned)
                 yield ToolFinished(planned.call, result)
     except Cancelled:
-        await _stopped(running)
+        await _stop(running, results)
     except asyncio.CancelledError as error:
-        await _stopped(running)
+        await _stop(running, results)
         raise StageInterrupted(results) from error
     finally:
         for task in running:
@@ -61,12 +61,15 @@ def _result(task: asyncio.Task[Message], planned: PlannedCall) -> Message:
     return failed(planned, RuntimeError("it was cancelled")) if task.cancelled() else task.result()
 
 
-async def _stopped(running: Running) -> None:
-    """Cancel what runs and wait for it to end: nothing of a turn goes on after it."""
+async def _stop(running: Running, results: Results) -> None:
+    """Cancel what runs and wait for it to end: nothing of a turn goes on after it. What had ended counts."""
+    ended = [task for task in running if task.done()]
     for task in running:
         task.cancel()
     if running:
         await asyncio.wait(running)
+    for task, (position, planned) in running.items():
+        results[position] = _result(task, planned) if task in ended else interrupted(planned)
     running.clear()
 
 

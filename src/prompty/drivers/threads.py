@@ -15,6 +15,7 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
     """Run a function on a thread of its own, with the context variables of here. A program can end while it runs: a
     thread cannot be stopped, and a tool that hangs must not keep the process."""
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it: its thread goes on
     context = copy_context()
 
     def work() -> None:

@@ -81,6 +81,13 @@ def timed_out(planned: PlannedCall) -> Message:
     return error_message(planned.call, f"Tool '{planned.call.name}' failed: no result within {planned.timeout} s")
 
 
+def interrupted(planned: PlannedCall) -> Message:
+    """The message of a call that had begun when the turn was cancelled."""
+    return error_message(
+        planned.call, f"Tool '{planned.call.name}' was interrupted; what it has done until then is not known"
+    )
+
+
 def due(planned: PlannedCall) -> float:
     """When the time of a call is up, on the clock of `time.monotonic`."""
     return float("inf") if planned.timeout is None else time.monotonic() + planned.timeout

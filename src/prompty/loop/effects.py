@@ -89,8 +89,8 @@ class AskGate(Effect[object]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTools(Effect[list[Message | None]]):
-    """Run calls beside each other, and give the message of each, in their order; None for one that was cancelled.
-    What a tool raises is a message too."""
+    """Run calls beside each other, and give the message of each, in their order; None for one that did not begin
+    because the turn was cancelled. What a tool raises is a message too."""
 
     calls: tuple[PlannedCall, ...]
     max_parallel: int | None = None

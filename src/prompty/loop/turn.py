@@ -108,6 +108,7 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> 
     asked = asked_calls(planned, offered)
     said = yield from judgement(asked, gated=plan.gated, decided=state.decided)
     if any(verdict.later for verdict in said):
+        yield from _save(plan, state)
         return state.paused(plan, reply, list(zip(asked, said, strict=True)))
     if plan.gated or state.decided:
         planned = yield from allowed_calls(planned, said, slots)

@@ -63,8 +63,8 @@ class Exchange:
             if self._is_over:
                 return
             self._is_over = True
-        chunks = None if self.chunks is None else tuple(self.chunks)
-        self._keep(line_of(self._request, Answered(chunks=chunks, error=error, left=left), self._mask))
+            chunks = None if self.chunks is None else tuple(self.chunks)
+            self._keep(line_of(self._request, Answered(chunks=chunks, error=error, left=left), self._mask))
 
     @contextmanager
     def failing(self) -> Iterator[None]:

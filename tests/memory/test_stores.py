@@ -1,0 +1,86 @@
+"""Our own stores, held to the suite that every store must pass."""
+
+import json
+import multiprocessing
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from prompty import InProcessMemory, MemoryFailed, SqliteMemory, turn
+from prompty.drivers.host import MemoryStore
+from prompty.memory.suite import MemoryStoreSuite
+from prompty.model.agent import PromptAgent
+from prompty.testing import Script
+
+
+class TestInProcessMemory(MemoryStoreSuite):
+    def store(self, folder: Path) -> MemoryStore:
+        return InProcessMemory()
+
+
+class TestSqliteMemory(MemoryStoreSuite):
+    def store(self, folder: Path) -> MemoryStore:
+        return SqliteMemory(folder / "sessions.db")
+
+    def test_another_store_on_the_same_file_sees_the_same(self, tmp_path: Path) -> None:
+        self.store(tmp_path).append("a", ({"role": "user"},))
+        second = self.store(tmp_path)
+        assert second.load("a") == [{"role": "user"}]
+        release = self.store(tmp_path).acquire("a")
+        assert release is not None
+        assert second.acquire("a") is None
+        release()
+
+    def test_the_file_is_private(self, tmp_path: Path) -> None:
+        self.store(tmp_path)
+        assert stat.S_IMODE(os.stat(tmp_path / "sessions.db").st_mode) == 0o600
+
+    def test_no_lock_file_is_left(self, tmp_path: Path) -> None:
+        release = self.store(tmp_path).acquire("a")
+        assert release is not None
+        release()
+        assert not list(tmp_path.glob("*.lock"))
+
+    def test_a_process_that_ends_gives_its_session_back(self, tmp_path: Path) -> None:
+        self.store(tmp_path)
+        context = multiprocessing.get_context("spawn")
+        child = context.Process(target=acquire_and_die, args=(str(tmp_path / "sessions.db"),))
+        child.start()
+        child.join(30)
+        assert child.exitcode == 3
+        release = self.store(tmp_path).acquire("a")
+        assert release is not None
+        release()
+
+    def test_a_file_of_another_release_is_refused(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / "sessions.db") as connection:
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+        with pytest.raises(ValueError, match="schema 99"):
+            self.store(tmp_path)
+
+
+def acquire_and_die(path: str) -> None:
+    assert SqliteMemory(path).acquire("a")
+    os._exit(3)
+
+
+def test_a_store_that_fails_is_an_error_with_the_session(tmp_path: Path) -> None:
+    store = SqliteMemory(tmp_path / "sessions.db")
+    with sqlite3.connect(tmp_path / "sessions.db") as connection:
+        connection.execute("DROP TABLE messages")
+    connection.close()
+    agent = PromptAgent.model_validate({"model": {"id": "m", "provider": "scripted"}, "instructions": "user:\nHi"})
+    with Script("never asked"), pytest.raises(MemoryFailed, match="'mine'"):
+        turn(agent, memory=store, session_id="mine")
+
+
+def test_what_is_stored_is_json(tmp_path: Path) -> None:
+    SqliteMemory(tmp_path / "sessions.db").append("a", ({"role": "user", "content": "é"},))
+    with sqlite3.connect(tmp_path / "sessions.db") as connection:
+        [(text,)] = connection.execute("SELECT message FROM messages").fetchall()
+    connection.close()
+    assert json.loads(text) == {"role": "user", "content": "é"}
