@@ -102,7 +102,8 @@ def test_reasoning_survives_a_pause(asynchronous: bool) -> None:
     with Script(thought, "Done.") as script:
         seen = run_turn(asynchronous, agent, tools=[Bank().pay], approval="always")
         run_resume(asynchronous, agent, stored(seen.result), [True], tools=[Bank().pay])
-    [block] = [one for one in script.requests[1]["messages"][1]["content"] if one["type"] == "thinking"]
+    body: Any = script.requests[1]
+    [block] = [one for one in body["messages"][1]["content"] if one["type"] == "thinking"]
     assert (block["thinking"], block["signature"]) == ("It is little.", "signed")
 
 
@@ -191,7 +192,7 @@ def test_a_turn_resumed_in_another_process_is_the_turn_without_a_pause() -> None
         whole = run_turn(False, scripted(), tools=[pay], gate=lambda calls: [True, False])
     with Script(BATCH):
         paused = run_turn(False, scripted(), tools=[pay], approval="always").result
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-c", PROCESS],
         input=json.dumps(paused.to_json()),
         capture_output=True,

@@ -40,7 +40,8 @@ def look(at: str) -> str:
 
 
 def sent(script: Script, number: int = -1) -> list[tuple[str, str]]:
-    return [(message["role"], message["content"]) for message in script.requests[number]["messages"]]
+    body: Any = script.requests[number]
+    return [(message["role"], message["content"]) for message in body["messages"]]
 
 
 @every_way

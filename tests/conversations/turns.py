@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from prompty import Message, Paused, PromptAgent, PromptyError, resume, resume_async, turn, turn_async
+from prompty.loop.repair import repaired
 from prompty.model.event import Done, Event
 from prompty.pipeline.request import request_for
 from prompty.providers import providers
@@ -69,10 +70,10 @@ def _seen(asynchronous: bool, sync_way: Any, async_way: Any, *arguments: Any, **
 
 
 def assert_history_is_legal(messages: Sequence[Message]) -> None:
-    """Every API takes it as it is, with a new question behind it."""
+    """Every API takes it, under the ids it is sent with, and with a new question behind it."""
     for provider, api_type in (("openai", "chat"), ("openai", "responses"), ("anthropic", "chat")):
         api = providers.get(provider).api(api_type)
         agent = scripted()
         asked = [*messages, Message("user", [])] if messages and messages[-1].role != "user" else messages
-        body = request_for(agent, list(asked), api).body
+        body = request_for(agent, repaired(asked, api.call_ids), api).body
         assert_legal("messages" if provider == "anthropic" else api_type, body)

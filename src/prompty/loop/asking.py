@@ -96,7 +96,7 @@ def _fitting(plan: Plan, state: TurnState) -> Loop[list[Message]]:
         return state.messages
     if gone != state.gone:
         dropped = [state.messages[position] for position in sorted(gone)]
-        most = max(room_for_summary(limit) - len(SUMMARY) - 1, 0)
+        most = room_for_summary(limit) - len(SUMMARY) - 1
         told = (yield from Summarise(tuple(dropped), most)) if plan.context.summary else None
         state.gone, state.summary = gone, (told or plain_summary(dropped, most))[:most]
         yield from Emit(Compacted(len(dropped), state.summary))

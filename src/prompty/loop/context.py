@@ -90,7 +90,8 @@ def left_out(messages: Sequence[Message], limit: int) -> frozenset[int]:
 
 
 def room_for_summary(limit: int) -> int:
-    return min(_LONGEST_SUMMARY, limit // 4)
+    """A quarter of it, with its first line."""
+    return max(min(_LONGEST_SUMMARY, limit // 4), len(SUMMARY) + 1)
 
 
 def plain_summary(messages: Sequence[Message], most: int) -> str:

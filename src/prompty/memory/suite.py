@@ -1,4 +1,4 @@
-"""What every store must do, as tests: derive a class from `MemoryStoreSuite` in your own test suite, and give it a store.
+"""What every store must do, as tests: derive a class from `MemoryStoreSuite` in your own tests, and give it a store.
 
 class TestMyStore(MemoryStoreSuite):
     def store(self, folder):

@@ -15,7 +15,7 @@ class GatedCall:
 
     id: str
     name: str
-    arguments: Json
+    arguments: dict[str, Any]
     key: str
     needs_approval: bool = False
 

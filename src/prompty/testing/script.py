@@ -7,10 +7,10 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from prompty.errors import ModelError
-from prompty.model.message import Json, ToolCall
+from prompty.model.message import ToolCall
 from prompty.model.reply import Reply, Usage
 from prompty.providers import WireRequest
 
@@ -77,7 +77,7 @@ class Script:
     """
 
     def __init__(self, *items: Item) -> None:
-        self.requests: list[Json] = []
+        self.requests: list[dict[str, Any]] = []
         self._items, self._numbers, self._lock = items, count(1), Lock()
 
     def __call__(self, request: WireRequest, /) -> Reply | Fault:

@@ -1,0 +1,145 @@
+"""Conversations that are cut to what fits (L7)."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prompty import Compacted, Context, Message, Tokens, assistant, system, tool, user
+from prompty.loop.context import SUMMARY, compacted, left_out, plain_summary, room_for_summary, size, units
+from prompty.loop.repair import repaired
+from prompty.model.message import tool_result
+from prompty.model.reply import tool_call_to_wire
+from prompty.pipeline.request import request_for
+from prompty.providers import providers
+from prompty.testing import Script, call
+from tests.conversations.turns import assert_history_is_legal, every_way, run_turn, scripted
+from tests.legality import assert_legal
+
+EXAMPLES = 3_000 if os.environ.get("PROMPTY_SOAK") else 300
+words = st.text("abc ", max_size=40)
+
+
+@st.composite
+def tool_turns(draw: st.DrawFn, number: int) -> list[Message]:
+    """An answer with parallel calls, signed thoughts and all its results."""
+    calls = [call("look", id=f"c{number}_{at}", at=draw(words)) for at in range(draw(st.integers(1, 3)))]
+    uses = [{"type": "tool_use", "id": one.id, "name": one.name, "input": {"at": "x"}} for one in calls]
+    blocks = [{"type": "thinking", "thinking": draw(words), "signature": f"signed {number}"}, *uses]
+    said = assistant(tool_calls=[tool_call_to_wire(one) for one in calls], anthropic_blocks=blocks)
+    return [said, *(tool_result(one.id, draw(words)) for one in calls)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    messages = [system(f"system {at}") for at in range(draw(st.integers(0, 2)))]
+    messages.append(user(f"u{draw(words)}"))
+    for number in range(draw(st.integers(0, 8))):
+        kind = draw(st.sampled_from(["user", "assistant", "system", "tools"]))
+        if kind == "tools":
+            messages += draw(tool_turns(number))
+        else:
+            messages.append({"user": user, "assistant": assistant, "system": system}[kind](f"w{draw(words)}"))
+    return messages
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(histories(), st.integers(60, 400))
+def test_what_is_left_is_whole_and_fits(messages: list[Message], limit: int) -> None:
+    gone = left_out(messages, limit)
+    if not gone:
+        kept = messages
+    else:
+        summary = plain_summary([messages[at] for at in sorted(gone)], room_for_summary(limit) - len(SUMMARY) - 1)
+        kept = compacted(messages, gone, summary)
+    whole = [tuple(group) for group in units(messages)]
+    assert all(set(group) <= gone or not set(group) & gone for group in whole)
+    assert [one for one in kept if one.role == "system"] == [one for one in messages if one.role == "system"]
+    last_question = [one for one in messages if one.role == "user"][-1]
+    assert last_question in kept
+    assert messages[-1] in kept
+    staying = {*whole[-1], messages.index(last_question)}
+    least = size([one for at, one in enumerate(messages) if at in staying or one.role == "system"])
+    assert size(kept) <= max(limit, least + room_for_summary(limit))
+    check_signatures(messages, kept)
+
+
+def check_signatures(messages: list[Message], kept: list[Message]) -> None:
+    """No signed block without its neighbours, and every API takes the rest."""
+    assert_history_is_legal(kept)
+    api = providers.get("anthropic").api("chat")
+    body: Any = request_for(scripted(), repaired([*kept, user("?")], api.call_ids), api).body
+    assert_legal("messages", body)
+    blocks = [one.metadata["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.metadata]
+    sent = [part for turn in body["messages"] if turn["role"] == "assistant" for part in turn["content"]]
+    assert [part["signature"] for part in sent if part["type"] == "thinking"] == [
+        turn[0]["signature"]  # type: ignore[index]  # a list of blocks
+        for turn in blocks
+    ]
+
+
+@tool
+def look(at: str) -> str:
+    return "x" * 300
+
+
+@every_way
+def test_a_conversation_over_its_budget_is_cut_and_summed_up(asynchronous: bool) -> None:
+    history = [system("Be brief."), user("first " * 20), assistant("yes " * 50), user("and now?")]
+    with Script(call("look", at="a"), "Done.") as script:
+        seen = run_turn(asynchronous, scripted(), messages=history, tools=[look], context_budget=200)
+    assert seen.result == "Done."
+    first: Any = script.requests[0]["messages"]
+    assert [message["role"] for message in first] == ["system", "user", "user"]
+    assert first[1]["content"].startswith("[Summary of earlier conversation]\nUser asked: ")
+    assert len(seen.of(Compacted)) == 1
+    assert seen.messages[1].text.startswith("first")
+
+
+@every_way
+def test_tokens_are_counted_by_what_the_model_says_it_read(asynchronous: bool) -> None:
+    history = [user("word " * 40), assistant("word " * 40), user("and now?")]
+    with Script(call("look", at="a"), "Done.") as script:
+        run_turn(asynchronous, scripted(), messages=history, tools=[look], context_budget=Tokens(200))
+    assert len(script.requests[0]["messages"]) == 3  # 408 characters are estimated at 102 tokens
+    with Script("Done.") as script:
+        run_turn(asynchronous, scripted(), messages=history, context_budget=Tokens(50))
+    assert SUMMARY in script.requests[0]["messages"][0]["content"]
+
+
+@every_way
+def test_the_host_may_sum_up_and_what_it_cannot_is_summed_up_plainly(asynchronous: bool) -> None:
+    def summary(messages: list[Message], characters: int) -> str:
+        return f"{len(messages)} messages"
+
+    async def late(messages: list[Message], characters: int) -> str:
+        await asyncio.sleep(0)
+        return summary(messages, characters)
+
+    def broken(messages: list[Message], characters: int) -> str:
+        raise RuntimeError("no")
+
+    history = [user("first " * 20), assistant("yes " * 50), user("and now?")]
+    for one, told in ((summary, "2 messages"), (late, "2 messages"), (broken, "User asked")):
+        with Script("Done.") as script:
+            run_turn(asynchronous, scripted(), messages=history, context_budget=Context(limit=200, summary=one))
+        assert told in script.requests[0]["messages"][0]["content"]
+
+
+@every_way
+def test_a_file_may_sum_up(asynchronous: bool, tmp_path: Path) -> None:
+    file = tmp_path / "summary.prompty"
+    file.write_text(
+        "---\nname: summary\nmodel: {id: s, provider: scripted}\n"
+        "inputs: {conversation: {kind: string}, characters: {kind: integer}}\n---\n"
+        "user:\nSum up in {{characters}} characters:\n{{conversation}}\n"
+    )
+    history = [user("first " * 20), assistant("yes " * 50), user("and now?")]
+    with Script("They talked.", "Done.") as script:
+        context = Context(limit=200, summary=file)
+        assert run_turn(asynchronous, scripted(), messages=history, context_budget=context).result == "Done."
+    assert "user: first first" in script.requests[0]["messages"][0]["content"]
+    assert script.requests[1]["messages"][0]["content"].endswith("They talked.")
