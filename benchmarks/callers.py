@@ -1,5 +1,6 @@
 """Two ways to make the same calls: the OpenAI SDK by itself, and a prompt that is loaded."""
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from openai import AsyncOpenAI, OpenAI
@@ -78,8 +79,8 @@ class Ours:
         return len([text async for text in await invoke_async(self.agent, INPUTS, stream=True)])
 
 
-def agent_at(url: str) -> PromptAgent:
+def agent_at(url: str, path: Path = CHAT) -> PromptAgent:
     """The prompt that is measured, with the provider at this URL."""
-    agent = load(CHAT)
+    agent = load(path)
     connection = ApiKeyConnection(endpoint=url, api_key=SecretStr(KEY))
     return agent.model_copy(update={"model": agent.model.model_copy(update={"connection": connection})})

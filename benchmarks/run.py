@@ -1,8 +1,8 @@
 """Measure all costs and compare them with their limits: `python -m benchmarks.run [--quick]`.
 
-A full run writes `results/stages.json` and `results/calls.json`; a quick one takes fewer rounds and writes nothing.
-The exit code is 1 when a limit is exceeded by more than the noise of a shared machine, and is so again in a second,
-longer look.
+A full run writes `results/stages.json`, `results/calls.json` and `results/turns.json`; a quick one takes fewer rounds
+and writes nothing. The exit code is 1 when a limit is exceeded by more than the noise of a shared machine, and is so
+again in a second, longer look.
 """
 
 import json
@@ -12,6 +12,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
 from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
+from benchmarks.turns import FULL as FULL_TURNS
+from benchmarks.turns import turn_costs
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2")
@@ -34,11 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stages = measured(lambda rounds: fresh_costs(5 * rounds), effort)
     stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
-    print(table(stages + calls))
+    turns = measured(partial(turn_costs, 100 if quick else FULL_TURNS), effort)
+    print(table(stages + calls + turns))
     if not quick:
         write("stages", stages)
         write("calls", calls)
-    return int(exceeded(stages + calls))
+        write("turns", turns)
+    return int(exceeded(stages + calls + turns))
 
 
 def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from typer import Exit, Option, Typer
 
+from prompty.cli.chat import chat
 from prompty.cli.check import check
 from prompty.cli.console import out
 from prompty.cli.explain import explain
@@ -22,6 +23,7 @@ app.command()(check)
 app.command()(render)
 app.command()(run)
 app.command()(explain)
+app.command()(chat)
 
 
 def _version(wanted: bool) -> None:

@@ -6,6 +6,8 @@ from decimal import Decimal
 
 from prompty.model.reply import Reply, Usage
 
+_COUNTS = [field.name for field in fields(Usage)]
+
 Price = Callable[[Reply], Decimal | None]
 
 
@@ -24,8 +26,7 @@ class Budget:
 
 def total(first: Usage, second: Usage) -> Usage:
     """Two usages together; what neither says stays unknown."""
-    names = [field.name for field in fields(Usage)]
-    return Usage(**{name: _sum(getattr(first, name), getattr(second, name)) for name in names})
+    return Usage(**{name: _sum(getattr(first, name), getattr(second, name)) for name in _COUNTS})
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -5,14 +5,18 @@ takes. What is fine is left alone, the same input gives the same output, and a l
 was repaired to, so that providers' caches keep working.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+from pydantic_core import from_json
 
 from prompty.model.message import Json, Message, ToolCall, tool_result
 from prompty.model.reply import tool_call_to_wire
 from prompty.pipeline.messages import NotAMessage, message_from
 from prompty.providers import ANY_ID
+from prompty.wire.strict_json import INVALID_JSON
 
 NO_RESULT = "Error: There is no result: the run ended before this call was answered."
 _ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -107,14 +111,30 @@ class _Ids:
 
 
 def _with_ids(message: Message, calls: Sequence[ToolCall], ids: Sequence[str]) -> Message:
-    """The turn with its calls under these ids, and under names that every API takes."""
-    if all(call.id == own and _ID.fullmatch(call.name) for call, own in zip(calls, ids, strict=True)):
+    """The turn with its calls under these ids, and with names and arguments that every server takes."""
+    wanted = [_sendable(call, own) for call, own in zip(calls, ids, strict=True)]
+    if wanted == list(calls):
         return message
-    entries: list[Json] = [
-        tool_call_to_wire(replace(call, id=own, name=_ODD.sub("_", call.name) or "unnamed"))
-        for call, own in zip(calls, ids, strict=True)
-    ]
+    entries: list[Json] = [tool_call_to_wire(call) for call in wanted]
     return replace(message, metadata={**message.metadata, "tool_calls": entries})
+
+
+def _sendable(call: ToolCall, own_id: str) -> ToolCall:
+    """A call as servers take it back. Some read the arguments of old calls, and fail on what is not a JSON object."""
+    if call.id != own_id:
+        call = replace(call, id=own_id)
+    if not _ID.fullmatch(call.name):
+        call = replace(call, name=_ODD.sub("_", call.name) or "unnamed")
+    if _is_object(call.arguments):
+        return call
+    return replace(call, arguments=json.dumps({INVALID_JSON: call.arguments}) if call.arguments.strip() else "{}")
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(from_json(arguments), dict)
+    except ValueError:
+        return False
 
 
 def _answering(result: Message, call_id: str) -> Message:

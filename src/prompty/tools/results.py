@@ -35,6 +35,8 @@ def failure_message(call: ToolCall, error: Exception) -> Message:
 
 
 def content_of(value: object) -> list[ContentPart]:
+    if isinstance(value, str):
+        return [_shortened(TextPart(value))]
     parts = value if isinstance(value, Sequence) and value and all(isinstance(one, _PARTS) for one in value) else None
     if parts is not None:
         return [_shortened(part) for part in parts]
@@ -44,11 +46,7 @@ def content_of(value: object) -> list[ContentPart]:
 
 
 def text_of(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    return "" if value is None else to_json(value, fallback=str, inf_nan_mode="strings").decode()
 
 
 def _shortened(part: ContentPart) -> ContentPart:

@@ -23,7 +23,7 @@ from prompty.wire.functions import Function
 from prompty.wire.media import encoded, is_url, only_text
 from prompty.wire.options import MESSAGES, wire_options
 from prompty.wire.stream import CallAssembler
-from prompty.wire.strict_json import read_json
+from prompty.wire.strict_json import INVALID_JSON, read_json
 from prompty.wire.structured import output_schema
 
 Block = dict[str, Any]
@@ -36,7 +36,6 @@ _SAMPLING_VERSION = {"anthropic-version": "2023-06-01"}
 _INSTRUCTIONS = ("system", "developer")
 _TAKEN = {"image": ("image/jpeg", "image/png", "image/gif", "image/webp"), "file": ("application/pdf", "text/plain")}
 # `input` must be an object: what the model wrote instead travels under the name that Anthropic's guide gives it.
-_INVALID = "INVALID_JSON"
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -113,9 +112,13 @@ def _original_blocks(message: Message) -> list[Json]:
     blocks, calls = message.metadata.get(BLOCKS), message.tool_calls
     if not calls or not isinstance(blocks, list) or len(calls) != sum(map(_is_call, blocks)):
         return []
-    ids = iter([call.id for call in calls])
-    # an id that stood twice in the history was changed since (L1)
-    return [{**block, "id": next(ids)} if _is_call(block) else block for block in blocks if not _is_blank(block)]
+    left = iter(calls)
+    # an id that stood twice in the history was changed since (L1), and so was a name that no server takes
+    return [_as_called(block, next(left)) if _is_call(block) else block for block in blocks if not _is_blank(block)]
+
+
+def _as_called(block: Block, call: ToolCall) -> Block:
+    return {**block, "id": call.id, "name": call.name}
 
 
 def _is_call(block: Block) -> bool:
@@ -142,7 +145,7 @@ def _input(arguments: str) -> Json:
         found = read_json(arguments)
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {_INVALID: arguments}
+    return found if isinstance(found, dict) else {INVALID_JSON: arguments}
 
 
 def _tool_result(message: Message) -> Json:
@@ -244,8 +247,8 @@ def _whole_blocks(content: list[Any], stop_reason: str) -> list[Block]:
 def _call(block: Block) -> ToolCall:
     """A call; what was not an object (see `_input`) is the text it was, which no tool runs with."""
     given = block.get("input") or {}
-    was_text = isinstance(given, dict) and given.keys() == {_INVALID}
-    arguments = str(given[_INVALID]) if was_text else _as_json(given)
+    was_text = isinstance(given, dict) and given.keys() == {INVALID_JSON}
+    arguments = str(given[INVALID_JSON]) if was_text else _as_json(given)
     return ToolCall(id=block.get("id") or "", name=block.get("name") or "", arguments=arguments)
 
 

@@ -80,11 +80,16 @@ def _assistant_items(message: Message) -> list[Json]:
 
 
 def _stored_items(stored: list[Json], calls: Sequence[ToolCall]) -> list[Json]:
-    """The items as they came, but under the ids the calls have by now: ids that repeat are made unique (L1)."""
+    """The items as they came, but with what the calls have by now: ids that repeat are made unique (L1), and what no
+    server takes was changed."""
     if len(_of_type(stored, "function_call")) != len(calls):
         return stored
-    ids = iter(call.id for call in calls)
-    return [{**item, "call_id": next(ids)} if item.get("type") == "function_call" else item for item in stored]
+    left = iter(calls)
+    return [_as_called(item, next(left)) if item.get("type") == "function_call" else item for item in stored]
+
+
+def _as_called(item: Json, call: ToolCall) -> Json:
+    return {**item, "call_id": call.id, "name": call.name, "arguments": call.arguments}
 
 
 def _output(message: Message) -> str | list[Json]:
