@@ -66,6 +66,19 @@ def test_check_takes_files_and_folders(good: Path, bad: Path) -> None:
     assert bad.exists()
 
 
+def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "bank.prompty"
+    tools = ["{name: look, kind: function}", "{name: pay, kind: function, approvalMode: always}"]
+    tools.append("{name: give, kind: function, approvalMode: {when: {amount: {minimum: 100}}}}")
+    file.write_text("---\nname: bank\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
+    done = run("check", file)
+    assert done.stdout.splitlines()[:3] == [
+        "bank.prompty: look: never asks before it runs",
+        "bank.prompty: pay: always asks before it runs",
+        "bank.prompty: give: asks for some values of amount before it runs",
+    ]
+
+
 def test_check_as_json_is_for_tools(bad: Path) -> None:
     done = run("check", bad, "--json")
     problems = json.loads(done.stdout)

@@ -1,6 +1,7 @@
 """`prompty check`: what is wrong with a file, and what is probably not meant."""
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from prompty.cli.console import out, show_problem
+from prompty.cli.console import out, printable, show_problem
 from prompty.cli.inputs import load_dotenv
-from prompty.errors import Problem
+from prompty.errors import Problem, PromptyError, PromptyWarning
+from prompty.loop.approval import policy_in_words
 from prompty.pipeline.check import check as check_file
+from prompty.pipeline.load import load
 
 
 def check(
@@ -26,6 +29,8 @@ def check(
     else:
         for problem in problems:
             show_problem(problem)
+        for file in found:
+            show_policies(file)
         out.print(_summary(len(found), problems))
     if any(problem.severity == "error" for problem in problems):
         raise Exit(1)
@@ -39,6 +44,18 @@ def _prompts(paths: Sequence[Path]) -> Iterator[Path]:
 def _check(file: Path) -> list[Problem]:
     load_dotenv(file)
     return check_file(file)
+
+
+def show_policies(file: Path) -> None:
+    """Say of every tool whether a person is asked before it runs, as far as the file decides that."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PromptyWarning)
+            tools = load(file).tools
+    except PromptyError:
+        return  # what is wrong with it stands above
+    for tool in tools:
+        out.print(printable(f"{file.name}: {tool.name}: {policy_in_words(tool.approval_mode)} before it runs"))
 
 
 def _summary(files: int, problems: Sequence[Problem]) -> str:

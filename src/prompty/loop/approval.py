@@ -15,6 +15,16 @@ def needs_approval(policies: Iterable[object], arguments: Json) -> bool:
     return any(_asks(policy, arguments) for policy in policies)
 
 
+def policy_in_words(policy: object) -> str:
+    """What a policy means, for people."""
+    match policy:
+        case None | "never":
+            return "never asks"
+        case {"when": dict(conditions), **others} if not others:
+            return f"asks for some values of {', '.join(conditions)}"
+    return "always asks"
+
+
 def _asks(policy: object, arguments: Json) -> bool:
     match policy:
         case None | "never":

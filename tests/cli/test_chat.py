@@ -1,0 +1,166 @@
+"""`prompty chat`, used as a person uses it: keys are typed into a terminal, and the screen is read."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+PATIENCE = 40.0
+PROMPTY = Path(sys.executable).parent / "prompty"
+TMUX = shutil.which("tmux")
+
+TOOLS = """
+import time
+from prompty import tool
+
+@tool
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+@tool
+def rest(seconds: int) -> str:
+    time.sleep(seconds)
+    return "rested"
+"""
+PROMPT = """---
+name: bank
+model:
+  id: any
+  provider: scripted
+  options:
+    additionalProperties:
+      script: {script}
+inputs:
+  question: {{kind: string, required: true}}
+tools:
+  - {{name: pay, kind: function, approvalMode: always, parameters: [{{name: amount, kind: integer, required: true}}]}}
+  - {{name: rest, kind: function, parameters: [{{name: seconds, kind: integer, required: true}}]}}
+---
+system:
+You pay.
+user:
+{{{{question}}}}
+"""
+PAYING = (
+    '[{text: "Let me pay.", reasoning: "They owe five.", calls: [{call: pay, arguments: {amount: 5}}]}, "Thank you."]'
+)
+RESTING = "[{call: rest, arguments: {seconds: 60}}, Awake.]"
+
+
+class Terminal:
+    """A terminal with a program in it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.name = f"prompty-{uuid4().hex[:8]}"
+        command = " ".join([str(PROMPTY), "chat", *arguments])
+        self.tmux("new-session", "-d", "-s", self.name, "-x", "100", "-y", "40", "-c", str(folder), f"{command}; cat")
+
+    def tmux(self, *arguments: str) -> str:
+        assert TMUX, "tmux is not installed"
+        done = subprocess.run([TMUX, "-L", "prompty", *arguments], capture_output=True, text=True, check=True)  # noqa: S603  our own arguments
+        return done.stdout
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-t", self.name, "-l", text)
+        self.tmux("send-keys", "-t", self.name, "Enter")
+
+    def press(self, key: str) -> None:
+        self.tmux("send-keys", "-t", self.name, key)
+
+    @property
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p", "-t", self.name).rstrip()
+
+    def until(self, text: str, times: int = 1) -> str:
+        """The screen, once this text stands on it so often."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if self.screen.count(text) >= times:
+                return self.screen
+            time.sleep(0.05)
+        pytest.fail(f"{text!r} did not appear:\n{self.screen}")
+
+    def close(self) -> None:
+        self.tmux("kill-session", "-t", self.name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "pay.prompty").write_text(PROMPT.format(script=PAYING))
+    (tmp_path / "rest.prompty").write_text(PROMPT.format(script=RESTING))
+    return tmp_path
+
+
+@pytest.fixture
+def terminals(folder: Path) -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+def chat(folder: Path, terminals: list[Terminal], *arguments: str) -> Terminal:
+    terminal = Terminal(folder, *arguments, "--tools", "tools.py", "--database", "sessions.db")
+    terminals.append(terminal)
+    terminal.until("you>")
+    return terminal
+
+
+def test_an_answer_an_approval_a_denial_and_a_session_that_goes_on(folder: Path, terminals: list[Terminal]) -> None:
+    terminal = chat(folder, terminals, "pay.prompty", "--session", "mine")
+    terminal.type("Pay my debts")
+    asked = terminal.until('allow pay {"amount":5}?')
+    assert "They owe five." in asked
+    assert "Let me pay." in asked
+    terminal.type("y")
+    done = terminal.until("Thank you.")
+    assert '→ pay {"amount":5}' in done
+    assert "← pay paid 5" in done
+    terminal.until("you>", times=2)
+    terminal.type("Again")
+    terminal.until("allow pay", times=2)
+    terminal.type("not before Friday")
+    terminal.until("Thank you.", times=2)
+    assert terminal.screen.count("← pay") == 1
+    terminal.until("you>", times=3)
+    terminal.type("/undo")
+    terminal.until("forgotten: Again")
+    terminal.press("C-d")
+    again = chat(folder, terminals, "pay.prompty", "--session", "mine")
+    resumed = again.until("assistant: Thank you.")
+    assert "user: Pay my debts" in resumed
+    assert "Again" not in resumed
+
+
+def test_ctrl_c_in_a_tool_ends_the_turn_and_not_the_program(folder: Path, terminals: list[Terminal]) -> None:
+    terminal = chat(folder, terminals, "rest.prompty")
+    terminal.type("Sleep")
+    terminal.until("→ rest")
+    terminal.press("C-c")
+    screen = terminal.until("cancelled: interrupted by Ctrl-C")
+    assert "Awake." not in screen
+    terminal.until("you>", times=2)
+    terminal.type("/save nap")
+    terminal.until("kept as nap")
+    terminal.press("C-c")
+    terminal.until("Ctrl-D or /quit to leave")
+    terminal.type("/nonsense")
+    terminal.until("there is no /nonsense")
+    terminal.type("/help")
+    terminal.until("/steer TEXT")
+
+
+def test_what_is_typed_while_a_turn_runs_steers_it(folder: Path, terminals: list[Terminal]) -> None:
+    (folder / "rest.prompty").write_text(PROMPT.format(script=RESTING.replace("60", "2")))
+    terminal = chat(folder, terminals, "rest.prompty")
+    terminal.type("Sleep")
+    terminal.until("→ rest")
+    terminal.type("/steer not so long")
+    terminal.until("(told: /steer not so long)")
+    terminal.until("you>", times=2)
