@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         render_async,
         run_async,
     )
-    from prompty.api_turn import invoke_agent, register_tool, repair, resume, turn
+    from prompty.api_turn import invoke_agent, register_tool, register_tool_kind, repair, resume, turn
     from prompty.api_turn_async import invoke_agent_async, resume_async, turn_async
     from prompty.drivers.host import MemoryStore, Steering
     from prompty.drivers.stream import PromptyStream
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         IterationStarted,
         MessagesChanged,
         ModelReply,
+        Nested,
         ReasoningDelta,
         Retry,
         RunCancelled,
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
     from prompty.tools.context import CancelToken, ToolContext
     from prompty.tools.function import tool
+    from prompty.tools.kinds import KindTool, ToolKind
     from prompty.tools.toolbox import bind_tools
 
 # Where each public name is; a module that is not needed is not imported.
@@ -127,7 +129,7 @@ _MODULES = {
         "register_processor register_provider register_renderer run"
     ),
     "prompty.api_async": ("invoke_async load_async parse_async prepare_async process_async render_async run_async"),
-    "prompty.api_turn": "invoke_agent register_tool repair resume turn",
+    "prompty.api_turn": "invoke_agent register_tool register_tool_kind repair resume turn",
     "prompty.api_turn_async": "invoke_agent_async resume_async turn_async",
     "prompty.drivers.host": "MemoryStore Steering",
     "prompty.drivers.stream": "PromptyStream",
@@ -147,8 +149,8 @@ _MODULES = {
     "prompty.loop.stop": "Progress Stop",
     "prompty.model.agent": "PromptAgent",
     "prompty.model.event": (
-        "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelReply ReasoningDelta Retry "
-        "RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated ToolStarted"
+        "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelReply Nested ReasoningDelta "
+        "Retry RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated ToolStarted"
     ),
     "prompty.model.message": (
         "Audio AudioPart File FilePart Image ImagePart Message TextPart ToolCall assistant system tool_result user"
@@ -165,6 +167,7 @@ _MODULES = {
     "prompty.providers.foreign": "ExecutorProtocol ProcessorProtocol",
     "prompty.tools.context": "CancelToken ToolContext",
     "prompty.tools.function": "tool",
+    "prompty.tools.kinds": "KindTool ToolKind",
     "prompty.tools.toolbox": "bind_tools",
     "prompty.wire.structured": "cast",
 }
@@ -198,6 +201,7 @@ __all__ = [
     "InputError",
     "IterationStarted",
     "IterationsExceeded",
+    "KindTool",
     "LoadError",
     "MemoryFailed",
     "MemoryStore",
@@ -206,6 +210,7 @@ __all__ = [
     "MissingExtra",
     "ModelError",
     "ModelReply",
+    "Nested",
     "Paused",
     "Problem",
     "ProcessorProtocol",
@@ -240,6 +245,7 @@ __all__ = [
     "ToolError",
     "ToolFinished",
     "ToolGated",
+    "ToolKind",
     "ToolStarted",
     "UnknownName",
     "Usage",
@@ -273,6 +279,7 @@ __all__ = [
     "register_provider",
     "register_renderer",
     "register_tool",
+    "register_tool_kind",
     "render",
     "render_async",
     "repair",

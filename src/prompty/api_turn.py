@@ -19,6 +19,7 @@ from prompty.model.paused import Paused
 from prompty.pipeline.request import read_messages
 from prompty.providers import providers
 from prompty.tools.context import CancelToken
+from prompty.tools.kinds import ToolKind, tool_kinds
 from prompty.tools.toolbox import Tools, registered_tools
 
 T = TypeVar("T")
@@ -136,6 +137,11 @@ def result_of_turn(end: Done | Paused) -> Any:
 def register_tool(name: str, function: Callable[..., object]) -> None:
     """Let files declare a function tool of this name without passing it to every turn."""
     registered_tools.register(name, function)
+
+
+def register_tool_kind(kind: str, handler: ToolKind) -> None:
+    """Let files declare tools of this kind."""
+    tool_kinds.register(kind, handler)
 
 
 def repair(messages: Sequence[object], provider: str = "openai", api_type: str = "chat") -> list[Message]:

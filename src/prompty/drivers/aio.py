@@ -21,12 +21,14 @@ from prompty.loop.effects import (
     CallModel,
     CallTools,
     CheckGuardrail,
+    Checkpoint,
     DescribeTools,
     DrainSteering,
     Effect,
     Emit,
     LoadMemory,
     Loop,
+    OfferedTool,
     SaveMemory,
     Summarise,
     Wait,
@@ -115,17 +117,26 @@ class AsyncDriver:
             case CallModel(request, number):
                 return await self.models[number].reply(request, self.clock.deadline(request))
             case DescribeTools():
-                return self.tools.offered() if self.tools else ()
+                return await self._described()
             case AskGate() | CheckGuardrail() | Summarise():
                 return await self._asked(effect)
             case DrainSteering(follow_ups):
                 return self.host.said(follow_ups=follow_ups)
             case LoadMemory(session_id):
                 return await self._loaded(session_id)
+            case Checkpoint():
+                return None
             case Wait(seconds):
                 pause = within(self.clock.current, uniform(seconds, seconds * 1.25))  # noqa: S311  not for secrets
                 return await interruptible(asyncio.sleep(pause), self.cancel)
         raise TypeError(f"no driver for {type(effect).__name__}")
+
+    async def _described(self) -> tuple[OfferedTool, ...]:
+        if self.tools is None:
+            return ()
+        if self.tools.has_kinds:
+            await interruptible(self.tools.find_kinds(sync=False), self.cancel)
+        return self.tools.offered()
 
     async def _asked(self, question: Question) -> object:
         try:

@@ -28,6 +28,10 @@ class Clock:
             self.current = _earlier(self.end, _after(request.timeout))
         return self.current
 
+    def left(self) -> float | None:
+        """The seconds that the run has left."""
+        return None if self.end is None else max(self.end - time.monotonic(), 0)
+
     def check(self) -> None:
         if self.end is not None and time.monotonic() > self.end:
             raise BudgetSpent(f"the turn has used its {self.seconds} seconds")

@@ -5,12 +5,12 @@ from collections.abc import Callable, Generator, Iterator
 
 from prompty.drivers.deadline import Deadline, timed, within
 from prompty.drivers.decoding import MALFORMED, cut, read_reply
-from prompty.drivers.threads import in_thread
 from prompty.errors import Cancelled, ModelError
 from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.providers import Api, Bytes, Transport, WireRequest
 from prompty.tools.context import CancelToken
+from prompty.tools.threads import in_thread
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder
 

@@ -1,5 +1,6 @@
 """Calls that run beside each other, in synchronous code."""
 
+import inspect
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -7,11 +8,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, cast
 
-from prompty.drivers.threads import in_event_loop, in_thread
 from prompty.drivers.toolruns import ToolRuns, answered, due, failed, interrupted, timed_out
 from prompty.loop.effects import CallTools, PlannedCall
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message
+from prompty.tools.threads import in_event_loop, in_thread
 
 Results = list[Message | None]
 
@@ -38,7 +39,7 @@ def run_stage(runs: ToolRuns, stage: CallTools, *, alone: bool) -> Generator[Eve
 def _run_here(runs: ToolRuns, planned: PlannedCall) -> Message:
     try:
         value = _started(runs, planned)()
-        return answered(planned, value.result() if isinstance(value, Future) else value)
+        return answered(planned, _awaited(value.result() if isinstance(value, Future) else value))
     except Exception as error:
         return failed(planned, error)
 
@@ -97,6 +98,15 @@ def _message(future: Future[object], planned: PlannedCall) -> Message:
         future.cancel()
         return timed_out(planned)
     try:
-        return answered(planned, future.result())
+        return answered(planned, _awaited(future.result()))
     except Exception as error:
         return failed(planned, error)
+
+
+def _awaited(value: object) -> object:
+    """The result of a function that is not async, but returned something to wait for."""
+    return in_event_loop(_result(value)).result() if inspect.isawaitable(value) else value
+
+
+async def _result(awaitable: Any) -> object:
+    return await awaitable

@@ -1,19 +1,19 @@
 """Calls that run beside each other, in asynchronous code."""
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable
-from typing import cast
+from collections.abc import AsyncGenerator
 
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.interruption import interruptible
-from prompty.drivers.threads import in_thread
 from prompty.drivers.toolruns import ToolRuns, answered, failed, interrupted, timed_out
 from prompty.errors import Cancelled
 from prompty.loop.effects import CallTools, PlannedCall
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message
 from prompty.tools.context import CancelToken
+from prompty.tools.threads import in_thread
 
 Results = list[Message | None]
 Running = dict[asyncio.Task[Message], tuple[int, PlannedCall]]
@@ -87,8 +87,7 @@ async def _answered(runs: ToolRuns, planned: PlannedCall) -> Message:
     """The message of a call. What a tool raises stays in here, its own time-outs too."""
     try:
         call = runs.prepared(planned)
-        if runs.is_async(planned):
-            return answered(planned, await cast(Awaitable[object], call()))
-        return answered(planned, await asyncio.wrap_future(in_thread(call)))
+        value = call() if runs.is_async(planned) else await asyncio.wrap_future(in_thread(call))
+        return answered(planned, await value if inspect.isawaitable(value) else value)
     except Exception as error:
         return failed(planned, error)

@@ -11,7 +11,6 @@ from prompty.drivers.deadline import Clock, Deadline, within
 from prompty.drivers.decoding import without_secrets
 from prompty.drivers.host import Host, Question
 from prompty.drivers.stage import run_stage
-from prompty.drivers.threads import in_event_loop
 from prompty.drivers.toolruns import ToolRuns
 from prompty.errors import PromptyError
 from prompty.loop.effects import (
@@ -19,6 +18,7 @@ from prompty.loop.effects import (
     CallModel,
     CallTools,
     CheckGuardrail,
+    Checkpoint,
     DescribeTools,
     DrainSteering,
     Effect,
@@ -34,6 +34,7 @@ from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import WireRequest
 from prompty.tools.context import CancelToken
+from prompty.tools.threads import in_event_loop
 
 T = TypeVar("T")
 LOCK_POLL = 0.02
@@ -89,18 +90,22 @@ class SyncDriver:
                 return (yield from self._heard(self.models[number].answer(request, self.clock.deadline(request))))
             case CallTools() if self.tools:
                 return (yield from self._heard(run_stage(self.tools, effect, alone=self.cancel is None)))
-            case DescribeTools():
-                return self.tools.offered() if self.tools else ()
+            case DescribeTools() if self.tools and self.tools.has_kinds:
+                in_event_loop(self.tools.find_kinds(sync=True)).result()
         return self._answer(effect)
 
     def _answer(self, effect: Effect[object]) -> object:
         match effect:
+            case DescribeTools():
+                return self.tools.offered() if self.tools else ()
             case AskGate() | CheckGuardrail() | Summarise():
                 return self._asked(effect)
             case DrainSteering(follow_ups):
                 return self.host.said(follow_ups=follow_ups)
             case LoadMemory(session_id):
                 return self._loaded(session_id)
+            case Checkpoint():
+                return None
             case Wait(seconds):
                 self._wait(within(self.clock.current, uniform(seconds, seconds * 1.25)))  # noqa: S311  not for secrets
                 return None

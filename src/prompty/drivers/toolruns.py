@@ -3,26 +3,38 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
+from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
+from prompty.model.tool import FunctionTool
 from prompty.tools.context import CancelToken, ToolContext
 from prompty.tools.results import error_message, failure_message, result_message
-from prompty.tools.toolbox import BoundTool
+from prompty.tools.toolbox import BoundTool, kind_tools
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class ToolRuns:
-    """The tools of one run, and what their handlers get beside the model's arguments."""
+    """The tools of one run, and what their handlers get beside the model's arguments. Tools of other kinds than
+    functions are found when the run begins."""
 
-    tools: Mapping[str, BoundTool]
+    agent: PromptAgent
+    tools: dict[str, BoundTool]
     inputs: Mapping[str, object]
     run_id: str
     timeout: float | None = None
     cancel: CancelToken = field(default_factory=CancelToken)
     approval: object = None
+    run: object = None
+
+    @property
+    def has_kinds(self) -> bool:
+        return any(not isinstance(tool, FunctionTool) for tool in self.agent.tools)
+
+    async def find_kinds(self, *, sync: bool) -> None:
+        """Ask the kinds of the file's tools what they offer."""
+        self.tools |= await kind_tools(self.agent, self.tools.keys(), sync=sync)
 
     def offered(self) -> tuple[OfferedTool, ...]:
         return tuple(self._offered(tool) for tool in self.tools.values())
@@ -32,7 +44,7 @@ class ToolRuns:
         return OfferedTool(
             function=tool.function,
             bound=tuple(tool.bindings),
-            approval=(tool.approval, self._host_policy(tool.function.name)),
+            approval=(*tool.approval, self._host_policy(tool.function.name)),
             sequential=options.sequential,
             timeout=self.timeout if options.timeout is None else options.timeout,
         )
@@ -44,22 +56,19 @@ class ToolRuns:
         return self.approval
 
     def is_async(self, planned: PlannedCall) -> bool:
-        return self.tools[planned.call.name].handler.signature.is_async
+        return self.tools[planned.call.name].handler.is_async
 
     def prepared(self, planned: PlannedCall) -> Callable[[], object]:
         """The call of a handler, with everything it takes. Raises for arguments that it cannot take."""
-        tool = self.tools[planned.call.name]
-        values = tool.values(planned.arguments, self.inputs)
-        parameter = tool.handler.signature.context_parameter
-        if parameter:
-            values[parameter] = ToolContext(
-                run_id=self.run_id,
-                call_id=planned.call.id,
-                name=planned.call.name,
-                key=planned.key,
-                cancel=self.cancel,
-            )
-        return partial(tool.handler.function, **values)
+        context = ToolContext(
+            run_id=self.run_id,
+            call_id=planned.call.id,
+            name=planned.call.name,
+            key=planned.key,
+            cancel=self.cancel,
+            run=self.run,
+        )
+        return self.tools[planned.call.name].prepared(planned.arguments, self.inputs, context)
 
 
 def answered(planned: PlannedCall, value: object) -> Message:

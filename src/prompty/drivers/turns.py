@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from prompty.drivers.summaries import async_summary_of, summary_of
 from prompty.drivers.sync import SyncDriver
 from prompty.drivers.toolruns import ToolRuns
 from prompty.errors import RequestError
-from prompty.loop.budget import Budget, Price
+from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, Tokens, context_of
 from prompty.loop.effects import Loop, Verdict
 from prompty.loop.gate import verdicts as read_verdicts
@@ -77,7 +78,7 @@ class TurnOptions:
 
 
 class Turn:
-    """One turn of an agent, ready to go; with `paused`, one that goes on."""
+    """One turn of an agent, ready to go, or one that goes on from a `state`; `lineage` are the prompts it runs in."""
 
     def __init__(
         self,
@@ -88,16 +89,28 @@ class Turn:
         stream: bool,
         state: TurnState | None = None,
         run_id: str | None = None,
+        lineage: tuple[str, ...] = (),
     ) -> None:
+        self.lineage = lineage
         self.agent, self.options, self.stream = agent, options, stream
         self.agents = [agent, *agents_of(agent, options.fallbacks)]
         self.tools = toolbox(agent, options.tools)
         self.inputs = validate_inputs(agent, inputs)
         self.context = context_of(options.context_budget)
         self.budget = options.budget or Budget()
+        self.clock = Clock(self.budget.seconds)
         self.run_id = run_id or uuid4().hex
         self.opening = Opening([], 0, 0) if state else opening(agent, inputs, options.messages, options.session_id)
         self.state = state or TurnState(self.opening.messages)
+
+    def left(self) -> Budget:
+        """What is left of the budget, for a prompt that runs as a tool of this one."""
+        tokens, cost = self.budget.tokens, self.budget.cost
+        return Budget(
+            tokens=None if tokens is None else max(tokens - tokens_of(self.state.usage), 0),
+            cost=None if cost is None else max(Decimal(str(cost)) - (self.state.cost or 0), Decimal()),
+            seconds=self.clock.left(),
+        )
 
     def events(self) -> Generator[Event, None, Done | Paused]:
         """What happens, in synchronous code; the generator returns what it comes to."""
@@ -130,6 +143,8 @@ class Turn:
     def _driving(self) -> dict[str, Any]:
         options = self.options
         runs = ToolRuns(
+            agent=self.agent,
+            run=self,
             tools=self.tools,
             inputs=self.inputs,
             run_id=self.run_id,
@@ -137,7 +152,7 @@ class Turn:
             cancel=options.cancel or CancelToken(),
             approval=options.approval,
         )
-        return {"tools": runs, "cancel": options.cancel, "clock": Clock(self.budget.seconds)}
+        return {"tools": runs, "cancel": options.cancel, "clock": self.clock}
 
     def _price(self, agent: PromptAgent) -> Price:
         """Answers are priced when somebody can see what they cost: looking a price up takes longer than a tool call."""

@@ -10,6 +10,7 @@ from prompty.loop.effects import (
     AskGate,
     CallTools,
     CheckGuardrail,
+    Checkpoint,
     Emit,
     Loop,
     OfferedTool,
@@ -132,6 +133,7 @@ def run_calls(
         results = yield from CallTools(calls=calls, max_parallel=max_parallel)
         for position, result in zip(stage, results, strict=True):
             slots[position] = result
+        yield from Checkpoint()
         if None in results:
             raise Cancelled
 

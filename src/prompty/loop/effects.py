@@ -97,6 +97,11 @@ class CallTools(Effect[list[Message | None]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint(Effect[None]):
+    """Nothing but a moment in which a driver can say that the turn was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckGuardrail(Effect[object]):
     """Have the host look at messages (`input`), an answer (`output`) or a call (`tool`); see `guardrails.read`."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from typing import cast
 
 from prompty.loop.batch import Slots
 from prompty.loop.budget import Budget, Price, total
@@ -94,6 +95,13 @@ class TurnState:
         known = cost is not None and (self.iteration == 1 or self.cost is not None)
         self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
         self.usage = total(self.usage, reply.usage)
+
+    def count_tools(self, slots: Slots) -> None:
+        """Add what prompts took that ran as tools."""
+        for local in (result.local for result in slots if result and "usage" in result.local):
+            self.usage = total(self.usage, Usage(**cast(dict[str, int | None], local["usage"])))
+            known = self.cost is not None and local["cost"] is not None
+            self.cost = self.cost + Decimal(str(local["cost"])) if known and self.cost is not None else None
 
     def settle(self, api: Api, reason: str) -> None:
         """Put the open answer and its results into the history at once; a call without a result gets one that says

@@ -114,6 +114,7 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> 
         planned = yield from allowed_calls(planned, said, slots)
     state.decided = {}
     yield from run_calls(planned, offered, slots, sequential=plan.sequential, max_parallel=plan.max_parallel)
+    state.count_tools(slots)
     return None
 
 

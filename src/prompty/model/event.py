@@ -152,6 +152,15 @@ class Done:
     iterations: int
 
 
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """Something happens in a prompt that runs as a tool of this one. Listeners are told; a stream does not give it."""
+
+    tool: str
+    call_id: str
+    event: "Event"
+
+
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
 Event = (
     Delta
@@ -170,4 +179,5 @@ Event = (
     | RunFailed
     | RunCancelled
     | Done
+    | Nested
 )

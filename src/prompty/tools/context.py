@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import Logger, getLogger
+from typing import Any
 
 from prompty.errors import Cancelled
+
+_LOGGER = getLogger("prompty.tools")
 
 
 class CancelToken:
@@ -62,7 +65,7 @@ class ToolContext:
     """Given to a tool that has a parameter of this type; the model does not see that parameter.
 
     `key` is the same whenever this very call is made again, and of no other call: give it to services that take an
-    idempotency key.
+    idempotency key. `run` is the turn itself, for tools that run others.
     """
 
     run_id: str
@@ -70,4 +73,5 @@ class ToolContext:
     name: str
     key: str
     cancel: CancelToken = field(default_factory=CancelToken)
-    logger: Logger = field(default_factory=lambda: getLogger("prompty.tools"))
+    logger: Logger = _LOGGER
+    run: Any = field(default=None, repr=False)

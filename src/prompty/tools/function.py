@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, overload
 from weakref import WeakKeyDictionary
 
@@ -55,7 +55,8 @@ class Signature:
     def __init__(self, function: Callable[..., object]) -> None:
         call = getattr(type(function), "__call__", None)  # noqa: B004  its function is looked at, not whether it is there
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self._hints, self._unreadable = _hints(function if inspect.isroutine(function) else call)
+        inner = function.func if isinstance(function, partial) else function
+        self._hints, self._unreadable = _hints(inner if inspect.isroutine(inner) else call)
         self._all = dict(inspect.signature(function).parameters)
         self.description, self._told = read_docstring(function.__doc__)
 
@@ -136,6 +137,17 @@ class Handler:
             raise ToolError(f"the function '{self.name}' cannot be a tool: {error}", "Change its signature.") from error
         description = self.options.description or self.signature.description or None
         return Function(name=self.name, description=description, parameters=parameters)
+
+    @property
+    def is_async(self) -> bool:
+        return self.signature.is_async
+
+    def prepared(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
+        """The call with everything it takes. Raises for arguments that the function cannot take."""
+        values = self.signature.values(arguments)
+        if self.signature.context_parameter:
+            values[self.signature.context_parameter] = context
+        return partial(self.function, **values)
 
 
 _signatures: WeakKeyDictionary[Any, dict[bool, Signature]] = WeakKeyDictionary()

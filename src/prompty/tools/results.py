@@ -1,12 +1,14 @@
 """What a tool returned, as the message that the model reads."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import get_args
 
 from pydantic_core import to_json
 
 from prompty.model.message import ContentPart, Message, TextPart, ToolCall, tool_result
+from prompty.model.reply import Usage
 from prompty.tracing.redaction import masked_text
 
 # Longer results are cut: they would fill any model's context, and cost accordingly.
@@ -14,10 +16,22 @@ LONGEST_RESULT = 500_000
 _PARTS = get_args(ContentPart)
 
 
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A result, and what the models took that made it: it counts for the turn that asked."""
+
+    value: object
+    usage: Usage
+    cost: Decimal | None
+
+
 def result_message(call: ToolCall, value: object) -> Message:
     """The message of a result: text as it is, parts as they are, everything else as JSON."""
-    message = tool_result(call.id, *content_of(value))
+    shown = value.value if isinstance(value, Metered) else value
+    message = tool_result(call.id, *content_of(shown))
     message.local["tool_name"] = call.name
+    if isinstance(value, Metered):
+        message.local |= {"usage": asdict(value.usage), "cost": None if value.cost is None else str(value.cost)}
     return message
 
 

@@ -1,8 +1,8 @@
 """The tools of one run: what the model is told, and what runs its calls."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 from warnings import warn
 
 from prompty.errors import PromptyWarning, ToolError
@@ -11,7 +11,9 @@ from prompty.model.message import Json
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import Registry
 from prompty.tools.bindings import bound_arguments
-from prompty.tools.function import Handler, handler_of
+from prompty.tools.context import ToolContext
+from prompty.tools.function import Handler, ToolOptions, handler_of
+from prompty.tools.kinds import KindRunner, kind_of, without_bound
 from prompty.wire.functions import Function, function_of
 
 registered_tools: Registry[Callable[..., object]] = Registry("tool", {})
@@ -19,18 +21,31 @@ registered_tools: Registry[Callable[..., object]] = Registry("tool", {})
 Tools = Mapping[str, Any] | Iterable[Any] | None
 
 
+class Runner(Protocol):
+    """What runs the calls of a tool."""
+
+    @property
+    def options(self) -> ToolOptions: ...
+    @property
+    def is_async(self) -> bool: ...
+    def prepared(self, arguments: Json, context: ToolContext, /) -> Callable[[], object]:
+        """The call with everything it takes; a coroutine function where it is async."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundTool:
-    """A tool that can run: what the model sees of it, what runs it, and what the host fills in."""
+    """A tool that can run: what the model sees of it, what runs it, what the host fills in, and the policies on when a
+    person is asked."""
 
     function: Function
-    handler: Handler
+    handler: Runner
     bindings: Mapping[str, Binding] = field(default_factory=dict)
-    approval: object = None
+    approval: tuple[object, ...] = ()
 
-    def values(self, arguments: Json, inputs: Mapping[str, object]) -> dict[str, object]:
-        """What the handler is called with."""
-        return self.handler.signature.values(bound_arguments(arguments, self.bindings, inputs))
+    def prepared(self, arguments: Json, inputs: Mapping[str, object], context: ToolContext) -> Callable[[], object]:
+        """The call with what the host fills in."""
+        return self.handler.prepared(bound_arguments(arguments, self.bindings, inputs), context)
 
 
 def bind_tools(agent: PromptAgent, functions: Tools) -> dict[str, Handler]:
@@ -66,22 +81,45 @@ def handlers_of(functions: Tools) -> dict[str, Handler]:
 
 
 def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
-    """The tools of a run: those that the file declares, each with its handler, and functions the host adds to them."""
+    """The functions of a run: those that the file declares, each with its handler, and those the host adds to them."""
     handlers = handlers_of(functions)
     tools: dict[str, BoundTool] = {}
     for one in agent.tools:
         if one.name in tools:
             raise ToolError(f"two tools are called '{one.name}'", "Give each tool a name of its own.")
-        tools[one.name] = _declared(one, handlers.get(one.name))
+        given = handlers.get(one.name)
+        if isinstance(one, FunctionTool):
+            tools[one.name] = _declared(one, given)
+        elif given is not None:
+            raise ToolError(f"the tool '{one.name}' is of the kind '{one.kind}', not a function", "Rename one of them.")
     for name, handler in handlers.items():
         if name not in tools:
             tools[name] = BoundTool(function=handler.described(), handler=handler)
     return tools
 
 
-def _declared(one: ToolDefinition, given: Handler | None) -> BoundTool:
-    if not isinstance(one, FunctionTool):
-        raise ToolError(f"the tool '{one.name}' is of the kind '{one.kind}', which cannot run yet", "Use functions.")
+async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) -> dict[str, BoundTool]:
+    """The functions of all tools of other kinds. A name that is taken is put behind the name of its tool."""
+    tools: dict[str, BoundTool] = {}
+    for one in agent.tools:
+        if isinstance(one, FunctionTool):
+            continue
+        for found in await kind_of(one).describe(one, agent):
+            function = without_bound(found.function, list(one.bindings))
+            if function.name in taken or function.name in tools:
+                function = replace(function, name=f"{one.name}_{function.name}")
+            if function.name in taken or function.name in tools:
+                raise ToolError(f"two tools are called '{function.name}'", "Give each tool a name of its own.")
+            tools[function.name] = BoundTool(
+                function=function,
+                handler=KindRunner(found, sync),
+                bindings=one.bindings,
+                approval=(one.approval_mode, found.approval),
+            )
+    return tools
+
+
+def _declared(one: FunctionTool, given: Handler | None) -> BoundTool:
     handler = given
     if handler is None and registered_tools.has(one.name):
         handler = handler_of(registered_tools.get(one.name), one.name)
@@ -91,13 +129,14 @@ def _declared(one: ToolDefinition, given: Handler | None) -> BoundTool:
             f"Pass a function of that name in `tools=`, or register one: register_tool('{one.name}', function).",
         )
     check_fit(one, handler)
-    return BoundTool(function=function_of(one), handler=handler, bindings=one.bindings, approval=one.approval_mode)
+    return BoundTool(function=function_of(one), handler=handler, bindings=one.bindings, approval=(one.approval_mode,))
 
 
 def check_fit(declared: ToolDefinition, handler: Handler) -> None:
     """A function must take what the file declares, and need nothing else."""
     if not isinstance(declared, FunctionTool):
         return
+    handler.described()  # says what is wrong with the function itself
     given = {parameter.name for parameter in declared.parameters} | declared.bindings.keys()
     lacking = [name for name in handler.signature.required if name not in given]
     unknown = [] if handler.signature.takes_anything else given - handler.signature.parameters.keys()

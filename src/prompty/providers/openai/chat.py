@@ -7,6 +7,7 @@ OpenAI-compatible speaks it.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ _CROSSING = {
 _CUT = ("length", "content_filter")
 _GROWING = {"reasoning.text": "text", "reasoning.summary": "summary"}
 _SAME_BLOCK = ("type", "index")
+_LONGEST_ID = 40
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
@@ -86,8 +88,10 @@ def message_to_wire(message: Message, *, reasoning: str | None = None) -> Json:
     for name in _CROSSING.get(message.role, ()):
         if value := message.metadata.get(name):
             wire[name] = str(value) if name == "name" else value
-    if "tool_calls" in wire:
-        wire |= reasoning_to_wire(message, reasoning) if reasoning else {"tool_calls": _plain_calls(message)}
+    if reasoning is None:
+        wire |= _plain_calls(message)
+    elif "tool_calls" in wire:
+        wire |= reasoning_to_wire(message, reasoning)
     match _crossing_parts(message):
         case []:
             wire["content"] = ""
@@ -98,9 +102,21 @@ def message_to_wire(message: Message, *, reasoning: str | None = None) -> Json:
     return wire
 
 
-def _plain_calls(message: Message) -> list[Json]:
-    """The calls of a turn for servers that take no more than the API has."""
-    return [tool_call_to_wire(replace(call, extra={})) for call in message.tool_calls]
+def _plain_calls(message: Message) -> Json:
+    """Calls and results for servers that take no more than the API has, and refuse long ids. Other servers put things
+    into their ids that they want back."""
+    if message.role == "tool" and message.tool_call_id:
+        return {"tool_call_id": _short(message.tool_call_id)}
+    if message.role != "assistant" or not message.tool_calls:
+        return {}
+    calls = [replace(call, id=_short(call.id), extra={}) for call in message.tool_calls]
+    return {"tool_calls": [tool_call_to_wire(call) for call in calls]}
+
+
+def _short(call_id: str) -> str:
+    if len(call_id) <= _LONGEST_ID:
+        return call_id
+    return f"{call_id[:23]}_{sha256(call_id.encode()).hexdigest()[:16]}"
 
 
 def _crossing_parts(message: Message) -> Sequence[ContentPart]:
