@@ -16,6 +16,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "a function tool is a function definition",
         "strict stands on the function and closes the schema",
         "bound parameters are stripped",
+        "a prompty tool has the inputs of its child as parameters",
+        "a custom tool is what its registered handler describes",
     ),
     "000 §7.1.4": ("kinds become JSON types", "properties become a JSON Schema object"),
     "000 §7.1.5": ("options become request parameters",),
@@ -113,7 +115,11 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "003 §2.8": ("no template means jinja2 and prompty", "a string is the format kind"),
     "003 §2.9": ("an unknown kind is a custom tool", "four known kinds"),
     "003 §2.9.1": ("bound parameters are stripped", "bound parameters are injected", "a binding wins over the model"),
-    "003 §2.9.2": ("a prompty tool has a path and a mode",),
+    "003 §2.9.2": (
+        "a prompty tool has a path and a mode",
+        "a child of the mode single is one call without tools",
+        "a child of the mode agentic has its own loop and tools",
+    ),
     "004 How Tool Calls Work with the Responses API": ("calls go back as they came, then their outputs",),
     "004 Provider Support": ("each provider offers the APIs of the table",),
     "004 Request Format": (

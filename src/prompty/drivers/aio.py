@@ -36,7 +36,7 @@ from prompty.loop.effects import (
 from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.reply import Reply
-from prompty.providers import WireRequest
+from prompty.providers import Api, WireRequest
 from prompty.tools.context import CancelToken
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 class AsyncModel(Protocol):
     """What answers requests; those that stream, by events."""
+
+    api: Api
 
     def streams(self, request: WireRequest) -> bool: ...
     async def reply(self, request: WireRequest, deadline: Deadline) -> Reply: ...

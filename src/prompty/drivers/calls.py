@@ -11,7 +11,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import has_kinds, offered_functions, request_for
+from prompty.tools.threads import in_event_loop
 from prompty.wire.structured import cast
 
 T = TypeVar("T")
@@ -22,7 +23,8 @@ def reply_events(
 ) -> Generator[Event, None, Reply]:
     """What happens while a model answers; the generator returns the reply."""
     model = model_of(agent)
-    request = request_for(agent, messages, model.api, stream=stream, timeout=timeout)
+    functions = in_event_loop(offered_functions(agent)).result() if has_kinds(agent) else None
+    request = request_for(agent, messages, model.api, functions=functions, stream=stream, timeout=timeout)
     return SyncDriver(models=[model]).run(call_model(request, max_retries))
 
 

@@ -1,9 +1,10 @@
 """One call to a model, in asynchronous code."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TypeVar
+from contextlib import aclosing
+from typing import Any, TypeVar
 
-from prompty.drivers.aio import AsyncDriver
+from prompty.drivers.aio import AsyncDriver, AsyncModel
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.models import async_model_of
 from prompty.errors import ModelError
@@ -11,7 +12,7 @@ from prompty.loop.retry import call_model
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
 from prompty.model.reply import Reply
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import has_kinds, offered_functions, request_for
 
 T = TypeVar("T")
 
@@ -21,8 +22,21 @@ def reply_events_async(
 ) -> AsyncGenerator[Event | Outcome[Reply], None]:
     """What happens while a model answers, and its reply as the outcome."""
     model = async_model_of(agent)
+    if has_kinds(agent):
+        return _with_kinds(agent, messages, model, stream=stream, timeout=timeout, max_retries=max_retries)
     request = request_for(agent, messages, model.api, stream=stream, timeout=timeout)
     return AsyncDriver(models=[model]).run(call_model(request, max_retries))
+
+
+async def _with_kinds(
+    agent: PromptAgent, messages: Sequence[object], model: AsyncModel, *, max_retries: int, **options: Any
+) -> AsyncGenerator[Event | Outcome[Reply], None]:
+    """The same for a prompt whose tools must be asked what they offer."""
+    functions = await offered_functions(agent)
+    request = request_for(agent, messages, model.api, functions=functions, **options)
+    async with aclosing(AsyncDriver(models=[model]).run(call_model(request, max_retries))) as events:
+        async for event in events:
+            yield event
 
 
 async def last_of(events: AsyncGenerator[Event | Outcome[T], None]) -> T:

@@ -8,7 +8,7 @@ from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
-from prompty.model.tool import FunctionTool
+from prompty.pipeline.request import has_kinds
 from prompty.tools.context import CancelToken, ToolContext
 from prompty.tools.results import error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools
@@ -30,7 +30,7 @@ class ToolRuns:
 
     @property
     def has_kinds(self) -> bool:
-        return any(not isinstance(tool, FunctionTool) for tool in self.agent.tools)
+        return has_kinds(self.agent)
 
     async def find_kinds(self, *, sync: bool) -> None:
         """Ask the kinds of the file's tools what they offer."""

@@ -8,6 +8,7 @@ from prompty.model.message import Message
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.messages import NotAMessage, message_from
 from prompty.providers import Api, WireRequest
+from prompty.tools.kinds import projected_tools
 from prompty.wire.functions import Function, function_of
 
 
@@ -51,3 +52,15 @@ def functions_of(agent: PromptAgent) -> list[Function]:
         if names.count(name) > 1:
             raise RequestError(f"two tools are called '{name}'", "Give each tool a name of its own.")
     return functions
+
+
+def has_kinds(agent: PromptAgent) -> bool:
+    """Whether a prompt has tools that must be asked what they offer."""
+    return any(not isinstance(tool, FunctionTool) for tool in agent.tools)
+
+
+async def offered_functions(agent: PromptAgent) -> list[Function]:
+    """The functions of all tools of a prompt, of whatever kind (§7.1.3)."""
+    functions = functions_of(agent)
+    projected = await projected_tools(agent, [function.name for function in functions])
+    return [*functions, *(one.function for one in projected)]

@@ -5,15 +5,15 @@ calls are coroutines: they run on the event loop of async code, and on the one o
 must stay on one event loop is a kind's own affair.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
-from prompty.model.tool import ToolDefinition
+from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
@@ -75,13 +75,49 @@ def kind_of(tool: ToolDefinition) -> ToolKind:
     return tool_kinds.get(tool.kind)
 
 
-def without_bound(function: Function, bound: Sequence[str]) -> Function:
+class ProjectedTool(NamedTuple):
+    """A function of a tool that is not a function itself: the tool, what its kind said, and what the model sees."""
+
+    tool: ToolDefinition
+    found: KindTool
+    function: Function
+    bindings: Mapping[str, Binding]
+
+
+async def projected_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
+    """The functions of all tools of other kinds (§7.1.3). A name that is taken is put behind the name of its tool."""
+    names = set(taken)
+    projected: list[ProjectedTool] = []
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            continue
+        for found in await kind_of(tool).describe(tool, agent):
+            bindings = {name: one for name, one in tool.bindings.items() if name in _properties(found.function)}
+            function = _named(without_bound(found.function, bindings), tool, names)
+            names.add(function.name)
+            projected.append(ProjectedTool(tool, found, function, bindings))
+    return projected
+
+
+def _named(function: Function, tool: ToolDefinition, taken: Collection[str]) -> Function:
+    if function.name in taken:
+        function = replace(function, name=f"{tool.name}_{function.name}")
+    if function.name in taken:
+        raise ToolError(f"two tools are called '{function.name}'", "Give each tool a name of its own.")
+    return function
+
+
+def _properties(function: Function) -> Mapping[str, object]:
+    properties = function.parameters.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def without_bound(function: Function, bound: Collection[str]) -> Function:
     """A function without the parameters that the host fills in (§2.9.1)."""
-    schema = function.parameters
-    properties, required = schema.get("properties"), schema.get("required")
-    if not bound or not isinstance(properties, dict):
+    if not bound:
         return function
-    kept: Json = {name: value for name, value in properties.items() if name not in bound}
-    needed = [name for name in required if name not in bound] if isinstance(required, list) else None
-    changes: Json = {"properties": kept, **({"required": needed} if needed is not None else {})}
-    return replace(function, parameters={**schema, **changes})
+    required = function.parameters.get("required")
+    kept: Json = {name: value for name, value in _properties(function).items() if name not in bound}
+    needed = [name for name in required if name not in bound] if isinstance(required, list) else []
+    schema = {name: value for name, value in function.parameters.items() if name != "required"}
+    return replace(function, parameters={**schema, "properties": kept, **({"required": needed} if needed else {})})

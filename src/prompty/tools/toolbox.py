@@ -1,7 +1,7 @@
 """The tools of one run: what the model is told, and what runs its calls."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from warnings import warn
 
@@ -13,7 +13,7 @@ from prompty.registry import Registry
 from prompty.tools.bindings import bound_arguments
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, ToolOptions, handler_of
-from prompty.tools.kinds import KindRunner, kind_of, without_bound
+from prompty.tools.kinds import KindRunner, projected_tools
 from prompty.wire.functions import Function, function_of
 
 registered_tools: Registry[Callable[..., object]] = Registry("tool", {})
@@ -99,24 +99,16 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
 
 
 async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) -> dict[str, BoundTool]:
-    """The functions of all tools of other kinds. A name that is taken is put behind the name of its tool."""
-    tools: dict[str, BoundTool] = {}
-    for one in agent.tools:
-        if isinstance(one, FunctionTool):
-            continue
-        for found in await kind_of(one).describe(one, agent):
-            function = without_bound(found.function, list(one.bindings))
-            if function.name in taken or function.name in tools:
-                function = replace(function, name=f"{one.name}_{function.name}")
-            if function.name in taken or function.name in tools:
-                raise ToolError(f"two tools are called '{function.name}'", "Give each tool a name of its own.")
-            tools[function.name] = BoundTool(
-                function=function,
-                handler=KindRunner(found, sync),
-                bindings=one.bindings,
-                approval=(one.approval_mode, found.approval),
-            )
-    return tools
+    """The functions of all tools of other kinds."""
+    return {
+        projected.function.name: BoundTool(
+            function=projected.function,
+            handler=KindRunner(projected.found, sync),
+            bindings=projected.bindings,
+            approval=(projected.tool.approval_mode, projected.found.approval),
+        )
+        for projected in await projected_tools(agent, taken)
+    }
 
 
 def _declared(one: FunctionTool, given: Handler | None) -> BoundTool:

@@ -1,0 +1,282 @@
+"""Prompts as tools of other prompts, and kinds of one's own."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prompty import (
+    Budget,
+    CancelToken,
+    Done,
+    KindTool,
+    Nested,
+    PromptAgent,
+    ToolContext,
+    ToolError,
+    ToolFinished,
+    ToolStarted,
+    invoke,
+    invoke_async,
+    load,
+    register_tool_kind,
+    tool,
+)
+from prompty.model.message import Json
+from prompty.model.tool import CustomTool, ToolDefinition
+from prompty.testing import Script, call
+from prompty.tools.kinds import tool_kinds
+from prompty.wire.functions import Function
+from tests.conversations.turns import Seen, every_way, run_turn
+
+CHILD = """---
+name: shorten
+description: Shortens a text
+model: {id: child, provider: scripted}
+inputs:
+  text: {kind: string, required: true, description: What to shorten}
+  words: {kind: integer, default: 5}
+tools:
+  - {name: count, kind: function, parameters: [{name: text, kind: string, required: true}]}
+---
+user:
+Shorten to {{words}} words: {{text}}
+"""
+PARENT = """---
+name: editor
+model: {id: parent, provider: scripted}
+tools:
+  - {name: shorten, kind: prompty, path: ./parts/shorten.prompty, mode: MODE, bindings: {words: 3}}
+---
+user:
+Edit this.
+"""
+
+
+@tool
+def count(text: str) -> int:
+    return len(text.split())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "shorten.prompty").write_text(CHILD)
+    return tmp_path
+
+
+def parent(folder: Path, mode: str) -> PromptAgent:
+    (folder / "editor.prompty").write_text(PARENT.replace("MODE", mode))
+    return load(folder / "editor.prompty")
+
+
+@every_way
+@pytest.mark.spec("003 §2.9.2", "a child of the mode single is one call without tools")
+@pytest.mark.spec("000 §7.1.3", "a prompty tool has the inputs of its child as parameters")
+def test_a_child_runs_once(asynchronous: bool, folder: Path) -> None:
+    with Script(call("shorten", text="a long text"), "Short.", "Done.") as script:
+        seen = run_turn(asynchronous, parent(folder, "single"))
+    assert seen.result == "Done."
+    [offered] = script.requests[0]["tools"]
+    assert offered["function"]["description"] == "Shortens a text"
+    assert list(offered["function"]["parameters"]["properties"]) == ["text"]
+    assert script.requests[1]["messages"] == [{"role": "user", "content": "Shorten to 3 words: a long text"}]
+    assert "tools" not in script.requests[1]
+    assert seen.texts[-2:] == ["Short.", "Done."]
+
+
+@every_way
+@pytest.mark.spec("003 §2.9.2", "a child of the mode agentic has its own loop and tools")
+def test_a_child_has_a_loop_of_its_own(asynchronous: bool, folder: Path) -> None:
+    answers: list[Any] = [call("shorten", text="a b c"), call("count", text="a b c"), "Three words.", "Done."]
+    with Script(*answers) as script:
+        seen = run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count})
+    assert seen.texts[-2:] == ["Three words.", "Done."]
+    assert script.requests[2]["messages"][-1]["content"] == "3"
+    nested = [event.event for event in seen.of(Nested)]
+    assert [type(event) for event in nested if isinstance(event, ToolStarted | ToolFinished | Done)] == [
+        ToolStarted,
+        ToolFinished,
+        Done,
+    ]
+    assert {(event.tool, event.call_id) for event in seen.of(Nested)} == {("shorten", "call_1")}
+
+
+@every_way
+def test_what_a_child_takes_counts_for_its_parent(asynchronous: bool, folder: Path) -> None:
+    answers: list[Any] = [call("shorten", text="a"), "Short.", call("shorten", text="b"), "never"]
+    with Script(*answers):
+        seen = run_turn(asynchronous, parent(folder, "single"), budget=Budget(tokens=45))
+    assert "its budget is 45" in str(seen.error)
+    with Script(call("shorten", text="a"), "Short.", "Done."):
+        seen = run_turn(asynchronous, parent(folder, "single"))
+    assert seen.of(Done)[0].usage.output_tokens == 15
+
+
+@every_way
+def test_the_gate_of_the_parent_is_asked_inside_too(asynchronous: bool, folder: Path) -> None:
+    asked: list[str] = []
+
+    def gate(calls: Sequence[Any]) -> list[bool]:
+        asked.extend(one.name for one in calls)
+        return [one.name != "count" for one in calls]
+
+    with Script(call("shorten", text="a"), call("count", text="a"), "Unknown.", "Done."):
+        run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count}, gate=gate)
+    assert asked == ["shorten", "count"]
+
+
+@every_way
+def test_a_child_that_needs_approval_cannot_wait(asynchronous: bool, folder: Path) -> None:
+    child = CHILD.replace("kind: function,", "kind: function, approvalMode: always,")
+    (folder / "parts" / "shorten.prompty").write_text(child)
+    with Script(call("shorten", text="a"), call("count", text="a"), "Done."):
+        seen = run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count})
+    assert "approval of a person" in seen.texts[-2]
+
+
+@every_way
+def test_cancelling_the_parent_cancels_the_child(asynchronous: bool, folder: Path) -> None:
+    token = CancelToken()
+
+    @tool
+    def count(text: str) -> str:
+        token.cancel("enough")
+        return "1"
+
+    with Script(call("shorten", text="a"), call("count", text="a"), "never", "never") as script:
+        seen = run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count}, cancel=token)
+    assert str(seen.error) == "enough"
+    assert len(script.requests) == 2
+
+
+def file(folder: Path, name: str, child: str) -> PromptAgent:
+    tools = f"tools: [{{name: call_{name}, kind: prompty, path: {child}, mode: agentic}}]"
+    (folder / f"{name}.prompty").write_text(
+        f"---\nname: {name}\nmodel: {{id: m, provider: scripted}}\n{tools}\n---\nuser:\nHi\n"
+    )
+    return load(folder / f"{name}.prompty")
+
+
+@every_way
+def test_prompts_that_call_themselves_are_stopped(asynchronous: bool, tmp_path: Path) -> None:
+    file(tmp_path, "b", "./a.prompty")
+    first = file(tmp_path, "a", "./b.prompty")
+    with Script(call("call_a"), call("call_b"), "b is done", "a is done") as script:
+        assert run_turn(asynchronous, first).result == "a is done"
+    assert "would call itself" in script.requests[2]["messages"][-1]["content"]
+
+
+@every_way
+def test_prompts_that_call_too_many_others_are_stopped(asynchronous: bool, tmp_path: Path) -> None:
+    for number in range(8, 0, -1):
+        (tmp_path / "p9.prompty").write_text("---\nname: p9\nmodel: {id: m, provider: scripted}\n---\nuser:\nHi\n")
+        first = file(tmp_path, f"p{number}", f"./p{number + 1}.prompty")
+    calls = [call(f"call_p{number}") for number in range(1, 7)]
+    with Script(*calls, *["done"] * 6) as script:
+        assert run_turn(asynchronous, first).result == "done"
+    told = [body["messages"][-1]["content"] for body in script.requests]
+    assert any("levels deep" in str(text) for text in told)
+
+
+OUTSIDE = {
+    "above": "../secret.prompty",
+    "absolute": "/etc/passwd",
+    "not there": "./nothing.prompty",
+}
+
+
+@every_way
+@pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE)
+def test_a_child_lies_below_its_parent(asynchronous: bool, path: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.prompty").write_text(CHILD)
+    (tmp_path / "inner").mkdir()
+    agent = file(tmp_path / "inner", "a", path)
+    with Script("never") as script:
+        assert run_turn(asynchronous, agent).error is not None
+    assert script.requests == []
+
+
+class Echo:
+    """A kind that offers two functions and repeats what they are given."""
+
+    async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
+        assert isinstance(tool, CustomTool)
+        schema: Json = {"type": "object", "properties": {"text": {"type": "string"}, "key": {"type": "string"}}}
+        names = ("say", "shout")
+        return [
+            KindTool(function=Function(name=name, description=name, parameters=schema), call=self.said(name))
+            for name in names
+        ]
+
+    def said(self, name: str) -> Any:
+        async def said(arguments: Json, context: ToolContext) -> object:
+            await asyncio.sleep(0)
+            return {"name": name, **arguments, "call": context.call_id}
+
+        return said
+
+
+@pytest.fixture
+def echo() -> Iterator[None]:
+    register_tool_kind("echo", Echo())
+    yield
+    tool_kinds.unregister("echo")
+
+
+ECHOING = {"name": "echo", "kind": "echo", "bindings": {"key": "secret"}, "options": {"loud": True}}
+
+
+def custom(**parts: Any) -> PromptAgent:
+    model = {"id": "m", "provider": "scripted"}
+    return PromptAgent.model_validate({"model": model, "instructions": "user:\nHi", "tools": [ECHOING], **parts})
+
+
+@every_way
+@pytest.mark.usefixtures("echo")
+@pytest.mark.spec("000 §7.1.3", "a custom tool is what its registered handler describes")
+def test_a_kind_of_ones_own_describes_functions_and_runs_their_calls(asynchronous: bool) -> None:
+    with Script([call("say", text="a"), call("shout", text="b")], "Done.") as script:
+        seen = run_turn(asynchronous, custom())
+    assert [list(one["function"]["parameters"]["properties"]) for one in script.requests[0]["tools"]] == [["text"]] * 2
+    assert seen.texts[2:4] == [
+        '{"name":"say","text":"a","key":"secret","call":"call_1"}',
+        '{"name":"shout","text":"b","key":"secret","call":"call_2"}',
+    ]
+
+
+@every_way
+@pytest.mark.usefixtures("echo")
+def test_a_name_that_is_taken_is_put_behind_the_name_of_its_tool(asynchronous: bool) -> None:
+    @tool
+    def say(text: str) -> str:
+        return f"the host says {text}"
+
+    with Script([call("say", text="a"), call("echo_say", text="b")], "Done."):
+        seen: Seen = run_turn(asynchronous, custom(), tools=[say])
+    assert seen.texts[2] == "the host says a"
+    assert '"name":"say","text":"b"' in seen.texts[3]
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_single_call_offers_them_too() -> None:
+    with Script(call("say", text="a"), call("say", text="a")) as script:
+        [first] = invoke(custom())
+        run_async = asyncio.run(invoke_later())
+    assert first.name == run_async.name == "say"
+    assert [len(body["tools"]) for body in script.requests] == [2, 2]
+
+
+async def invoke_later() -> Any:
+    return (await invoke_async(custom()))[0]
+
+
+@every_way
+def test_a_kind_that_nobody_handles_is_an_error_before_the_first_call(asynchronous: bool) -> None:
+    with Script("never") as script:
+        seen = run_turn(asynchronous, custom())
+    assert isinstance(seen.error, ToolError)
+    assert "register_tool_kind('echo'" in str(seen.error)
+    assert script.requests == []
