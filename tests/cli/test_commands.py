@@ -210,3 +210,27 @@ def test_version_and_help() -> None:
     assert run("--version").stdout.startswith("prompty 0.")
     assert "render" in run("--help").stdout
     assert run().returncode == 2
+
+
+def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) -> None:
+    (tmp_path / "short.prompty").write_text(
+        "---\nname: short\ndescription: Shortens\ninputs: {text: {kind: string, required: true}}\n---\n{{text}}\n"
+    )
+    pay = "{name: pay, kind: function, approvalMode: always, bindings: {account: x}, "
+    pay += "parameters: [{name: amount, kind: integer, required: true, description: How much}, {name: account}]}"
+    child = "{name: shorten, kind: prompty, path: ./short.prompty}"
+    file = tmp_path / "bank.prompty"
+    file.write_text(f"---\nname: bank\nmodel: m\ntools:\n  - {pay}\n  - {child}\n---\nuser:\nHi\n")
+    done = run("tools", file)
+    assert done.stdout.splitlines() == [
+        "pay  (function; always asks)",
+        "    amount (integer): How much",
+        "    account: filled in by the host, not seen by the model",
+        "shorten  (prompty shorten; never asks)",
+        "    Shortens",
+        "    text (string)",
+        "2 functions for openai (chat)",
+    ]
+    wire = json.loads(run("tools", file, "--provider", "anthropic", "--json").stdout)
+    assert [one["name"] for one in wire] == ["pay", "shorten"]
+    assert list(wire[0]["input_schema"]["properties"]) == ["amount"]

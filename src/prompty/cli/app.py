@@ -10,6 +10,7 @@ from prompty.cli.console import out
 from prompty.cli.explain import explain
 from prompty.cli.render import render
 from prompty.cli.run import run
+from prompty.cli.tools import tools
 from prompty.version import __version__
 
 app = Typer(
@@ -23,6 +24,7 @@ app.command()(check)
 app.command()(render)
 app.command()(run)
 app.command()(explain)
+app.command()(tools)
 app.command()(chat)
 
 
