@@ -114,8 +114,7 @@ def answer(result: object, reply: Reply) -> Answer:
         reply.text,
         named(reply.tool_calls),
         reply.finish_reason,
-        # Anthropic counts cached tokens apart, OpenAI among the others; the latter are never cached here
-        (usage.input_tokens or 0) + (usage.cache_read_tokens or 0),
+        usage.input_tokens or 0,
         usage.output_tokens,
     )
 

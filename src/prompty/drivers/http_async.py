@@ -29,7 +29,9 @@ class AsyncHttpModel:
     async def reply(self, request: WireRequest, deadline: Deadline) -> Reply:
         """A whole answer. The timeout of a transport is for each piece of it, the deadline for all."""
         if deadline is None:
-            return read_reply(self.api, await interruptible(self.transport.send(request), self.cancel))
+            sending = self.transport.send(request)
+            content = await (interruptible(sending, self.cancel) if self.cancel else sending)
+            return read_reply(self.api, content)
         pieces = []
         chunks = await interruptible(self.transport.stream(timed(request, deadline)), self.cancel)
         try:
