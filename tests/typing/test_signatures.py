@@ -20,6 +20,9 @@ from prompty import (
     render,
     run,
     run_async,
+    tool,
+    turn,
+    turn_async,
     user,
     validate_inputs,
 )
@@ -55,3 +58,26 @@ async def calls_to_a_model(agent: PromptAgent) -> None:
     assert_type(await run_async(agent, [], output_type=Weather, stream=True), AsyncPromptyStream[Weather])
     assert_type(await (await invoke_async(agent, output_type=Weather, stream=True)).result(), Weather)
     assert_type(cast({"city": "Oslo"}, Weather), Weather)
+
+
+async def turns(agent: PromptAgent) -> None:
+    """Never run, too."""
+    assert_type(turn(agent, max_iterations=3), Any)
+    assert_type(turn("x.prompty", {"a": 1}, output_type=Weather, tools=[len]), Weather)
+    assert_type(turn(agent, stream=True), PromptyStream[Any])
+    assert_type(turn(agent, output_type=Weather, stream=True).result, Weather)
+    assert_type(await turn_async(agent, output_type=Weather), Weather)
+    assert_type(await turn_async(agent, output_type=Weather, stream=True), AsyncPromptyStream[Weather])
+
+
+def test_a_tool_stays_the_function_it_was() -> None:
+    @tool
+    def first(city: str) -> int:
+        return len(city)
+
+    @tool(sequential=True)
+    def second(city: str) -> int:
+        return len(city)
+
+    assert_type(first("x"), int)
+    assert_type(second("x"), int)
