@@ -124,6 +124,7 @@ def resume(
     """Go on with a turn that waited for a person, in this process or another one. `verdicts` are those on
     `paused.pending`, in order, or some of them by their keys. Tools, and inputs that bindings need, are passed again.
     """
+    options["session_id"] = paused.session_id
     given = TurnOptions(output_type=output_type, **options)
     events = resumed(agent_from(agent_or_path), paused, verdicts, inputs, given, stream=stream).events()
     return PromptyStream(events, result_of_turn) if stream else result_of_turn(last_of(events))

@@ -63,6 +63,7 @@ async def resume_async(
 ) -> Any:
     """Like `resume`; with `stream=True` awaiting it gives the stream."""
     agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+    options["session_id"] = paused.session_id
     given = TurnOptions(output_type=output_type, **options)
     events = resumed(agent, paused, verdicts, inputs, given, stream=stream).events_async()
     return AsyncPromptyStream(events, result_of_turn) if stream else result_of_turn(await last_of(events))

@@ -188,7 +188,7 @@ def test_a_paused_turn_goes_on_in_its_session(asynchronous: bool, store: MemoryS
         options: dict[str, Any] = {"memory": store, "tools": [look]}
         paused = run_turn(asynchronous, scripted(), session_id="s", approval="always", **options).result
         assert [message["role"] for message in store.load("s")] == ["user"]
-        run_resume(asynchronous, scripted(), paused, [True], session_id="s", **options)
+        run_resume(asynchronous, scripted(), paused, [True], **options)
     assert [message["role"] for message in store.load("s")] == ["user", "assistant", "tool", "assistant"]
 
 

@@ -1,7 +1,7 @@
 """A turn, put together: the plan for the loop, and the driver that carries it out."""
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import uuid4
@@ -222,5 +222,4 @@ def resumed(
 ) -> Turn:
     """A paused turn, ready to go on with what was decided about its calls."""
     state = resumed_state(paused, decisions(paused, verdicts))
-    options = replace(options, session_id=paused.session_id)
     return Turn(agent, inputs, options, stream=stream, state=state, run_id=paused.run_id)
