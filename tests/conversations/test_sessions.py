@@ -183,6 +183,20 @@ def test_turns_of_one_session_wait_for_each_other(store: MemoryStore) -> None:
 
 
 @every_way
+def test_a_turn_that_never_had_the_session_stores_nothing(asynchronous: bool, store: MemoryStore) -> None:
+    token = CancelToken()
+    release = store.acquire("s")
+    assert release is not None
+    threading.Timer(0.2, token.cancel, ["tired of waiting"]).start()
+    with Script("never") as script:
+        seen = run_turn(asynchronous, scripted(), memory=store, session_id="s", cancel=token)
+    release()
+    assert str(seen.error) == "tired of waiting"
+    assert script.requests == []
+    assert store.load("s") == []
+
+
+@every_way
 def test_a_paused_turn_goes_on_in_its_session(asynchronous: bool, store: MemoryStore) -> None:
     with Script(call("look", at="x"), "Done."):
         options: dict[str, Any] = {"memory": store, "tools": [look]}

@@ -74,13 +74,15 @@ class Plan:
 @dataclass(slots=True)
 class TurnState:
     """What has happened so far. While tools run, `open` is the answer that called them, with a slot for each call;
-    `saved` is how many messages need not be stored (again)."""
+    `saved` is how many messages need not be stored (again), once the session is `remembered`: before, it is somebody
+    else's."""
 
     messages: list[Message]
     iteration: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = None
     saved: int = 0
+    remembered: bool = False
     open: tuple[Reply, Slots] | None = field(default=None, repr=False)
     decided: Mapping[str, Verdict] = field(default_factory=dict)
     model: int = 0

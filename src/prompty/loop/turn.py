@@ -149,6 +149,7 @@ def _remember(plan: Plan, state: TurnState) -> Loop[None]:
     if plan.session is None:
         return
     stored = yield from LoadMemory(plan.session.id)
+    state.remembered = True
     if state.open:  # a turn that goes on has its messages with it
         return
     history, unreadable = readable(stored)
@@ -163,6 +164,6 @@ def _remember(plan: Plan, state: TurnState) -> Loop[None]:
 def _save(plan: Plan, state: TurnState) -> Loop[None]:
     """Store what is new."""
     new = state.messages[state.saved :]
-    if plan.session and new:
+    if plan.session and state.remembered and new:
         yield from SaveMemory(plan.session.id, tuple(message.to_json() for message in new))
         state.saved = len(state.messages)
