@@ -225,7 +225,8 @@ def check_session(control: Control, world: World) -> None:
     """What is stored can be sent, and the session goes on."""
     if control.plan.session is None:
         return
-    assert_sendable([message_from(message) for message in world.stored])
+    if world.stored:
+        assert_sendable([message_from(message) for message in world.stored])
     plan = replace(control.plan, guarded=frozenset(), context=None, finish=lambda reply: reply.text, steered=False)
     again = World(replace(control, play=replace(control.play, answers=(Asked(Reply(text="Still here."), ()),))))
     again.stored = list(world.stored)
