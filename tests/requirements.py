@@ -1,6 +1,6 @@
 """Every MUST and SHOULD of the documents that is implemented so far, in our own words, by section.
 
-Tracing (000 §7.1.8, the spans of 002) and tools that reach outside (000 §7.1.3 beyond functions) are still to come.
+Tracing (000 §7.1.8, the spans of 002) is still to come.
 """
 
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
@@ -18,6 +18,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "bound parameters are stripped",
         "a prompty tool has the inputs of its child as parameters",
         "a custom tool is what its registered handler describes",
+        "an openapi tool is one function for each operation",
+        "the tools of an MCP server are functions",
     ),
     "000 §7.1.4": ("kinds become JSON types", "properties become a JSON Schema object"),
     "000 §7.1.5": ("options become request parameters",),

@@ -120,6 +120,13 @@ if TYPE_CHECKING:
     from prompty.tools.context import CancelToken, ToolContext
     from prompty.tools.function import tool
     from prompty.tools.kinds import KindTool, ToolKind
+    from prompty.tools.mcp import (
+        approve_mcp_changes,
+        close_mcp_servers,
+        close_mcp_servers_async,
+        load_mcp_servers,
+        register_mcp_server,
+    )
     from prompty.tools.toolbox import bind_tools
 
 # Where each public name is; a module that is not needed is not imported.
@@ -168,6 +175,9 @@ _MODULES = {
     "prompty.tools.context": "CancelToken ToolContext",
     "prompty.tools.function": "tool",
     "prompty.tools.kinds": "KindTool ToolKind",
+    "prompty.tools.mcp": (
+        "approve_mcp_changes close_mcp_servers close_mcp_servers_async load_mcp_servers register_mcp_server"
+    ),
     "prompty.tools.toolbox": "bind_tools",
     "prompty.wire.structured": "cast",
 }
@@ -251,10 +261,13 @@ __all__ = [
     "Usage",
     "Verdict",
     "__version__",
+    "approve_mcp_changes",
     "assistant",
     "bind_tools",
     "cast",
     "check",
+    "close_mcp_servers",
+    "close_mcp_servers_async",
     "deny",
     "executor_of",
     "invoke",
@@ -264,6 +277,7 @@ __all__ = [
     "later",
     "load",
     "load_async",
+    "load_mcp_servers",
     "loads",
     "parse",
     "parse_async",
@@ -274,6 +288,7 @@ __all__ = [
     "processor_of",
     "register_connection",
     "register_executor",
+    "register_mcp_server",
     "register_parser",
     "register_processor",
     "register_provider",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
-from prompty.tools.arguments import parse_arguments
+from prompty.tools.arguments import parse_arguments, validator_of
 from prompty.tools.bindings import bound_arguments
 
 READ: dict[str, tuple[str, Any]] = {
@@ -82,3 +82,9 @@ def test_a_binding_wins_over_what_the_model_wrote() -> None:
 def test_a_binding_to_an_input_without_a_value_says_which() -> None:
     with pytest.raises(InputError, match="'user' is bound to the input 'who'"):
         bound_arguments({}, TOOL.bindings, {})
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])
+def test_a_schema_that_refers_to_something_outside_is_refused(reference: str) -> None:
+    with pytest.raises(ValueError, match="retrieving it failed"):
+        validator_of({"type": "object", "properties": {"a": {"$ref": reference}}})

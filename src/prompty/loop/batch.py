@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from prompty.errors import ArgumentsError, Cancelled
+from prompty.errors import ArgumentsError, Cancelled, ToolError
 from prompty.loop.approval import needs_approval
 from prompty.loop.effects import (
     AskGate,
@@ -23,7 +23,7 @@ from prompty.loop.guardrails import read
 from prompty.model.event import ToolGated
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.paused import GatedCall
-from prompty.tools.arguments import check_arguments, final_arguments, validator_of
+from prompty.tools.arguments import Validator, check_arguments, final_arguments, validator_of
 from prompty.tools.results import error_message, result_message
 from prompty.tracing.redaction import MASK
 
@@ -36,7 +36,17 @@ class Offered(dict[str, OfferedTool]):
 
     def __init__(self, tools: Iterable[OfferedTool]) -> None:
         super().__init__((tool.function.name, tool) for tool in tools)
-        self.validators = {name: validator_of(tool.function.parameters) for name, tool in self.items()}
+        self.validators = {name: _validator(tool) for name, tool in self.items()}
+
+
+def _validator(tool: OfferedTool) -> Validator:
+    try:
+        return validator_of(tool.function.parameters)
+    except ValueError as error:
+        raise ToolError(
+            f"the schema of the tool '{tool.function.name}' cannot be used: {error}",
+            "Correct it, or leave the tool out.",
+        ) from None
 
 
 def planned_calls(calls: Sequence[ToolCall], offered: Offered, key: str, slots: Slots) -> Planned:

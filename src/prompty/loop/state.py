@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 from prompty.loop.batch import Slots
 from prompty.loop.budget import Budget, Price, total
@@ -146,6 +146,13 @@ class TurnState:
             usage=asdict(self.usage),
             pending=tuple(call for call, verdict in asked if verdict.later),
             decided={call.key: (verdict.allowed, verdict.reason) for call, verdict in asked if not verdict.later},
+            standing={
+                "model": self.model,
+                "corrected": self.corrected,
+                "ratio": self.ratio,
+                "gone": sorted(self.gone),
+                "summary": self.summary,
+            },
             cost=None if self.cost is None else str(self.cost),
             session_id=plan.session.id if plan.session else None,
             saved=self.saved,
@@ -156,6 +163,7 @@ def resumed_state(paused: Paused, said: Mapping[str, Verdict]) -> TurnState:
     """The state of a turn that was paused, with what has been decided about its calls."""
     reply = reply_from(paused.reply)
     decided = {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
+    standing = cast(dict[str, Any], paused.standing)
     return TurnState(
         messages=[message_from(message) for message in paused.messages],
         iteration=paused.iteration,
@@ -164,4 +172,5 @@ def resumed_state(paused: Paused, said: Mapping[str, Verdict]) -> TurnState:
         saved=paused.saved,
         open=(reply, [None] * len(reply.tool_calls)),
         decided={**decided, **said},
+        **{**standing, "gone": frozenset(standing.get("gone", ()))},
     )

@@ -24,7 +24,8 @@ class GatedCall:
 class Paused:
     """Where a turn stands. `pending` are the calls that wait for a verdict; `resume` goes on with it.
 
-    It holds the conversation, and nothing of what the host fills in.
+    It holds the conversation, and nothing of what the host fills in. `standing` is what else a turn has settled: which
+    model answers, whether an answer was sent back, and what was summed up.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class Paused:
     usage: Json
     pending: tuple[GatedCall, ...]
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    standing: Json = field(default_factory=dict)
     cost: str | None = None
     session_id: str | None = None
     saved: int = 0

@@ -65,6 +65,9 @@ class OpenApiTool(ToolDefinition):
     kind: Literal["openapi"]
     connection: Connection | None = None
     specification: str
+    operations: tuple[str, ...] | None = Field(None, description="The only operations to offer, by operationId.")
+    tags: tuple[str, ...] | None = Field(None, description="Offer only operations with one of these tags.")
+    methods: tuple[str, ...] | None = Field(None, description="Offer only operations of these HTTP methods.")
 
 
 KNOWN_TOOL_KINDS = ("function", "prompty", "mcp", "openapi")

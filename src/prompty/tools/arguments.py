@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 import jsonschema_rs
 
@@ -44,7 +44,12 @@ def validator_of(schema: Json) -> Validator:
 
 @lru_cache(maxsize=512)  # building one costs more than using it
 def _validator(schema: str) -> Validator:
-    return cast(Validator, jsonschema_rs.validator_for(schema))
+    return cast(Validator, jsonschema_rs.validator_for(schema, retriever=_refuse))
+
+
+def _refuse(reference: str) -> NoReturn:
+    """A schema from outside must not make us read files or call servers."""
+    raise ValueError(f"it refers to {reference[:200]}, outside of itself")
 
 
 def final_arguments(text: str, bound: Iterable[str], validator: Validator) -> Json:

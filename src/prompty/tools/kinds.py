@@ -23,7 +23,7 @@ from prompty.wire.functions import Function
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTool:
     """A function of a tool: what the model sees, and what runs a call of it. `call_sync` is for what sync code should
-    rather run on a thread; `approval` is a policy beside the one of the file (see `loop.approval`)."""
+    rather run on a thread; `approval` is a policy in the place of the file's (see `loop.approval`)."""
 
     function: Function
     call: Callable[[Json, ToolContext], Awaitable[object]]
@@ -40,7 +40,14 @@ class ToolKind(Protocol):
         ...
 
 
-tool_kinds: Registry[ToolKind] = Registry("tool_kind", {"prompty": "prompty.drivers.children:KIND"})
+tool_kinds: Registry[ToolKind] = Registry(
+    "tool_kind",
+    {
+        "prompty": "prompty.drivers.children:KIND",
+        "mcp": "prompty.tools.mcp:KIND",
+        "openapi": "prompty.tools.openapi:KIND",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
             function=projected.function,
             handler=KindRunner(projected.found, sync),
             bindings=projected.bindings,
-            approval=(projected.tool.approval_mode, projected.found.approval),
+            approval=(projected.tool.approval_mode if projected.found.approval is None else projected.found.approval,),
         )
         for projected in await projected_tools(agent, taken)
     }

@@ -1,0 +1,211 @@
+"""OpenAPI documents: read from a file or a URL, once, and looked into by local references only."""
+
+import json
+import os
+import re
+import stat
+from asyncio import to_thread
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, NoReturn, cast
+from urllib.parse import unquote
+
+import yaml
+
+from prompty.errors import ToolError
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json
+from prompty.model.tool import OpenApiTool
+
+LARGEST_DOCUMENT = 32_000_000
+_MOST_NODES = 1_000_000
+_DEEPEST = 200
+_MOST_HOPS = 32
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Document:
+    """A document, and where it came from: `url` for one that was fetched. It is equal to itself only."""
+
+    data: Json
+    source: str
+    url: str | None = None
+
+    @property
+    def refers_alone(self) -> bool:
+        """Whether nothing beside a `$ref` counts, as it was before 3.1."""
+        return str(self.data["openapi"]).startswith("3.0")
+
+    def at(self, reference: object) -> object:
+        """What a local reference leads to."""
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+            self.refuse(f"the reference {str(reference)[:200]!r} leads out of the document", "Put what it names inside")
+        found: object = self.data
+        for part in reference.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                self.refuse(f"the reference {reference[:200]!r} leads nowhere", "Correct it")
+        return found
+
+    def followed(self, value: object) -> Json:
+        """An object, or the one at the end of its references."""
+        hops = 0
+        while isinstance(value, dict) and "$ref" in value:
+            value = self.at(value["$ref"])
+            hops += 1
+            if hops > _MOST_HOPS:
+                self.refuse("references lead in a circle", "Break it")
+        if not isinstance(value, dict):
+            self.refuse(f"an object is expected in place of {str(value)[:100]!r}", "Correct it")
+        return value
+
+    def refuse(self, cause: str, fix: str) -> NoReturn:
+        raise ToolError(f"{self.source}: {cause}", f"{fix}, or choose other operations with `operations:` or `tags:`.")
+
+
+_files: dict[Path, tuple[tuple[int, int], Document]] = {}
+_fetched: dict[str, Document] = {}
+
+
+async def document_of(tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> Document:
+    """The document of a tool, read when it is first asked for, and again when its file has changed."""
+    place = tool.specification
+    if re.match(r"https?://", place, re.IGNORECASE):
+        if place not in _fetched:
+            _fetched[place] = await to_thread(parsed, await fetch(place), place, place)
+        return _fetched[place]
+    return await to_thread(_from_file, _path_of(tool, agent))
+
+
+def _path_of(tool: OpenApiTool, agent: PromptAgent) -> Path:
+    if agent.path is None:
+        raise ToolError(
+            f"the specification '{tool.specification}' of '{tool.name}' lies beside a file, and the prompt has none",
+            "Load the prompt with load(path), or name the specification by its URL.",
+        )
+    folder = agent.path.parent.resolve()
+    path = (folder / tool.specification).resolve()
+    if not path.is_relative_to(folder):
+        raise ToolError(
+            f"the specification '{tool.specification}' of '{tool.name}' is not below the folder of its prompt",
+            "Move it there.",
+        )
+    return path
+
+
+def _from_file(path: Path) -> Document:
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_DOCUMENT:
+            raise ToolError(f"{path}: not a file of at most {LARGEST_DOCUMENT:,} bytes", "Name the OpenAPI document.")
+        stamp = (status.st_mtime_ns, status.st_size)
+        known = _files.get(path)
+        if known is None or known[0] != stamp:
+            known = _files[path] = (stamp, parsed(path.read_bytes(), str(path)))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ToolError(f"{path}: the OpenAPI document cannot be read: {reason}", "Correct `specification:`.") from None
+    return known[1]
+
+
+def parsed(content: bytes, source: str, url: str | None = None) -> Document:
+    """A document from its bytes, JSON or YAML; its version is 3.0 or 3.1."""
+    try:
+        text = content.decode("utf-8-sig")
+        data = _json(text) if text.lstrip().startswith("{") else _yaml(text)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:300]
+        raise ToolError(f"{source}: not a JSON or YAML document: {reason}", "Correct the document.") from None
+    version = str(data.get("openapi", "")) if isinstance(data, dict) else ""
+    if not re.match(r"3\.[01]\.", f"{version}."):
+        told = f"its version is '{version[:20]}'" if version else "it has no version in `openapi`"
+        raise ToolError(f"{source}: not an OpenAPI 3.0 or 3.1 document: {told}", "Convert it to OpenAPI 3.0 or 3.1.")
+    return Document(cast(Json, data), source, url)
+
+
+def _json(text: str) -> object:
+    return json.loads(text, parse_constant=_not_json)
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as OpenAPI has it: what JSON can say. No dates, and `no` is a word."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  PyYAML's own name, filled below
+
+
+_RULES = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]{1,300}", list("-+0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
+)
+for _name, _pattern, _first in _RULES:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(str(node.value)))
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(str(node.value)))
+
+
+def _yaml(text: str) -> object:
+    _check_depth(text)
+    data, _ = _Plain().read(yaml.load(text, _Loader))  # noqa: S506  a safe loader with fewer rules
+    return data
+
+
+def _check_depth(text: str) -> None:
+    """libyaml builds nested data by recursion that no limit of Python's stops."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError("nested too deep")
+
+
+class _Plain:
+    """Makes plain data of what YAML gave: keys are text, and with all aliases written out it is not too much."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, int]] = {}
+        self._open: set[int] = set()
+
+    def read(self, value: object) -> tuple[object, int]:
+        """The data, and of how many values it consists; what several aliases share is read once."""
+        match value:
+            case dict() | list():
+                return self._collection(value)
+            case float() if not isfinite(value):
+                raise ValueError("a number is too large")
+            case None | str() | bool() | int() | float():
+                return value, 1
+        raise ValueError(f"a {type(value).__name__} is no JSON value")
+
+    def _collection(self, value: dict[object, object] | list[object]) -> tuple[object, int]:
+        mark = id(value)
+        if mark in self._open:
+            raise ValueError("an alias stands inside of what it names")
+        if mark not in self._known:
+            self._open.add(mark)
+            entries = value.items() if isinstance(value, dict) else enumerate(value)
+            found = {key: self.read(one) for key, one in entries}
+            size = 1 + sum(number for _, number in found.values())
+            if size > _MOST_NODES:
+                raise ValueError("its aliases expand to too much")
+            plain = {_key(key): one for key, (one, _) in found.items()}
+            self._known[mark] = (plain if isinstance(value, dict) else [*plain.values()], size)
+            self._open.discard(mark)
+        return self._known[mark]
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else json.dumps(key, default=str)

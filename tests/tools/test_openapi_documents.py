@@ -1,0 +1,169 @@
+"""OpenAPI documents: JSON and YAML, whole and broken, small and large."""
+
+import copy
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prompty.errors import ArgumentsError, ToolError
+from prompty.tools.arguments import misfits
+from prompty.tools.openapi.credentials import scheme_of
+from prompty.tools.openapi.document import parsed
+from prompty.tools.openapi.operations import operations_of
+from prompty.tools.openapi.request import request_of
+from prompty.tools.openapi.schemas import is_legal
+from tests.tools.openapi_parts import document, read
+
+YAML = """
+openapi: 3.0.3
+paths:
+  /countries:
+    get:
+      operationId: countries
+      parameters:
+        - {name: code, in: query, schema: {type: string, enum: [NO, SE, 2024-01-01]}}
+        - &limit {name: limit, in: query, schema: {type: integer, maximum: 1e2}}
+      responses: {200: {description: ok}}
+"""
+
+
+def test_yaml_is_read_as_json_would_be() -> None:
+    [found] = operations_of(parsed(YAML.encode(), "api.yaml"))
+    properties: Any = found.function.parameters["properties"]
+    assert properties["code"]["enum"] == ["NO", "SE", "2024-01-01"]
+    assert properties["limit"]["maximum"] == 100
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+BROKEN = {
+    "no document": (b"just text", "no version"),
+    "swagger 2": (b'{"swagger": "2.0"}', "OpenAPI 3.0 or 3.1"),
+    "version 4": (b'{"openapi": "4.0.0"}', "its version is '4.0.0'"),
+    "broken JSON": (b'{"openapi": ', "not a JSON or YAML document"),
+    "not a number": (b'{"openapi": NaN}', "NaN is not JSON"),
+    "deep JSON": (b'{"a":' + b"[" * 100_000, "nested too deep"),
+    "deep YAML": (b"a: " + b"[" * 300_000, "nested too deep"),
+    "an alias bomb": (BOMB.encode(), "expand to too much"),
+    "an object of Python": (b"a: !!python/object:os.system {}", "not a JSON or YAML document"),
+    "no text": (b"\xff\xfe\x00", "not a JSON or YAML document"),
+}
+
+
+@pytest.mark.parametrize(("content", "problem"), BROKEN.values(), ids=BROKEN)
+def test_a_file_that_is_no_document_is_an_error(content: bytes, problem: str) -> None:
+    with pytest.raises(ToolError, match=problem):
+        parsed(content, "api")
+
+
+@pytest.mark.parametrize(
+    "paths", [{"/a": 1}, {"/a": {"get": {"requestBody": 1}}}, [], {"/a": {"get": {"parameters": [1]}}}]
+)
+def test_a_document_of_the_wrong_shape_is_an_error_of_ours(paths: Any) -> None:
+    with pytest.raises(ToolError):
+        operations_of(read(document(paths)))
+
+
+SCHEMA = {"$ref": "#/components/schemas/A"}
+BASE: dict[str, Any] = {
+    "openapi": "3.0.3",
+    "security": [{"k": []}],
+    "paths": {
+        "/a/{id}": {
+            "parameters": [{"$ref": "#/components/parameters/P"}],
+            "servers": [{"url": "/x", "variables": {"v": {"default": "1"}}}],
+            "post": {
+                "operationId": "x",
+                "tags": ["t"],
+                "parameters": [
+                    {
+                        "name": "q",
+                        "in": "query",
+                        "style": "form",
+                        "schema": {"items": {"$ref": "#/components/schemas/A"}},
+                    },
+                    {"name": "h", "in": "header", "content": {"application/json": {"schema": {}}}},
+                ],
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/json": {
+                            "schema": {"$ref": "#/components/schemas/A"},
+                            "encoding": {"z": {"style": "form"}},
+                        }
+                    },
+                },
+            },
+        }
+    },
+    "components": {
+        "parameters": {"P": {"name": "id", "in": "path", "schema": {"pattern": "^a", "nullable": True}}},
+        "schemas": {
+            "A": {
+                "type": "object",
+                "properties": {"n": SCHEMA},
+                "required": ["n"],
+                "allOf": [{}],
+            }
+        },
+        "securitySchemes": {"k": {"type": "apiKey", "in": "query", "name": "k"}},
+    },
+}
+
+
+def places_in(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place, *(inner for key, one in entries for inner in places_in(one, (*place, key)))]
+
+
+PLACES = [place for place in places_in(BASE) if place and place != ("openapi",)]
+REFERENCES = st.sampled_from(["#", "#/paths", "#/components/schemas/A", "other.json", 1]).map(lambda to: {"$ref": to})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | REFERENCES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(PLACES), VALUES)
+def test_whatever_stands_in_a_document_the_error_is_ours(place: tuple[Any, ...], value: Any) -> None:
+    data: Any = copy.deepcopy(BASE)
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    found = read(data)
+    with suppress(ToolError):
+        for one in operations_of(found):
+            assert is_legal(one.function.parameters)
+            scheme_of(found, one)
+            with suppress(ArgumentsError):
+                request_of(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
+
+
+SHARED = Path(__file__).parents[3] / "shared" / "openapi" / "openai-full.json"
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the large documents are not here")
+def test_the_document_of_openai_is_projected_within_two_seconds() -> None:
+    check_large(SHARED, 288)
+
+
+def check_large(path: Path, number: int) -> None:
+    content = path.read_bytes()
+    begin = time.process_time()
+    found = operations_of(parsed(content, path.name))
+    assert time.process_time() - begin < 2
+    assert len(found) >= number
+    assert len({one.function.name for one in found}) == len(found)
+    assert all(is_legal(one.function.parameters) for one in found)
+    for one in found:
+        misfits(json.loads("{}"), one.function.parameters)  # a validator can be built of it
