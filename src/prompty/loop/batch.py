@@ -32,11 +32,12 @@ Planned = dict[int, PlannedCall]
 
 
 class Offered(dict[str, OfferedTool]):
-    """The tools of a run by name, with what checks their arguments."""
+    """The tools of a run by name, with what checks their arguments, and whether a person may have to be asked."""
 
     def __init__(self, tools: Iterable[OfferedTool]) -> None:
         super().__init__((tool.function.name, tool) for tool in tools)
         self.validators = {name: _validator(tool) for name, tool in self.items()}
+        self.may_ask = any(policy not in (None, "never") for tool in self.values() for policy in tool.approval)
 
 
 def _validator(tool: OfferedTool) -> Validator:

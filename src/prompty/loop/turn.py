@@ -105,14 +105,14 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> 
     planned = planned_calls(reply.tool_calls, offered, f"{plan.run_id}:{state.iteration}", slots)
     if "tool" in plan.guarded:
         planned = yield from guarded_calls(planned, offered, slots)
-    asked = asked_calls(planned, offered)
-    said = yield from judgement(asked, gated=plan.gated, decided=state.decided)
-    if any(verdict.later for verdict in said):
-        yield from _save(plan, state)
-        return state.paused(plan, reply, list(zip(asked, said, strict=True)))
-    if plan.gated or state.decided:
+    if plan.gated or offered.may_ask or state.decided:
+        asked = asked_calls(planned, offered)
+        said = yield from judgement(asked, gated=plan.gated, decided=state.decided)
+        if any(verdict.later for verdict in said):
+            yield from _save(plan, state)
+            return state.paused(plan, reply, list(zip(asked, said, strict=True)))
         planned = yield from allowed_calls(planned, said, slots)
-    state.decided = {}
+        state.decided = {}
     yield from run_calls(planned, offered, slots, sequential=plan.sequential, max_parallel=plan.max_parallel)
     state.count_tools(slots)
     return None
