@@ -39,7 +39,8 @@ def asked_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> L
                 raise
             failure = error
         else:
-            state.ratio = measured_ratio(messages, reply.usage, state.ratio)
+            if plan.context:
+                state.ratio = measured_ratio(messages, reply.usage, state.ratio)
             state.count(reply, choice.price)
             return (yield from _checked(plan, reply))
         state.model += 1

@@ -92,6 +92,7 @@ class Signature:
         config = ConfigDict(extra=extra, arbitrary_types_allowed=True)
         return create_model("Arguments", __config__=config, **fields)
 
+    @cached_property
     def schema(self) -> Json:
         """The JSON Schema of what a model gives."""
         if self._unreadable:
@@ -132,7 +133,7 @@ class Handler:
     def described(self) -> Function:
         """The function as a model sees it, when no file declares it."""
         try:
-            parameters = self.signature.schema()
+            parameters = self.signature.schema
         except Unusable as error:
             raise ToolError(f"the function '{self.name}' cannot be a tool: {error}", "Change its signature.") from error
         description = self.options.description or self.signature.description or None
