@@ -160,8 +160,10 @@ def _joined_from(values: Any, /, d: Any = "", attribute: Any = None) -> int:
 
 def _summed(values: Any, /, attribute: Any = None, start: Any = 0) -> int:
     """Lists are added one by one, and what is there copied each time."""
-    copies = _count(values) * measure(values).parts if isinstance(start, list | tuple) else 0
-    return copies // 16 + _looked_up(values, attribute)
+    if not isinstance(start, list | tuple) or not isinstance(values, list | tuple):
+        return _looked_up(values, attribute)
+    parts = len(start) + sum([len(value) for value in values if isinstance(value, (list, tuple))])
+    return len(values) * parts // 16 + _looked_up(values, attribute)
 
 
 def _cut_off(text: str, /, width: int = 79, *_: Any, **__: Any) -> int:
