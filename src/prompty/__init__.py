@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         ToolCallDelta,
         ToolFinished,
         ToolGated,
+        ToolProgress,
         ToolStarted,
     )
     from prompty.model.message import (
@@ -157,7 +158,8 @@ _MODULES = {
     "prompty.model.agent": "PromptAgent",
     "prompty.model.event": (
         "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelReply Nested ReasoningDelta "
-        "Retry RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated ToolStarted"
+        "Retry RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated "
+        "ToolProgress ToolStarted "
     ),
     "prompty.model.message": (
         "Audio AudioPart File FilePart Image ImagePart Message TextPart ToolCall assistant system tool_result user"
@@ -256,6 +258,7 @@ __all__ = [
     "ToolFinished",
     "ToolGated",
     "ToolKind",
+    "ToolProgress",
     "ToolStarted",
     "UnknownName",
     "Usage",

@@ -15,7 +15,17 @@ import pytest
 import uvicorn
 from mcp.server import Server
 
-from prompty import AudioPart, CancelToken, FilePart, ImagePart, Message, TextPart, ToolFinished, turn_async
+from prompty import (
+    AudioPart,
+    CancelToken,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolFinished,
+    ToolProgress,
+    turn_async,
+)
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from prompty.tools.mcp_servers import _declared, _registered
@@ -207,11 +217,13 @@ def test_results_become_parts(asynchronous: bool, either: OwnServer) -> None:
 
 @every_way
 @pytest.mark.filterwarnings("ignore:The logging capability")
-def test_progress_and_logs_go_to_the_logger(
+def test_progress_is_an_event_and_logs_go_to_the_logger(
     asynchronous: bool, either: OwnServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(INFO, "prompty.tools")
-    assert results(turn_with(asynchronous, call("report")))[0].text == "reported"
+    seen = turn_with(asynchronous, call("report"))
+    assert results(seen)[0].text == "reported"
+    assert seen.of(ToolProgress) == [ToolProgress("report", "call_1", 1, 2, "half\\u{202e} way")]
     told = {(one.levelname, one.getMessage()) for one in caplog.records if one.name == "prompty.tools"}
     assert ("INFO", "report: 1 of 2 half\\u{202e} way") in told
     assert ("WARNING", "ink is low") in told

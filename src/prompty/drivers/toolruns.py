@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.model.agent import PromptAgent
+from prompty.model.event import Event
 from prompty.model.message import Message
 from prompty.pipeline.request import has_kinds
 from prompty.tools.context import CancelToken, ToolContext
@@ -27,6 +28,7 @@ class ToolRuns:
     cancel: CancelToken = field(default_factory=CancelToken)
     approval: object = None
     run: object = None
+    tell: Callable[[Event], object] | None = None
 
     @property
     def has_kinds(self) -> bool:
@@ -66,6 +68,7 @@ class ToolRuns:
             name=planned.call.name,
             key=planned.key,
             cancel=self.cancel,
+            tell=self.tell,
             run=self.run,
         )
         return self.tools[planned.call.name].prepared(planned.arguments, self.inputs, context)

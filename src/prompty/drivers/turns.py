@@ -116,14 +116,14 @@ class Turn:
         """What happens, in synchronous code; the generator returns what it comes to."""
         models = [model_of(agent, self.options.cancel) for agent in self.agents]
         host = self._host(summary_of(self.context))
-        driver = SyncDriver(models=models, host=host, **self._driving())
+        driver = SyncDriver(models=models, host=host, **self._driving(host))
         return driver.run(self._loop([model.api for model in models]))
 
     def events_async(self) -> AsyncGenerator[Event | Outcome[Done | Paused], None]:
         """What happens, in asynchronous code, and what it comes to as the outcome."""
         models = [async_model_of(agent, self.options.cancel) for agent in self.agents]
         host = self._host(async_summary_of(self.context))
-        driver = AsyncDriver(models=models, host=host, **self._driving())
+        driver = AsyncDriver(models=models, host=host, **self._driving(host))
         return driver.run(self._loop([model.api for model in models]))
 
     def _loop(self, apis: Sequence[Api]) -> Loop[Done | Paused]:
@@ -140,7 +140,7 @@ class Turn:
             listener=options.on_event,
         )
 
-    def _driving(self) -> dict[str, Any]:
+    def _driving(self, host: Host) -> dict[str, Any]:
         options = self.options
         runs = ToolRuns(
             agent=self.agent,
@@ -151,6 +151,7 @@ class Turn:
             timeout=options.tool_timeout,
             cancel=options.cancel or CancelToken(),
             approval=options.approval,
+            tell=host.tell,
         )
         return {"tools": runs, "cancel": options.cancel, "clock": self.clock}
 

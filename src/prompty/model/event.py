@@ -79,6 +79,17 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A tool says how far it has come. Listeners are told; a stream does not give it."""
+
+    tool: str
+    call_id: str
+    progress: float
+    total: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A tool has run; `result` is the message that the model will read."""
 
@@ -170,6 +181,7 @@ Event = (
     | IterationStarted
     | ToolGated
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | MessagesChanged
     | Compacted

@@ -8,6 +8,7 @@ from logging import Logger, getLogger
 from typing import Any
 
 from prompty.errors import Cancelled
+from prompty.model.event import ToolProgress
 
 _LOGGER = getLogger("prompty.tools")
 
@@ -74,4 +75,10 @@ class ToolContext:
     key: str
     cancel: CancelToken = field(default_factory=CancelToken)
     logger: Logger = _LOGGER
+    tell: Callable[[Any], object] | None = field(default=None, repr=False)
     run: Any = field(default=None, repr=False)
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far the call has come; whoever listens to the turn hears it."""
+        if self.tell:
+            self.tell(ToolProgress(self.name, self.call_id, done, total, message))

@@ -110,5 +110,6 @@ def _progress(context: ToolContext) -> "ProgressFnT":
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         of = "" if total is None else f" of {total:g}"
         context.logger.info("%s: %g%s %s", context.name, progress, of, visible(message or ""))
+        context.progress(progress, total, visible(message or ""))
 
     return tell
