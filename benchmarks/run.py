@@ -12,7 +12,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
 from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
-from benchmarks.turns import FULL as FULL_TURNS
 from benchmarks.turns import turn_costs
 
 RESULTS = Path(__file__).parent / "results"
@@ -37,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stages = measured(lambda rounds: fresh_costs(5 * rounds), effort)
     stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
-    turns = measured(partial(turn_costs, 100 if quick else FULL_TURNS), effort)
+    turns = measured(turn_costs, effort)
     print(table(stages + calls + turns))
     if not quick:
         write("stages", stages)

@@ -15,10 +15,9 @@ MEGABYTES_100 = 100 * 2**20
 
 
 def answered(template: str, within: float) -> RenderError | str:
-    """What a template gives within so many seconds of processor time, in the best of three tries; of more where others
-    use the machine, which makes every second of a processor shorter."""
+    """What a template gives within so many seconds of processor time, in the best of three tries."""
     seconds: list[float] = []
-    while len(seconds) < 12:
+    while len(seconds) < 3:
         start = time.process_time()
         try:
             answer: RenderError | str = renderer(template, {})
