@@ -14,7 +14,6 @@ from prompty.testing import Script, call
 from prompty.tools.kinds import tool_kinds
 from tests.conversations.turns import assert_history_is_legal, every_way, run_turn
 from tests.loopback import Server, json_reply
-from tests.real.llama import llama_server
 from tests.real.ways import FAMILIES, Family
 from tests.tools.openapi_parts import one_operation, own_kind
 from tests.tools.test_children import Echo
@@ -50,12 +49,6 @@ def outside() -> Iterator[Server]:
         service.answer(json_reply({"name": "Rex"}))
         yield service
     tool_kinds.unregister("echo")
-
-
-@pytest.fixture(scope="session")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with llama_server(tmp_path_factory.mktemp("llama")) as address:
-        yield address
 
 
 def agent_with(folder: Path, service: Server, model: dict[str, Any]) -> PromptAgent:
@@ -94,12 +87,12 @@ def test_a_tool_of_every_kind_runs_on_every_wire(
 @every_way
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 def test_a_tool_of_every_kind_runs_on_a_real_server(
-    asynchronous: bool, family: Family, outside: Server, llama: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asynchronous: bool, family: Family, outside: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model writes nonsense, but it must call something, by the schemas that every kind has given."""
     monkeypatch.setattr("prompty.loop.retry.FIRST_WAIT", 0.01)
     model: dict[str, Any] = {"id": "tiny", "provider": family.provider, "apiType": family.api_type}
-    model["connection"] = {"kind": "anonymous", "endpoint": llama + family.path}
+    model["connection"] = {"kind": "anonymous", "endpoint": url + family.path}
     finished: list[str] = []
     for seed in range(6):
         forced = {"tool_choice": family.must_call, "seed": seed}

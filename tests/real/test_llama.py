@@ -38,7 +38,6 @@ from prompty.model.reply import tool_call_to_wire
 from prompty.tools.arguments import parse_arguments
 from prompty.wire.structured import StructuredResult, output_schema
 from tests.real.figures import record
-from tests.real.llama import llama_server
 from tests.real.ways import (
     CALL,
     EMBEDDING,
@@ -67,25 +66,6 @@ ADD = {
 LONG_ENOUGH = {"maxOutputTokens": 400, "temperature": 0.8}
 
 each_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-
-
-@pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all tests of a process."""
-    with llama_server(tmp_path_factory.mktemp("llama")) as address:
-        yield address
-
-
-@pytest.fixture
-def prompts(url: str, tmp_path: Path) -> Prompts:
-    return Prompts(url, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all tests of a process: clients belong to a loop, and building one takes its time."""
-    with asyncio.Runner() as found:
-        yield found
 
 
 def compare(case: str, runner: asyncio.Runner, files: dict[int, Path]) -> list[Answer]:

@@ -6,7 +6,7 @@ on from what the first left, and there the model does what it likes.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -51,7 +51,6 @@ from prompty.tools.arguments import parse_arguments
 from tests.drivers.modes import MODES, Mode
 from tests.legality import assert_legal
 from tests.real.figures import record
-from tests.real.llama import llama_server
 from tests.real.ways import FAMILIES, SOAK, Family, Prompts
 
 SEEDS = range(200 if SOAK else 20)
@@ -95,25 +94,6 @@ async def weather(city: str) -> str:
 
 def note(text: str) -> list[str]:
     return [text, text[::-1]]
-
-
-@pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all tests of a process."""
-    with llama_server(tmp_path_factory.mktemp("llama")) as address:
-        yield address
-
-
-@pytest.fixture
-def prompts(url: str, tmp_path: Path) -> Prompts:
-    return Prompts(url, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all tests of a process."""
-    with asyncio.Runner() as found:
-        yield found
 
 
 @pytest.fixture(autouse=True)
