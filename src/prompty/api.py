@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from prompty.drivers.calls import finisher, last_of, reply_events
-from prompty.drivers.executor import ProviderExecutor, ProviderProcessor
+from prompty.drivers.executor import executor_for, processor_for
 from prompty.drivers.stream import PromptyStream
 from prompty.model.agent import PromptAgent
 from prompty.parsers import Parser, parsers
@@ -146,14 +146,12 @@ def process(agent: PromptAgent, response: object) -> object:
 
 def executor_of(agent: PromptAgent) -> ExecutorProtocol:
     """The executor of an agent's provider (§7.8)."""
-    key = agent.model.provider
-    return ProviderExecutor() if providers.has(key) and not executors.registered(key) else executors.get(key)
+    return executor_for(agent.model.provider)
 
 
 def processor_of(agent: PromptAgent) -> ProcessorProtocol:
     """The processor of an agent's provider (§7.8)."""
-    key = agent.model.provider
-    return ProviderProcessor() if providers.has(key) and not processors.registered(key) else processors.get(key)
+    return processor_for(agent.model.provider)
 
 
 def register_connection(name: str, *clients: object) -> None:
