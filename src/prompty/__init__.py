@@ -129,6 +129,8 @@ if TYPE_CHECKING:
         register_mcp_server,
     )
     from prompty.tools.toolbox import bind_tools
+    from prompty.tracing.sinks import trace_to
+    from prompty.tracing.tracer import Tracer, trace
 
 # Where each public name is; a module that is not needed is not imported.
 _MODULES = {
@@ -181,6 +183,8 @@ _MODULES = {
         "approve_mcp_changes close_mcp_servers close_mcp_servers_async load_mcp_servers register_mcp_server"
     ),
     "prompty.tools.toolbox": "bind_tools",
+    "prompty.tracing.sinks": "trace_to",
+    "prompty.tracing.tracer": "Tracer trace",
     "prompty.wire.structured": "cast",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -260,6 +264,7 @@ __all__ = [
     "ToolKind",
     "ToolProgress",
     "ToolStarted",
+    "Tracer",
     "UnknownName",
     "Usage",
     "Verdict",
@@ -309,6 +314,8 @@ __all__ = [
     "system",
     "tool",
     "tool_result",
+    "trace",
+    "trace_to",
     "turn",
     "turn_async",
     "user",

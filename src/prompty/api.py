@@ -5,16 +5,19 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from prompty.drivers.calls import finisher, last_of, reply_events
 from prompty.drivers.executor import executor_for, processor_for
+from prompty.drivers.spanning import spanned
 from prompty.drivers.stream import PromptyStream
 from prompty.model.agent import PromptAgent
 from prompty.parsers import Parser, parsers
 from prompty.pipeline.load import StrPath, load, loads
 from prompty.pipeline.prepare import parse, prepare, render
+from prompty.pipeline.telemetry import begin_call, show_call
 from prompty.pipeline.validate import validate_inputs
 from prompty.providers import Provider, providers
 from prompty.providers.clients import named_clients
 from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol, executors, processors
 from prompty.renderers import Renderer, renderers
+from prompty.tracing.spans import Span
 from prompty.wire.structured import cast
 
 __all__ = [
@@ -93,9 +96,20 @@ def run(
     max_retries: int = MAX_RETRIES,
 ) -> Any:
     """Call the model with messages one already has. `messages` may be dicts in wire form."""
-    events = reply_events(agent, messages, stream=stream, timeout=timeout, max_retries=max_retries)
+    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
+    span = begin_call("run", agent)
+    with span.within("on failure"):
+        show_call(span, agent, None)
+        return _called(span, agent, messages, output_type, options)
+
+
+def _called(
+    span: Span, agent: PromptAgent, messages: Sequence[object], output_type: type[Any] | None, options: dict[str, Any]
+) -> Any:
+    """Call a model within a span, which ends with the answer."""
     finish: Callable[..., Any] = finisher(agent, output_type)
-    return PromptyStream(events, finish) if stream else finish(last_of(events))
+    events, result = spanned(span, reply_events(agent, messages, span=span, **options), finish)
+    return PromptyStream(events, result) if options["stream"] else result(last_of(events))
 
 
 @overload
@@ -134,9 +148,12 @@ def invoke(
     max_retries: int = MAX_RETRIES,
 ) -> Any:
     """Run a prompt once: prepare its messages, call the model, process the answer. Calls come back as `ToolCall`s."""
-    agent = agent_from(agent_or_path)
-    options: dict[str, Any] = {"output_type": output_type, "stream": stream, "timeout": timeout}
-    return run(agent, prepare(agent, inputs), max_retries=max_retries, **options)
+    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
+    span = begin_call("invoke", agent_or_path)
+    with span.within("on failure"):
+        agent = agent_from(agent_or_path)
+        show_call(span, agent, inputs)
+        return _called(span, agent, prepare(agent, inputs), output_type, options)
 
 
 def process(agent: PromptAgent, response: object) -> object:

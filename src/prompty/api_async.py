@@ -10,11 +10,14 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from prompty.api import MAX_RETRIES, CallOptions, Inputs, Source, processor_of
 from prompty.drivers.calls import finisher
 from prompty.drivers.calls_async import last_of, reply_events_async
+from prompty.drivers.spanning import spanned_async
 from prompty.drivers.stream_async import AsyncPromptyStream
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import parse, prepare, render
+from prompty.pipeline.telemetry import begin_call, show_call
+from prompty.tracing.spans import Span
 
 T = TypeVar("T")
 
@@ -84,9 +87,20 @@ async def run_async(
     max_retries: int = MAX_RETRIES,
 ) -> Any:
     """Like `run`; with `stream=True` awaiting it gives the stream."""
-    events = reply_events_async(agent, messages, stream=stream, timeout=timeout, max_retries=max_retries)
+    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
+    span = begin_call("run", agent)
+    with span.within("on failure"):
+        show_call(span, agent, None)
+        return await _called(span, agent, messages, output_type, options)
+
+
+async def _called(
+    span: Span, agent: PromptAgent, messages: Sequence[object], output_type: type[Any] | None, options: dict[str, Any]
+) -> Any:
+    """Call a model within a span, which ends with the answer."""
     finish: Callable[..., Any] = finisher(agent, output_type)
-    return AsyncPromptyStream(events, finish) if stream else finish(await last_of(events))
+    events, result = spanned_async(span, reply_events_async(agent, messages, span=span, **options), finish)
+    return AsyncPromptyStream(events, result) if options["stream"] else result(await last_of(events))
 
 
 @overload
@@ -125,6 +139,9 @@ async def invoke_async(
     max_retries: int = MAX_RETRIES,
 ) -> Any:
     """Like `invoke`; with `stream=True` awaiting it gives the stream."""
-    agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
-    options: dict[str, Any] = {"output_type": output_type, "stream": stream, "timeout": timeout}
-    return await run_async(agent, prepare(agent, inputs), max_retries=max_retries, **options)
+    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
+    span = begin_call("invoke", agent_or_path)
+    with span.within("on failure"):
+        agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+        show_call(span, agent, inputs)
+        return await _called(span, agent, prepare(agent, inputs), output_type, options)

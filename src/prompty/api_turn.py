@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 from prompty.api import Inputs, Source, agent_from
 from prompty.drivers.calls import last_of
 from prompty.drivers.host import Gate, Listener, MemoryStore, Steering
+from prompty.drivers.spanning import result_of_turn, turn_span
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.turns import Execution, Turn, TurnOptions, resumed
 from prompty.loop.budget import Budget
@@ -13,7 +14,6 @@ from prompty.loop.context import Context, Tokens
 from prompty.loop.guardrails import Guardrails
 from prompty.loop.repair import repaired
 from prompty.loop.stop import Progress
-from prompty.model.event import Done
 from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.request import read_messages
@@ -104,7 +104,9 @@ def turn(agent_or_path: Source, inputs: Inputs = None, *, stream: bool = False, 
 
     See `TurnArguments` for the options.
     """
-    events = Turn(agent_from(agent_or_path), inputs, TurnOptions(**options), stream=stream).events()
+    with turn_span(agent_or_path) as span:
+        one = Turn(agent_from(agent_or_path), inputs, TurnOptions(**options), stream=stream, span=span)
+        events = one.events()
     return PromptyStream(events, result_of_turn) if stream else result_of_turn(last_of(events))
 
 
@@ -126,13 +128,10 @@ def resume(
     """
     options["session_id"] = paused.session_id
     given = TurnOptions(output_type=output_type, **options)
-    events = resumed(agent_from(agent_or_path), paused, verdicts, inputs, given, stream=stream).events()
+    with turn_span(agent_or_path) as span:
+        one = resumed(agent_from(agent_or_path), paused, verdicts, inputs, given, stream=stream, span=span)
+        events = one.events()
     return PromptyStream(events, result_of_turn) if stream else result_of_turn(last_of(events))
-
-
-def result_of_turn(end: Done | Paused) -> Any:
-    """What a caller gets: the result, or the turn itself where it waits for a person."""
-    return end.result if isinstance(end, Done) else end
 
 
 def register_tool(name: str, function: Callable[..., object]) -> None:

@@ -5,8 +5,9 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from prompty.api import Inputs, Source
 from prompty.api_async import load_async
-from prompty.api_turn import TurnArguments, result_of_turn
+from prompty.api_turn import TurnArguments
 from prompty.drivers.calls_async import last_of
+from prompty.drivers.spanning import result_of_turn, turn_span
 from prompty.drivers.stream_async import AsyncPromptyStream
 from prompty.drivers.turns import Turn, TurnOptions, resumed
 from prompty.model.agent import PromptAgent
@@ -43,8 +44,9 @@ async def turn_async(
 ) -> AsyncPromptyStream[T]: ...
 async def turn_async(agent_or_path: Source, inputs: Inputs = None, *, stream: bool = False, **options: Any) -> Any:
     """Like `turn`; with `stream=True` awaiting it gives the stream."""
-    agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
-    events = Turn(agent, inputs, TurnOptions(**options), stream=stream).events_async()
+    with turn_span(agent_or_path) as span:
+        agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+        events = Turn(agent, inputs, TurnOptions(**options), stream=stream, span=span).events_async()
     return AsyncPromptyStream(events, result_of_turn) if stream else result_of_turn(await last_of(events))
 
 
@@ -62,8 +64,9 @@ async def resume_async(
     **options: Unpack[TurnArguments],
 ) -> Any:
     """Like `resume`; with `stream=True` awaiting it gives the stream."""
-    agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
     options["session_id"] = paused.session_id
     given = TurnOptions(output_type=output_type, **options)
-    events = resumed(agent, paused, verdicts, inputs, given, stream=stream).events_async()
+    with turn_span(agent_or_path) as span:
+        agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
+        events = resumed(agent, paused, verdicts, inputs, given, stream=stream, span=span).events_async()
     return AsyncPromptyStream(events, result_of_turn) if stream else result_of_turn(await last_of(events))

@@ -11,7 +11,7 @@ from prompty.cli.console import fail
 from prompty.cli.conversation import Conversation
 from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv, read_pairs
-from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError
 from prompty.memory.sqlite import SqliteMemory
 
@@ -31,10 +31,12 @@ def chat(
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
+    trace: TraceTo = None,
 ) -> None:
     """Talk with the agent of FILE. /help says what else there is; Ctrl-C ends a turn, Ctrl-D the conversation."""
     load_dotenv(file)
     try:
+        start_tracing(trace)
         agent = with_model(load(file), model, provider, api)
         conversation = Conversation(
             agent,

@@ -1,8 +1,9 @@
 """`prompty run`: call the model a file names."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Option
@@ -10,14 +11,28 @@ from typer import Option
 from prompty.api import MAX_RETRIES, load, prepare
 from prompty.cli.console import err, fail, out, printable
 from prompty.cli.inputs import load_dotenv, read_pairs
-from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.cli.options import (
+    ApiType,
+    AsJson,
+    File,
+    InputPairs,
+    ModelId,
+    ProviderKey,
+    TraceTo,
+    start_tracing,
+    with_model,
+)
 from prompty.drivers.calls import reply_events
+from prompty.drivers.spanning import spanned
 from prompty.drivers.stream import PromptyStream
 from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
-from prompty.model.event import Event, ReasoningDelta, Retry, TextDelta
+from prompty.model.event import Event, ModelReply, ReasoningDelta, Retry, TextDelta
+from prompty.model.message import Message
 from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
+from prompty.pipeline.telemetry import begin_call, show_call
+from prompty.tracing.spans import Span
 
 
 def run(
@@ -29,19 +44,30 @@ def run(
     provider: ProviderKey = None,
     api: ApiType = None,
     timeout: Annotated[float | None, Option(help="Seconds the call may take.")] = None,
+    trace: TraceTo = None,
 ) -> None:
     """Call the model of FILE once and print its answer."""
     load_dotenv(file)
     try:
-        agent = with_model(load(file), model, provider, api)
-        messages = prepare(agent, read_pairs(agent, inputs or []))
-        events = reply_events(agent, messages, stream=stream, timeout=timeout, max_retries=MAX_RETRIES)
-        answer = PromptyStream(events, lambda reply: reply)
-        shown = [_show_event(event, quiet=as_json) for event in answer.events()]
-        reply = answer.result
+        start_tracing(trace)
+        span = begin_call("invoke", file)
+        with span.within("on failure"):
+            agent = with_model(load(file), model, provider, api)
+            given = read_pairs(agent, inputs or [])
+            show_call(span, agent, given)
+            answer = _stream(span, agent, prepare(agent, given), stream=stream, timeout=timeout)
+        events = [(event, _show_event(event, quiet=as_json)) for event in answer.events()]
+        result = answer.result
     except PromptyError as error:
         fail(error)
-    _show_result(agent, reply, streamed=any(shown), as_json=as_json)
+    [reply] = [event.reply for event, _ in events if isinstance(event, ModelReply)]
+    _show_result(reply, result, streamed=any(shown for _, shown in events), as_json=as_json)
+
+
+def _stream(span: Span, agent: PromptAgent, messages: Sequence[Message], **options: Any) -> PromptyStream[object]:
+    """The answer, whole or in pieces, and what it comes to."""
+    events = reply_events(agent, messages, max_retries=MAX_RETRIES, span=span, **options)
+    return PromptyStream(*spanned(span, events, lambda reply: result_of(agent, reply)))
 
 
 def _show_event(event: Event, *, quiet: bool) -> bool:
@@ -58,8 +84,7 @@ def _show_event(event: Event, *, quiet: bool) -> bool:
     return False
 
 
-def _show_result(agent: PromptAgent, reply: Reply, *, streamed: bool, as_json: bool) -> None:
-    result = result_of(agent, reply)
+def _show_result(reply: Reply, result: object, *, streamed: bool, as_json: bool) -> None:
     plain = [call.to_json() for call in reply.tool_calls] if reply.tool_calls else result
     if as_json:
         usage = {name: value for name, value in asdict(reply.usage).items() if value is not None}

@@ -15,6 +15,7 @@ from prompty.drivers.interruption import interruptible
 from prompty.drivers.stage_async import StageInterrupted, run_stage_async
 from prompty.drivers.sync import LOCK_POLL, check
 from prompty.drivers.toolruns import ToolRuns
+from prompty.drivers.watch import UNWATCHED, Unwatched, Watch
 from prompty.errors import Cancelled, PromptyError
 from prompty.loop.effects import (
     AskGate,
@@ -61,6 +62,10 @@ class AsyncDriver:
     host: Host = field(default_factory=Host)
     cancel: CancelToken | None = None
     clock: Clock = field(default_factory=Clock)
+    watch: Watch | Unwatched = UNWATCHED
+
+    def __post_init__(self) -> None:
+        self.watch.attach(self.host, self.tools)
 
     async def run(self, loop: Loop[T]) -> AsyncGenerator[Event | Outcome[T], None]:
         """Drive a loop to its end: yields what happens, and its outcome last."""
@@ -69,7 +74,8 @@ class AsyncDriver:
         try:
             while True:
                 try:
-                    effect = loop.throw(failure) if failure else loop.send(answer)
+                    with self.watch.within():
+                        effect = loop.throw(failure) if failure else loop.send(answer)
                 except StopIteration as end:
                     yield Outcome(cast(T, end.value))
                     return
@@ -79,7 +85,8 @@ class AsyncDriver:
                         self.host.tell(effect.event)
                         yield effect.event
                     elif (items := self._items(effect)) is None:
-                        answer = await self._perform(effect)
+                        with self.watch.within():
+                            answer = await self._perform(effect)
                     else:
                         async with aclosing(items):
                             async for item in items:
@@ -97,13 +104,15 @@ class AsyncDriver:
         finally:
             loop.close()
             self.host.end()
+            self.watch.end()
 
     def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
         """The events of what tells something on the way to its answer."""
         match effect:
             case CallModel(request, number) if self.models[number].streams(request):
                 check(self.cancel, self.clock)
-                return self.models[number].answer(request, self.clock.deadline(request))
+                items = self.models[number].answer(request, self.clock.deadline(request))
+                return self.watch.items(effect, self.models[number], items)
             case CallTools() if self.tools:
                 check(self.cancel, self.clock)
                 return run_stage_async(self.tools, effect, self.cancel)
@@ -117,7 +126,8 @@ class AsyncDriver:
         check(self.cancel, self.clock)
         match effect:
             case CallModel(request, number):
-                return await self.models[number].reply(request, self.clock.deadline(request))
+                reply = self.models[number].reply(request, self.clock.deadline(request))
+                return await self.watch.reply(effect, self.models[number], reply)
             case DescribeTools():
                 return await self._described()
             case AskGate() | CheckGuardrail() | Summarise():

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from prompty.drivers.models import model_of
 from prompty.drivers.sync import SyncDriver
+from prompty.drivers.watch import watched
 from prompty.errors import Refused
 from prompty.loop.retry import call_model
 from prompty.model.agent import PromptAgent
@@ -13,19 +14,28 @@ from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import has_kinds, offered_functions, request_for
 from prompty.tools.threads import in_event_loop
+from prompty.tracing.spans import Span, current_span
 from prompty.wire.structured import cast
 
 T = TypeVar("T")
 
 
 def reply_events(
-    agent: PromptAgent, messages: Sequence[object], *, stream: bool, timeout: float | None, max_retries: int
+    agent: PromptAgent,
+    messages: Sequence[object],
+    *,
+    stream: bool,
+    timeout: float | None,
+    max_retries: int,
+    span: Span | None = None,
 ) -> Generator[Event, None, Reply]:
-    """What happens while a model answers; the generator returns the reply."""
+    """What happens while a model answers; the generator returns the reply. It is part of a span, or of what is going on
+    here."""
     model = model_of(agent)
     functions = in_event_loop(offered_functions(agent)).result() if has_kinds(agent) else None
     request = request_for(agent, messages, model.api, functions=functions, stream=stream, timeout=timeout)
-    return SyncDriver(models=[model]).run(call_model(request, max_retries))
+    watch = watched(span or current_span(), [agent], [model])
+    return SyncDriver(models=[model], watch=watch).run(call_model(request, max_retries))
 
 
 def last_of(events: Generator[Event, None, T]) -> T:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from prompty.drivers.calls import last_of
 from prompty.drivers.calls_async import last_of as last_of_async
 from prompty.drivers.host import Listener
+from prompty.drivers.spanning import turn_span
 from prompty.drivers.turns import Turn
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
@@ -91,7 +92,8 @@ def child_turn(child: PromptAgent, arguments: Json, context: ToolContext, *, age
         on_event=_nested(parent, context),
     )
     shown = child if agentic else child.model_copy(update={"tools": ()})
-    return Turn(shown, arguments, options, stream=False, lineage=lineage)
+    with turn_span(shown) as span:
+        return Turn(shown, arguments, options, stream=False, lineage=lineage, span=span)
 
 
 def _nested(parent: Turn, context: ToolContext) -> Listener | None:

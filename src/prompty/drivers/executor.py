@@ -1,19 +1,20 @@
 """Who answers a prompt: a provider, or an executor and a processor (§7.8), which every provider can stand in for."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from prompty.drivers.decoding import as_object, reply_of
+from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import request_for
-from prompty.providers import Provider, WireRequest, providers
+from prompty.pipeline.telemetry import call_span, show_reply
+from prompty.providers import Api, Provider, providers
 from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol, executors, processors
+from prompty.providers.transport import address_of
+from prompty.tracing.spans import Span
 from prompty.wire.json_bytes import read_bytes
-
-
-def _request(provider: Provider, agent: PromptAgent, messages: Sequence[Message]) -> WireRequest:
-    return request_for(agent, messages, provider.api(agent.model.api_type))
 
 
 class ProviderExecutor:
@@ -21,12 +22,25 @@ class ProviderExecutor:
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         provider = providers.get(agent.model.provider)
-        return as_object(read_bytes(provider.transport_for(agent).send(_request(provider, agent, messages))))
+        api, transport = provider.api(agent.model.api_type), provider.transport_for(agent)
+        request = request_for(agent, messages, api)
+        with call_span(agent, api, request, address_of(transport)) as span:
+            return _shown(span, api, as_object(read_bytes(transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         provider = providers.get(agent.model.provider)
-        request = _request(provider, agent, messages)
-        return as_object(read_bytes(await provider.transport_async_for(agent).send(request)))
+        api, transport = provider.api(agent.model.api_type), provider.transport_async_for(agent)
+        request = request_for(agent, messages, api)
+        with call_span(agent, api, request, address_of(transport)) as span:
+            return _shown(span, api, as_object(read_bytes(await transport.send(request))))
+
+
+def _shown(span: Span, api: Api, payload: Json) -> Json:
+    """Have the span of a call say what came of it, if it can be read."""
+    if span.live:
+        with suppress(PromptyError):
+            show_reply(span, reply_of(api, payload))
+    return payload
 
 
 class ProviderProcessor:

@@ -12,6 +12,7 @@ from prompty.loop.guardrails import Guardrails
 from prompty.model.event import Event
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
+from prompty.tracing.redaction import told
 
 Gate = Callable[[list[GatedCall]], object]
 Listener = Callable[[Event], object]
@@ -79,7 +80,13 @@ class Host:
     steering: Steering | None = None
     memory: MemoryStore | None = None
     listener: Listener | None = None
+    watcher: Listener | None = None
     release: Callable[[], None] | None = None
+
+    @property
+    def hears(self) -> bool:
+        """Whether anybody is told what happens."""
+        return self.listener is not None or self.watcher is not None
 
     def ask(self, question: Question) -> object:
         """What a function of the host says; an async one gives something to wait for."""
@@ -96,7 +103,7 @@ class Host:
         """What is said for a function that raised: no, to everything; of a summary, that there is none."""
         if isinstance(error, PromptyError) and not isinstance(question, Summarise):
             raise error
-        logger.error("%s of the host raised.", type(question).__name__, exc_info=error)
+        logger.error("%s of the host raised.\n%s", type(question).__name__, told(error))
         match question:
             case AskGate(calls):
                 return [Verdict(False, "the gate failed")] * len(calls)
@@ -136,10 +143,10 @@ class Host:
             self.release = None
 
     def tell(self, event: Event) -> None:
-        """Tell the listener. What it raises is its own affair and not that of the run."""
-        if self.listener is None:
-            return
-        try:
-            self.listener(event)
-        except Exception:
-            logger.exception("A listener raised on %s.", type(event).__name__)
+        """Tell those who listen. What they raise is their own affair and not that of the run."""
+        for listener in (self.watcher, self.listener):
+            try:
+                if listener:
+                    listener(event)
+            except Exception as error:
+                logger.error("A listener raised on %s.\n%s", type(event).__name__, told(error))

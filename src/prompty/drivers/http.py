@@ -9,6 +9,7 @@ from prompty.errors import Cancelled, ModelError
 from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.providers import Api, Bytes, Transport, WireRequest
+from prompty.providers.listening import ListeningTransport
 from prompty.tools.context import CancelToken
 from prompty.tools.threads import in_thread
 from prompty.wire.sse import EventReader
@@ -17,6 +18,8 @@ from prompty.wire.stream import Decoder
 
 class HttpModel:
     """A model behind a transport."""
+
+    listening = ListeningTransport
 
     def __init__(self, api: Api, transport: Transport, cancel: CancelToken | None = None) -> None:
         self.api, self.transport, self.cancel = api, transport, cancel

@@ -9,6 +9,7 @@ from prompty.errors import ModelError
 from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.providers import Api, AsyncBytes, AsyncTransport, WireRequest
+from prompty.providers.listening import AsyncListeningTransport
 from prompty.tools.context import CancelToken
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder
@@ -18,6 +19,8 @@ Answers = AsyncGenerator[Event | Outcome[Reply], None]
 
 class AsyncHttpModel:
     """A model behind a transport."""
+
+    listening = AsyncListeningTransport
 
     def __init__(self, api: Api, transport: AsyncTransport, cancel: CancelToken | None = None) -> None:
         self.api, self.transport, self.cancel = api, transport, cancel

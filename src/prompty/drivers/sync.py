@@ -12,6 +12,7 @@ from prompty.drivers.decoding import without_secrets
 from prompty.drivers.host import Host, Question
 from prompty.drivers.stage import run_stage
 from prompty.drivers.toolruns import ToolRuns
+from prompty.drivers.watch import UNWATCHED, Unwatched, Watch
 from prompty.errors import PromptyError
 from prompty.loop.effects import (
     AskGate,
@@ -55,6 +56,10 @@ class SyncDriver:
     host: Host = field(default_factory=Host)
     cancel: CancelToken | None = None
     clock: Clock = field(default_factory=Clock)
+    watch: Watch | Unwatched = UNWATCHED
+
+    def __post_init__(self) -> None:
+        self.watch.attach(self.host, self.tools)
 
     def run(self, loop: Loop[T]) -> Generator[Event, None, T]:
         """Drive a loop to its end: yields what happens, returns its result."""
@@ -63,7 +68,8 @@ class SyncDriver:
         try:
             while True:
                 try:
-                    effect = loop.throw(failure) if failure else loop.send(answer)
+                    with self.watch.within():
+                        effect = loop.throw(failure) if failure else loop.send(answer)
                 except StopIteration as end:
                     return cast(T, end.value)
                 answer = failure = None
@@ -74,6 +80,7 @@ class SyncDriver:
         finally:
             loop.close()
             self.host.end()
+            self.watch.end()
 
     def _perform(self, effect: Effect[object]) -> Generator[Event, None, object]:
         match effect:
@@ -87,12 +94,14 @@ class SyncDriver:
         check(self.cancel, self.clock)
         match effect:
             case CallModel(request, number):
-                return (yield from self._heard(self.models[number].answer(request, self.clock.deadline(request))))
+                events = self.models[number].answer(request, self.clock.deadline(request))
+                return (yield from self._heard(self.watch.answer(effect, self.models[number], events)))
             case CallTools() if self.tools:
                 return (yield from self._heard(run_stage(self.tools, effect, alone=self.cancel is None)))
             case DescribeTools() if self.tools and self.tools.has_kinds:
                 in_event_loop(self.tools.find_kinds(sync=True)).result()
-        return self._answer(effect)
+        with self.watch.within():
+            return self._answer(effect)
 
     def _answer(self, effect: Effect[object]) -> object:
         match effect:
@@ -113,7 +122,7 @@ class SyncDriver:
 
     def _heard(self, events: Generator[Event, None, T]) -> Generator[Event, None, T]:
         """Pass events on, to the listener too."""
-        if self.host.listener is None:
+        if not self.host.hears:
             return (yield from events)
         try:
             while True:

@@ -8,7 +8,7 @@ from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
-from prompty.model.message import Message
+from prompty.model.message import Message, ToolCall
 from prompty.pipeline.request import has_kinds
 from prompty.tools.context import CancelToken, ToolContext
 from prompty.tools.results import error_message, failure_message, result_message
@@ -29,6 +29,7 @@ class ToolRuns:
     approval: object = None
     run: object = None
     tell: Callable[[Event], object] | None = None
+    inside: Callable[[ToolCall, Callable[[], object]], Callable[[], object]] | None = None
 
     @property
     def has_kinds(self) -> bool:
@@ -71,7 +72,8 @@ class ToolRuns:
             tell=self.tell,
             run=self.run,
         )
-        return self.tools[planned.call.name].prepared(planned.arguments, self.inputs, context)
+        call = self.tools[planned.call.name].prepared(planned.arguments, self.inputs, context)
+        return self.inside(planned.call, call) if self.inside else call
 
 
 def answered(planned: PlannedCall, value: object) -> Message:

@@ -14,9 +14,11 @@ from prompty.drivers.finishing import turn_finisher
 from prompty.drivers.host import Gate, Host, Listener, MemoryStore, Steering
 from prompty.drivers.models import async_model_of, model_of
 from prompty.drivers.opening import Opening, opening
+from prompty.drivers.spanning import turned, turned_async
 from prompty.drivers.summaries import async_summary_of, summary_of
 from prompty.drivers.sync import SyncDriver
 from prompty.drivers.toolruns import ToolRuns
+from prompty.drivers.watch import watched
 from prompty.errors import RequestError
 from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, Tokens, context_of
@@ -30,10 +32,12 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
 from prompty.model.paused import Paused
 from prompty.pipeline.prices import price_of
+from prompty.pipeline.telemetry import show_turn
 from prompty.pipeline.validate import validate_inputs
 from prompty.providers import Api
 from prompty.tools.context import CancelToken
 from prompty.tools.toolbox import Tools, toolbox
+from prompty.tracing.spans import SILENCE, Span
 
 Execution = Literal["parallel", "sequential"]
 Inputs = Mapping[str, object] | None
@@ -90,8 +94,10 @@ class Turn:
         state: TurnState | None = None,
         run_id: str | None = None,
         lineage: tuple[str, ...] = (),
+        span: Span = SILENCE,
     ) -> None:
-        self.lineage = lineage
+        show_turn(span, agent, inputs, options.session_id)
+        self.lineage, self.span = lineage, span
         self.agent, self.options, self.stream = agent, options, stream
         self.agents = [agent, *agents_of(agent, options.fallbacks)]
         self.tools = toolbox(agent, options.tools)
@@ -116,15 +122,15 @@ class Turn:
         """What happens, in synchronous code; the generator returns what it comes to."""
         models = [model_of(agent, self.options.cancel) for agent in self.agents]
         host = self._host(summary_of(self.context))
-        driver = SyncDriver(models=models, host=host, **self._driving(host))
-        return driver.run(self._loop([model.api for model in models]))
+        driver = SyncDriver(models=models, host=host, **self._driving(host, models))
+        return turned(self.span, driver.run(self._loop([model.api for model in models])))
 
     def events_async(self) -> AsyncGenerator[Event | Outcome[Done | Paused], None]:
         """What happens, in asynchronous code, and what it comes to as the outcome."""
         models = [async_model_of(agent, self.options.cancel) for agent in self.agents]
         host = self._host(async_summary_of(self.context))
-        driver = AsyncDriver(models=models, host=host, **self._driving(host))
-        return driver.run(self._loop([model.api for model in models]))
+        driver = AsyncDriver(models=models, host=host, **self._driving(host, models))
+        return turned_async(self.span, driver.run(self._loop([model.api for model in models])))
 
     def _loop(self, apis: Sequence[Api]) -> Loop[Done | Paused]:
         return resumed_turn(self._plan(apis), self.state)
@@ -140,7 +146,7 @@ class Turn:
             listener=options.on_event,
         )
 
-    def _driving(self, host: Host) -> dict[str, Any]:
+    def _driving(self, host: Host, models: Sequence[object]) -> dict[str, Any]:
         options = self.options
         runs = ToolRuns(
             agent=self.agent,
@@ -153,7 +159,8 @@ class Turn:
             approval=options.approval,
             tell=host.tell,
         )
-        return {"tools": runs, "cancel": options.cancel, "clock": self.clock}
+        watch = watched(self.span, self.agents, models, runs.tools, options.session_id)
+        return {"tools": runs, "cancel": options.cancel, "clock": self.clock, "watch": watch}
 
     def _price(self, agent: PromptAgent) -> Price:
         """Answers are priced when somebody can see what they cost: looking a price up takes longer than a tool call."""
@@ -220,7 +227,8 @@ def resumed(
     options: TurnOptions,
     *,
     stream: bool,
+    span: Span = SILENCE,
 ) -> Turn:
     """A paused turn, ready to go on with what was decided about its calls."""
     state = resumed_state(paused, decisions(paused, verdicts))
-    return Turn(agent, inputs, options, stream=stream, state=state, run_id=paused.run_id)
+    return Turn(agent, inputs, options, stream=stream, state=state, run_id=paused.run_id, span=span)

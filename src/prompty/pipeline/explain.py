@@ -50,6 +50,12 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     )
 
 
+def sent(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
+    """A request for people to see and to repeat; `body` is the part of it that may be shown."""
+    address = providers.get(agent.model.provider).address(agent, api)
+    return {"url": address.url, "request": body, "curl": _curl(address.url, _headers(address, request), body)}
+
+
 def _headers(address: Address, request: WireRequest) -> tuple[str, ...]:
     said = {header.partition(":")[0].lower() for header in address.headers}
     own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in said]

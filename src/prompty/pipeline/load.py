@@ -18,9 +18,12 @@ from prompty.model.agent import PromptAgent
 from prompty.pipeline.definitions import agent_from, problems_of
 from prompty.pipeline.frontmatter import Parts, Unclosed, normalised, split
 from prompty.pipeline.references import Identity, References, identity
+from prompty.pipeline.secrets import secrets_in
 from prompty.pipeline.source import Source
 from prompty.pipeline.version1 import version1_signs
 from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
+from prompty.tracing.redaction import remember_secrets
+from prompty.tracing.spans import begin
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -40,6 +43,12 @@ class Outcome:
 
 def load(path: StrPath, *, allowed_roots: Sequence[StrPath] = (), env: Mapping[str, str] | None = None) -> PromptAgent:
     """Load a .prompty file. An unchanged file with unchanged references is not read again."""
+    with begin("load") as span:
+        span("inputs", {"path": path} if span.live else None)
+        return _loaded(path, allowed_roots, env)
+
+
+def _loaded(path: StrPath, allowed_roots: Sequence[StrPath], env: Mapping[str, str] | None) -> PromptAgent:
     key = (os.fspath(path), *[os.fspath(root) for root in allowed_roots])
     if env is None and (cached := _cached(key)):
         return cached
@@ -61,8 +70,13 @@ def loads(
     env: Mapping[str, str] | None = None,
 ) -> PromptAgent:
     """Load the text of a .prompty file; `${file:}` is relative to `base_dir`."""
-    base = Path(base_dir).absolute() if base_dir is not None else None
-    return _agreed(examine(text, "<text>", references_for(base, allowed_roots, env)))
+    with begin("load"):
+        base = Path(base_dir).absolute() if base_dir is not None else None
+        return _read(text, references_for(base, allowed_roots, env))
+
+
+def _read(text: str, references: References) -> PromptAgent:
+    return _agreed(examine(text, "<text>", references))
 
 
 def examine(text: str, name: str, references: References, path: Path | None = None) -> Outcome:
@@ -118,7 +132,8 @@ def _agreed(outcome: Outcome) -> PromptAgent:
         missing = any(problem.code == "file-missing" for problem in problems)
         raise FileMissing(problems) if missing else LoadError(problems)
     if signs := version1_signs(outcome.data, outcome.source):
-        warnings.warn("\n".join(map(str, signs)), PromptyWarning, stacklevel=4)
+        warnings.warn("\n".join(map(str, signs)), PromptyWarning, stacklevel=5)
+    remember_secrets(secrets_in(outcome.agent))
     return outcome.agent
 
 

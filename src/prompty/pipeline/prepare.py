@@ -8,25 +8,44 @@ from prompty.model.marker import mark
 from prompty.model.message import Message
 from prompty.parsers import parsers
 from prompty.pipeline.rich import hide_rich, show_rich
+from prompty.pipeline.telemetry import show_inputs
 from prompty.pipeline.validate import plain_inputs, validate_inputs
 from prompty.renderers import renderers
+from prompty.tracing.spans import begin
 
 
 def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> str:
     """The body with its inputs put in. Rich inputs show as placeholders; `prepare` puts them in."""
-    shown, _ = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
-    return renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, strict=strict)
+    with begin("render") as span:
+        show_inputs(span, agent, inputs)
+        shown, _ = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+        text = renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, strict=strict)
+        span("result", text)
+        return text
 
 
 def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
     """Rendered text as messages. Without a nonce every marker line is structure: for text you trust."""
-    return parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+    with begin("parse") as span:
+        messages = parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+        span("result", messages)
+        return messages
 
 
 def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> list[Message]:
     """Messages ready for a model. What an input says is never structure: markers count by this render's nonce."""
-    nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
-    shown, table = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
-    text = renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, nonce=nonce, strict=strict)
-    messages = parse(agent, text, nonce=nonce)
-    return show_rich(messages, table) if table else messages
+    with begin("prepare") as span:
+        show_inputs(span, agent, inputs)
+        nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
+        shown, table = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+        messages = parse(agent, _rendered(agent, shown, nonce, strict), nonce=nonce)
+        messages = show_rich(messages, table) if table else messages
+        span("result", messages)
+        return messages
+
+
+def _rendered(agent: PromptAgent, shown: Mapping[str, object], nonce: str, strict: bool) -> str:
+    with begin("render") as span:
+        text = renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, nonce=nonce, strict=strict)
+        span("result", text.replace(nonce, "") if span.live else None)
+        return text

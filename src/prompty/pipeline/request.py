@@ -25,7 +25,8 @@ def request_for(
     if not agent.model.id and api.path:  # an executor of the host's may know its model itself
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
     offered = functions_of(agent) if functions is None else functions
-    body = api.request(agent, read_messages(messages), offered)
+    read = read_messages(messages)
+    body = api.request(agent, read, offered)
     body.pop("stream", None)  # whether a call streams is the caller's choice: the file's would break the other one
     return WireRequest(
         path=api.path,
@@ -33,6 +34,8 @@ def request_for(
         headers=api.headers(agent),
         stream=stream,
         timeout=timeout,
+        messages=read,
+        functions=offered,
     )
 
 

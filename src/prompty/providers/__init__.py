@@ -22,13 +22,16 @@ from prompty.wire.stream import Decoder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireRequest:
-    """What is sent: a path below the endpoint, a body, and headers beside the usual ones."""
+    """What is sent: a path below the endpoint, a body, and headers beside the usual ones. `messages` and `functions`
+    are what the body was made of, for those who watch."""
 
     path: str
     body: Json
     headers: Mapping[str, str]
     stream: bool = False
     timeout: float | None = None
+    messages: Sequence[Message] = field(default=(), compare=False, repr=False)
+    functions: Sequence[Function] = field(default=(), compare=False, repr=False)
 
 
 class Bytes(Protocol):

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
 from prompty.providers import WireRequest
-from prompty.tracing.redaction import MASK, masked_text
+from prompty.tracing.redaction import MASK, SHORTEST_SECRET, masked_text, remember_secrets
 from prompty.version import __version__
 from prompty.wire.json_bytes import write_bytes
 
 LONGEST_MESSAGE = 2_000
-SHORTEST_SECRET = 8  # what is shorter is a placeholder, and a word that stands elsewhere too
+KEYS = ("api_key", "auth_token")  # what the clients of the SDKs call them
 _PLAIN_CLIENTS = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
 _TEMPORARY = frozenset({408, 409, 425, 429})
 _PERMANENT_PROBLEMS = frozenset({"insufficient_quota", "billing_not_active"})
@@ -36,6 +36,7 @@ class SdkConnection:
         self.http = require("httpx2", extra="openai")
         self.as_bytes = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
         self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
+        remember_secrets(secret for name in KEYS if isinstance(secret := getattr(client, name, None), str))
         if anonymous:
             self.headers["Authorization"] = sdk.Omit()
 
@@ -54,7 +55,7 @@ class SdkConnection:
 
     def masked(self, text: str) -> str:
         """Text that may be shown: without the key, whoever repeats it."""
-        for name in ("api_key", "auth_token"):
+        for name in KEYS:
             secret = getattr(self.client, name, None)
             if isinstance(secret, str) and len(secret.strip()) >= SHORTEST_SECRET:
                 text = text.replace(secret.strip(), MASK)
@@ -83,6 +84,12 @@ class SdkConnection:
             retryable = not isinstance(cause, http.LocalProtocolError | http.UnsupportedProtocol)
             return ModelError(f"the connection failed: {self._told(cause)}", retryable=retryable)
         return None
+
+
+def address_of(transport: object) -> str:
+    """Where a transport leads, as far as one can tell."""
+    client = getattr(getattr(transport, "inner", transport), "client", None)
+    return str(getattr(client, "base_url", ""))
 
 
 def status_error(status: int, message: str, headers: Mapping[str, str], body: object) -> ModelError:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
@@ -11,16 +10,15 @@ from typing import Any
 from prompty.errors import EmptyReply, ModelError, ResponseFailed
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.pipeline.secrets import secrets_in
 from prompty.providers import WireRequest
-from prompty.providers.transport import SHORTEST_SECRET
-from prompty.tracing.redaction import MASK, masked_text, names_a_credential
+from prompty.providers.listening import Answered
+from prompty.tracing.redaction import MASK, SHORTEST_SECRET, masked_text, names_a_credential
 from prompty.wire.json_bytes import write_bytes
 
 VERSION = 1
 Mask = Callable[[str], str]
 _ERRORS = {kind.__name__: kind for kind in (ModelError, EmptyReply, ResponseFailed)}
-_USER_IN_URL = re.compile(r"://([^/@\s]*)@")
-_QUERY_OF_URL = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,16 +36,6 @@ class Asked:
         return self.path, self.stream, write_bytes(self.body)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
-    """What came of it: chunks, none if it failed before the first could come; an error after them; or the caller
-    `left` before the end."""
-
-    chunks: Sequence[bytes] | None
-    error: ModelError | None = None
-    left: bool = False
-
-
 def masking(agent: PromptAgent, request: WireRequest, transport: object = None) -> Mask:
     """What takes the credentials of a call out of a text, and everything that has the shape of one."""
     secrets = [secret for secret in _credentials(agent, request) if len(secret) >= SHORTEST_SECRET]
@@ -62,15 +50,8 @@ def masking(agent: PromptAgent, request: WireRequest, transport: object = None) 
 
 
 def _credentials(agent: PromptAgent, request: WireRequest) -> Iterator[str]:
-    connection = agent.model.connection
-    for field in ("api_key", "client_secret"):
-        if secret := getattr(connection, field, None):
-            yield secret.get_secret_value()
-    endpoint = getattr(connection, "endpoint", None) or ""
-    for user in _USER_IN_URL.findall(endpoint):
-        yield from user.split(":")
-    named = [*_QUERY_OF_URL.findall(endpoint), *request.headers.items()]
-    for value in (value for name, value in named if names_a_credential(name)):
+    yield from secrets_in(agent)
+    for value in (value for name, value in request.headers.items() if names_a_credential(name)):
         yield from value.split()
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from prompty.errors import RecordingMissing
 from prompty.model.agent import PromptAgent
 from prompty.providers import AsyncTransport, Provider, Tap, Transport, WireRequest
-from prompty.testing.exchange import Answered, Asked, asked, masking, read_line
+from prompty.providers.listening import Answered
+from prompty.testing.exchange import Asked, asked, masking, read_line
 from prompty.testing.transport import AsyncLocalTransport, LocalTransport, Received
 from prompty.wire.json_bytes import write_bytes
 

@@ -18,6 +18,7 @@ from prompty.tools.mcp_connection import CONNECT_SECONDS
 from prompty.tools.mcp_content import McpError, fingerprint, functions_of, parts_of, visible
 from prompty.tools.mcp_servers import Known, approve_mcp_changes, load_mcp_servers, register_mcp_server, server_for
 from prompty.tools.mcp_sessions import Server, close_mcp_servers, close_mcp_servers_async, on_its_loop, server_at
+from prompty.tracing.redaction import masked_text
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -109,7 +110,7 @@ async def _called(name: str, arguments: Json, progress: "ProgressFnT", client: "
 def _progress(context: ToolContext) -> "ProgressFnT":
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         of = "" if total is None else f" of {total:g}"
-        context.logger.info("%s: %g%s %s", context.name, progress, of, visible(message or ""))
+        context.logger.info("%s: %g%s %s", context.name, progress, of, masked_text(visible(message or "")))
         context.progress(progress, total, visible(message or ""))
 
     return tell

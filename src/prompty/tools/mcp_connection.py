@@ -82,7 +82,7 @@ class Complaints(asyncio.Protocol):
         stack.callback(transport.close)
 
     def data_received(self, data: bytes) -> None:
-        said = visible(data.decode(errors="replace"))
+        said = masked_text(visible(data.decode(errors="replace")))
         _LOGGER.debug("an MCP server says: %s", said.rstrip())
         self.text = (self.text + said)[-_LONGEST_COMPLAINT:]
 

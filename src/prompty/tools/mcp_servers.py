@@ -15,6 +15,7 @@ from prompty.errors import ToolError
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Connection, ReferenceConnection
 from prompty.model.tool import McpTool
 from prompty.tools.mcp_approval import Pins
+from prompty.tracing.redaction import names_a_credential, remember_secrets
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -74,6 +75,8 @@ def register_mcp_server(
             f"the MCP server '{name}' needs either a command as a list of words, or a URL",
             f"register_mcp_server('{name}', command=['npx', '-y', 'package']), or url='https://…'.",
         )
+    given = {**(env or {}), **(headers or {})}
+    remember_secrets(word for key, value in given.items() if names_a_credential(key) for word in value.split())
     address = Address(
         command=tuple(command or ()),
         environment=tuple(sorted((env or {}).items())),

@@ -20,6 +20,7 @@ from prompty.tools.mcp_content import McpError, visible
 from prompty.tools.mcp_servers import Address
 from prompty.tools.results import text_of
 from prompty.tools.threads import in_event_loop
+from prompty.tracing.redaction import masked_text
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -150,7 +151,7 @@ class Session:
         level = getLevelNamesMapping().get(message.level.upper(), INFO if message.level == "notice" else ERROR)
         text = message.data if isinstance(message.data, str) else text_of(message.data)
         for logger in {id(one.logger): one.logger for one in self._calls.values()}.values() or [_LOGGER]:
-            logger.log(level, "%s", visible(text))
+            logger.log(level, "%s", masked_text(visible(text)))
 
 
 class Server:

@@ -12,6 +12,7 @@ from prompty.model.connection import OAuthConnection
 from prompty.tools.openapi.client import ServiceError, exchange
 from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import HttpRequest
+from prompty.tracing.redaction import remember_secrets
 from prompty.wire.json_bytes import read_bytes
 
 _EARLY = 30.0  # seconds before its end at which a token is no longer used
@@ -43,6 +44,7 @@ class Tokens:
             token, end = self._known.get(client, ("", 0.0))
             if time.monotonic() >= end:
                 token, life = await _fetched(client, permissions)
+                remember_secrets([token])
                 self._known[client] = (token, time.monotonic() + life)
         return token
 

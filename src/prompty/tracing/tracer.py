@@ -1,0 +1,211 @@
+"""Tracing as the host uses it: sinks of its own, and spans around its own functions."""
+
+import inspect
+from atexit import register
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AbstractContextManager
+from functools import wraps
+from logging import getLogger
+from queue import Full, Queue
+from threading import Thread
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from prompty.tracing.redaction import told
+from prompty.tracing.sinks import Sink, clear_sinks, set_sink, sinks_now
+from prompty.tracing.spans import Span, begin, followed, followed_async
+
+MOST_WAITING = 10_000
+P = ParamSpec("P")
+R = TypeVar("R")
+Factory = Callable[[str], AbstractContextManager[Callable[[str, object], object]]]
+logger = getLogger("prompty.tracing")
+
+
+class Tracer:
+    """Who is told of spans, in this process."""
+
+    @staticmethod
+    def add(name: str, sink: Sink | Factory) -> None:
+        """Tell a sink from now on: an object with `started` and `ended`, or a function that opens a span by its name
+        and gives what takes keys and values. It runs on a thread of its own, so that being slow, or full, costs the
+        run nothing; a sink that says `immediate = True` is told on the spot."""
+        told: Any = sink if hasattr(sink, "started") else FactorySink(sink)
+        set_sink(name, told if getattr(told, "immediate", False) else Aside(told))
+
+    @staticmethod
+    def remove(name: str) -> None:
+        """Tell it no more."""
+        set_sink(name, None)
+
+    @staticmethod
+    def clear() -> None:
+        """Tell nobody any more."""
+        clear_sinks()
+
+    @staticmethod
+    def start(name: str) -> Span:
+        """A span around code of your own: `with Tracer.start("lookup") as span: span("key", value)`."""
+        return begin(name)
+
+    @staticmethod
+    def flush(seconds: float = 2.0) -> None:
+        """Wait until the sinks have been told everything so far, but not longer than this."""
+        for sink in sinks_now():
+            if isinstance(sink, Aside):
+                sink.flush(seconds)
+
+
+class FactorySink:
+    """A function that opens a span and takes keys and values, as a sink."""
+
+    content, wire = True, False
+
+    def __init__(self, factory: Factory) -> None:
+        self._factory = factory
+
+    def started(self, span: Span, /) -> None:
+        opened = self._factory(span.name)
+        span.handles[self] = opened, opened.__enter__()
+
+    def ended(self, span: Span, /) -> None:
+        opened, add = span.handles.pop(self)
+        try:
+            for name, value in {**span.content, "attributes": span.attributes}.items():
+                add(name, value)
+            if span.error:
+                add("error", {"type": span.error[0], "message": span.error[1]})
+        finally:
+            opened.__exit__(None, None, None)
+
+
+class Aside:
+    """A sink that is told on a thread of its own. What it cannot take in time is dropped, and counted in the log."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.content, self.wire = sink, sink.content, getattr(sink, "wire", False)
+        self.dropped = 0
+        self._waiting: Queue[Callable[[], object]] = Queue(MOST_WAITING)
+        Thread(target=self._work, name="prompty trace sink", daemon=True).start()
+        register(self.flush, 2.0)
+
+    def started(self, span: Span, /) -> None:
+        self._put(lambda: self.sink.started(span))
+
+    def ended(self, span: Span, /) -> None:
+        self._put(lambda: self.sink.ended(span))
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything up to here was told."""
+        told: Queue[None] = Queue(1)
+        try:
+            self._waiting.put(lambda: told.put(None), timeout=seconds)
+            told.get(timeout=seconds)
+        except Exception as error:
+            logger.warning("a trace sink is slow: %s (%s)", type(self.sink).__name__, type(error).__name__)
+
+    def _put(self, work: Callable[[], object]) -> None:
+        try:
+            self._waiting.put_nowait(work)
+        except Full:
+            self.dropped += 1
+            if self.dropped == 1:
+                logger.warning("a trace sink is too slow: %s; spans are dropped", type(self.sink).__name__)
+
+    def _work(self) -> None:
+        while True:
+            work = self._waiting.get()
+            try:
+                work()
+            except Exception as error:
+                logger.warning("a trace sink failed: %s\n%s", type(self.sink).__name__, told(error))
+
+
+@overload
+def trace(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def trace(*, name: str = ...) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def trace(function: Any = None, /, *, name: str = "") -> Any:
+    """Make a function show in traces: its arguments, its result, and what is traced inside of it. It may be async, a
+    generator, or both."""
+    return Traced(function, name).wrapped() if function else lambda one: Traced(one, name).wrapped()
+
+
+class Traced(Generic[P, R]):
+    """A function and how it shows."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function, self.name = function, name or function.__name__
+        self.signature = inspect.signature(function)
+        self.place = f"{function.__module__}.{function.__qualname__}"
+
+    def begun(self, given: tuple[Any, ...], named: dict[str, Any]) -> Span:
+        span = begin(self.name)
+        if span.live:
+            span("signature", self.place)
+            span("inputs", self._arguments(given, named))
+        return span
+
+    def _arguments(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        try:
+            bound = dict(self.signature.bind(*given, **named).arguments)
+        except TypeError:  # the function itself says what is wrong with its arguments
+            return {}
+        return {name: value for name, value in bound.items() if name not in ("self", "cls")}
+
+    def wrapped(self) -> Callable[..., Any]:
+        kinds = (
+            (inspect.isasyncgenfunction, self._async_generator),
+            (inspect.isgeneratorfunction, self._generator),
+            (inspect.iscoroutinefunction, self._coroutine),
+        )
+        made = next((make for fits, make in kinds if fits(self.function)), self._function)
+        return wraps(self.function)(made())
+
+    def _function(self) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            with self.begun(given, named) as span:
+                result = self.function(*given, **named)
+                span("result", result)
+                return result
+
+        return call
+
+    def _coroutine(self) -> Callable[..., Any]:
+        async def call(*given: Any, **named: Any) -> Any:
+            with self.begun(given, named) as span:
+                result = await self.function(*given, **named)
+                span("result", result)
+                return result
+
+        return call
+
+    def _generator(self) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Generator[Any, Any, Any]:
+            span = self.begun(given, named)
+            try:
+                result = yield from followed(span, self.function(*given, **named))
+                span("result", result)
+                return result
+            except Exception as error:
+                span.fail(error)
+                raise
+            finally:
+                span.end()
+
+        return call
+
+    def _async_generator(self) -> Callable[..., Any]:
+        async def call(*given: Any, **named: Any) -> AsyncIterator[Any]:
+            span = self.begun(given, named)
+            items = self.function(*given, **named)
+            try:
+                async for item in followed_async(span, items):
+                    yield item
+            except Exception as error:
+                span.fail(error)
+                raise
+            finally:
+                await items.aclose()
+                span.end()
+
+        return call
