@@ -1,8 +1,7 @@
 """Measure all costs and compare them with their limits: `python -m benchmarks.run [--quick]`.
 
-A full run writes `results/stages.json`, `results/calls.json` and `results/turns.json`; a quick one takes fewer rounds
-and writes nothing. The exit code is 1 when a limit is exceeded by more than the noise of a shared machine, and is so
-again in a second, longer look.
+A full run writes a file of `results/` for each kind; a quick one takes fewer rounds and writes nothing. The exit code
+is 1 when a limit is exceeded by more than the noise of a shared machine, and is so again in a second, longer look.
 """
 
 import json
@@ -20,6 +19,7 @@ from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
 from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
+from benchmarks.tracing import tracing_costs
 from benchmarks.turns import turn_costs
 
 RESULTS = Path(__file__).parent / "results"
@@ -36,12 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
     turns = measured(turn_costs, effort)
-    print(table(stages + calls + turns))
+    tracing = measured(tracing_costs, effort)
+    print(table(stages + calls + turns + tracing))
     if not quick:
         write("stages", stages)
         write("calls", calls)
         write("turns", turns)
-    return int(exceeded(stages + calls + turns))
+        write("tracing", tracing)
+    return int(exceeded(stages + calls + turns + tracing))
 
 
 def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:

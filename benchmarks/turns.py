@@ -34,7 +34,7 @@ Answer briefly, and use their name.
 
 # Customer
 You are helping {customer}."""
-QUESTION = "How is the weather in the cities of my list {token}?"
+QUESTION = "How is the weather in the cities of my list {ticket}?"
 TOOL = {
     "name": "get_weather",
     "description": "Get the current weather for a city",
@@ -47,10 +47,10 @@ TOOL = {
 
 
 class Desk:
-    """One turn: its token, and the tool, which knows for which turn it works."""
+    """One turn: its ticket, and the tool, which knows for which turn it works."""
 
     def __init__(self, number: int) -> None:
-        self.token = f"turn-{number:05}"
+        self.ticket = f"turn-{number:05}"
         self.asked: list[str] = []
 
     async def get_weather(self, city: str) -> str:
@@ -60,8 +60,8 @@ class Desk:
 
     def check(self, answer: object, rounds: int) -> None:
         """All calls and the answer are those of this turn; that the results are, the provider has seen."""
-        assert self.asked == [city(self.token, number) for number in range(CALLS * rounds)]
-        assert answer == last_words(self.token)
+        assert self.asked == [city(self.ticket, number) for number in range(CALLS * rounds)]
+        assert answer == last_words(self.ticket)
 
 
 Turn = Callable[[Desk], Awaitable[object]]
@@ -70,7 +70,7 @@ Turn = Callable[[Desk], Awaitable[object]]
 def prompty_turn(url: str) -> Turn:
     """A prompt that is loaded; preparing it is part of the turn."""
     agent = agent_at(url, PROMPT)
-    return lambda desk: turn_async(agent, {"customer": CUSTOMER, "token": desk.token}, tools=[desk.get_weather])
+    return lambda desk: turn_async(agent, {"customer": CUSTOMER, "ticket": desk.ticket}, tools=[desk.get_weather])
 
 
 def openai_turn(url: str) -> Turn:
@@ -79,7 +79,7 @@ def openai_turn(url: str) -> Turn:
     tools = [{"type": "function", "function": TOOL}]
 
     async def turn(desk: Desk) -> object:
-        system, question = SYSTEM.format(customer=CUSTOMER), QUESTION.format(token=desk.token)
+        system, question = SYSTEM.format(customer=CUSTOMER), QUESTION.format(ticket=desk.ticket)
         messages: list[Any] = [{"role": "system", "content": system}, {"role": "user", "content": question}]
         while True:
             message = (await chat.create(messages=messages, tools=tools, **OPTIONS)).choices[0].message

@@ -11,6 +11,7 @@ from prompty.cli.explain import explain
 from prompty.cli.render import render
 from prompty.cli.run import run
 from prompty.cli.tools import tools
+from prompty.cli.trace import trace_app
 from prompty.version import __version__
 
 app = Typer(
@@ -26,6 +27,7 @@ app.command()(run)
 app.command()(explain)
 app.command()(tools)
 app.command()(chat)
+app.add_typer(trace_app)
 
 
 def _version(wanted: bool) -> None:

@@ -1,6 +1,5 @@
 """`prompty check`: what is wrong with a file, and what is probably not meant."""
 
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -9,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from prompty.cli.console import out, printable, show_problem
+from prompty.cli.console import out, printable, show_json, show_problem
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.approval import policy_in_words
@@ -25,7 +24,7 @@ def check(
     found = list(_prompts(files))
     problems = [problem for file in found for problem in _check(file)]
     if as_json:
-        out.print_json(json.dumps([asdict(problem) for problem in problems], ensure_ascii=True))
+        show_json([asdict(problem) for problem in problems])
     else:
         for problem in problems:
             show_problem(problem)

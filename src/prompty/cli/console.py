@@ -9,12 +9,17 @@ from typer import Exit
 from prompty.errors import Problem, PromptyError
 from prompty.tracing.console import printable
 
-__all__ = ["err", "fail", "out", "printable", "show_problem"]
+__all__ = ["err", "fail", "out", "printable", "show_json", "show_problem"]
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
+
+
+def show_json(value: object) -> None:
+    """JSON for tools and for people. What could control a terminal is written as its escape: JSON reads it back."""
+    out.print_json(data=value, ensure_ascii=True, highlight=out.is_terminal)
 
 
 def show_problem(problem: Problem) -> None:

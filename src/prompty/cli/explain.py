@@ -8,7 +8,7 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import load
-from prompty.cli.console import fail, out, printable
+from prompty.cli.console import fail, out, printable, show_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
 from prompty.cli.render import show_message
@@ -35,7 +35,7 @@ def explain(
         fail(error)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]
-        out.print_json(json.dumps({**asdict(explanation), "messages": messages}, ensure_ascii=True))
+        show_json({**asdict(explanation), "messages": messages})
     else:
         _show(explanation)
 

@@ -1,13 +1,12 @@
 """`prompty render`: the messages a file renders to."""
 
-import json
 from typing import Annotated
 
 from rich.text import Text
 from typer import Option
 
 from prompty.api import load, prepare
-from prompty.cli.console import fail, out, printable
+from prompty.cli.console import fail, out, printable, show_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import AsJson, File, InputPairs
 from prompty.errors import PromptyError
@@ -32,7 +31,7 @@ def render(
     except PromptyError as error:
         fail(error)
     if as_json:
-        out.print_json(json.dumps([message.to_json() for message in messages], ensure_ascii=True))
+        show_json([message.to_json() for message in messages])
         return
     for message in messages:
         show_message(message)

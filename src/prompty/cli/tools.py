@@ -1,14 +1,13 @@
 """`prompty tools`: what a model can call, as it will see it."""
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from rich.text import Text
 
 from prompty.api import load
-from prompty.cli.console import fail, out, printable
+from prompty.cli.console import fail, out, printable, show_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ProviderKey, with_model
 from prompty.errors import PromptyError
@@ -41,7 +40,7 @@ def tools(file: File, provider: ProviderKey = None, api: ApiType = None, as_json
     except PromptyError as error:
         fail(error)
     if as_json:
-        out.print_json(json.dumps(definitions, ensure_ascii=True))
+        show_json(definitions)
         return
     for one in found:
         _show(one)

@@ -29,7 +29,7 @@ class ToolRuns:
     approval: object = None
     run: object = None
     tell: Callable[[Event], object] | None = None
-    inside: Callable[[ToolCall, Callable[[], object]], Callable[[], object]] | None = None
+    inside: Callable[[ToolCall, Callable[[], object], bool], Callable[[], object]] | None = None
 
     @property
     def has_kinds(self) -> bool:
@@ -73,7 +73,7 @@ class ToolRuns:
             run=self.run,
         )
         call = self.tools[planned.call.name].prepared(planned.arguments, self.inputs, context)
-        return self.inside(planned.call, call) if self.inside else call
+        return self.inside(planned.call, call, self.is_async(planned)) if self.inside else call
 
 
 def answered(planned: PlannedCall, value: object) -> Message:

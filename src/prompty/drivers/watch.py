@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from json import loads
-from typing import Any
+from typing import Any, cast
 
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.host import Host
@@ -174,15 +174,16 @@ class Watch:
         agent, url = self._agents[effect.model], address_of(getattr(model, "transport", None))
         return call_span(agent, model.api, effect.request, url, parent=self.span, conversation=self._conversation)
 
-    def saw(self, event: Event) -> None:
+    def saw(self, event: Any) -> None:
         """A tool begins when its event is told, and is over with the other one."""
-        if isinstance(event, ToolStarted):
+        kind = type(event)
+        if kind is ToolStarted:
             self._tools[id(event.call)] = self._tool(event.call)
-        elif isinstance(event, ToolFinished) and (span := self._tools.pop(id(event.call), None)):
-            text = event.result.text
-            span("result", text if event.is_error or not event.result.content else _shown(event.result))
+        elif kind is ToolFinished and (span := self._tools.pop(id(event.call), None)):
+            if self.span.trace.content:
+                span("result", _shown(event.result))
             if event.is_error:
-                span.error = ("ToolError", span.trace.masking.text(text))
+                span.error = ("ToolError", span.trace.masking.text(event.result.text))
             span.end()
 
     def _tool(self, call: ToolCall) -> Span:
@@ -194,12 +195,14 @@ class Watch:
             names.TOOL_TYPE: "extension" if bound and isinstance(bound.handler, KindRunner) else "function",
             names.TOOL_CALL_ID: call.id,
         }
-        title = f"execute_tool {call.name}"
-        return begin("execute_tool", attributes, title=title, parent=self.span, inputs=_read(call.arguments))
+        title, inputs = f"execute_tool {call.name}", _read(call.arguments) if self.span.trace.content else None
+        return begin("execute_tool", attributes, title=title, parent=self.span, inputs=inputs)
 
-    def inside(self, call: ToolCall, function: Callable[[], object]) -> Callable[[], object]:
+    def inside(self, call: ToolCall, function: Callable[[], object], is_async: bool) -> Callable[[], object]:
         """The function of a tool, run inside the span of its call."""
         span = self._tools.get(id(call), self.span)
+        if is_async:
+            return lambda: _awaited(span, cast(Awaitable[object], function()))
 
         def run() -> object:
             with span.within():
@@ -215,7 +218,10 @@ class Watch:
             span = self._call.span if self._call else self.span
             masking = span.trace.masking
             entry = masking.plain(sent(self._agents[number], api, request, masking.plain(request.body)))
-            return Exchange(lambda answer: span.content.setdefault("wire", []).append(entry | _received(span, answer)))
+            return Exchange(lambda answer: shown(span, entry | _received(span, answer)))
+
+        def shown(span: Span, exchange: dict[str, Any]) -> None:
+            span("wire", [*span.content.get("wire", []), exchange])
 
         return begun
 

@@ -16,6 +16,10 @@ class Usage:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
+    def to_json(self) -> dict[str, int | None]:
+        """The counts by their names; the short way round `asdict`, which copies deeply."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:

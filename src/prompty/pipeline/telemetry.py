@@ -1,9 +1,10 @@
 """What traces say about prompts, requests and replies, and what they must not say."""
 
+import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from functools import lru_cache
 from hashlib import sha256
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,9 +34,14 @@ def agent_attributes(agent: PromptAgent, conversation: str | None = None) -> dic
 
 def _digest(agent: PromptAgent) -> str | None:
     try:
-        return sha256(agent.path.read_bytes()).hexdigest() if agent.path else None
+        return _digest_of(agent.path, os.stat(agent.path).st_mtime_ns) if agent.path else None
     except OSError:  # it was there when it was loaded
         return None
+
+
+@lru_cache(maxsize=256)
+def _digest_of(path: Path, _: int) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def call_attributes(agent: PromptAgent, api: Api, *, stream: bool = False, url: str = "") -> dict[str, Any]:
@@ -76,7 +82,7 @@ def reply_attributes(reply: Reply) -> dict[str, Any]:
         names.RESPONSE_ID: reply.id,
         names.RESPONSE_MODEL: reply.model,
         names.RESPONSE_FINISH_REASONS: [reply.finish_reason] if reply.finish_reason else None,
-        **{names.USAGE[name]: number for name, number in asdict(reply.usage).items()},
+        **{names.USAGE[name]: number for name, number in reply.usage.to_json().items()},
     }
 
 
@@ -106,7 +112,7 @@ def call_span(
 def show_reply(span: Span, reply: Reply) -> None:
     """What a model answered; vectors and images are no message."""
     span.note(reply_attributes(reply))
-    span.count(asdict(reply.usage))
+    span.count(reply.usage.to_json())
     span("result", reply.message() if reply.value is None else reply.value)
 
 
@@ -143,4 +149,5 @@ def show_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | N
     sensitive = {one.name for one in agent.inputs if one.sensitive}
     bound = {binding.input for tool in agent.tools for binding in tool.bindings.values()}
     span.hide(value for name, value in given.items() if name in sensitive or names_a_credential(name))
+    span.hide(one.default for one in agent.inputs if one.sensitive)
     span("inputs", {name: MASK if name in sensitive | bound else value for name, value in given.items()})

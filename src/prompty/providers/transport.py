@@ -35,6 +35,7 @@ class SdkConnection:
         self.client, self.sdk, self.anonymous = client, sdk, anonymous
         self.http = require("httpx2", extra="openai")
         self.as_bytes = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
+        self.address = str(getattr(client, "base_url", ""))
         self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
         remember_secrets(secret for name in KEYS if isinstance(secret := getattr(client, name, None), str))
         if anonymous:
@@ -88,8 +89,8 @@ class SdkConnection:
 
 def address_of(transport: object) -> str:
     """Where a transport leads, as far as one can tell."""
-    client = getattr(getattr(transport, "inner", transport), "client", None)
-    return str(getattr(client, "base_url", ""))
+    address: str = getattr(getattr(transport, "inner", transport), "address", "")
+    return address
 
 
 def status_error(status: int, message: str, headers: Mapping[str, str], body: object) -> ModelError:

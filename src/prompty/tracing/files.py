@@ -1,16 +1,20 @@
 """A sink that writes files: a line for everything as it happens, and one `.tracy` file when it is over.
 
-What a process that dies leaves behind is the lines up to that moment; `prompty trace` reads both.
+What a process that dies leaves behind is the lines up to that moment; `prompty trace` reads both. Being watched must
+cost little, so JSON is made once and put together as bytes, and paths are plain text.
 """
 
 import os
 import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from errno import ENOSPC
+from functools import lru_cache
 from json import dumps
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from pydantic_core import to_json
 
@@ -18,25 +22,24 @@ from prompty.tracing.names import AGENT_NAME
 from prompty.tracing.spans import Span
 from prompty.version import __version__
 
-Frame = dict[str, Any]
-RUNTIME = "prompty-python"
+_NOT_A_NAME = re.compile(r"[^\w-]+")
+HEAD = to_json({"runtime": "prompty-python", "version": __version__})
 
 
 class _Open:
     """The lines of a trace while it goes on. Once a write fails there are no more: what is there stays readable."""
 
-    def __init__(self, stem: Path, descriptor: int) -> None:
-        self.stem, self.frames = stem, dict[str, Frame]()
+    def __init__(self, stem: str, descriptor: int) -> None:
+        self.stem, self._lock = stem, Lock()
         self._descriptor: int | None = descriptor
-        self._lock = Lock()
+        self.append(HEAD[:-1] + b',"lines":1}\n')
 
-    def append(self, line: Frame) -> None:
-        written = _bytes(line) + b"\n"
+    def append(self, line: bytes) -> None:
         with self._lock:
             if self._descriptor is None:
                 return
             try:
-                if os.write(self._descriptor, written) < len(written):
+                if os.write(self._descriptor, line) < len(line):
                     raise OSError(ENOSPC, "there is no room for a whole line")
             except OSError:
                 self._close()
@@ -55,86 +58,129 @@ class _Open:
             self._descriptor = None
 
 
+@dataclass(eq=False, slots=True)
+class _Frame:
+    """A span as it is written: what was `known` of it at its start, what is at its `end`, and those `inside` of it."""
+
+    opened: _Open
+    known: frozenset[str]
+    start: bytes
+    end: bytes
+    inside: "list[_Frame]" = field(default_factory=list)
+
+    def close(self, end: bytes) -> None:
+        """Put those inside into the end, in their order; what still runs is there as it began."""
+        inside = b",".join([one.whole() for one in self.inside])
+        self.end = end[:-1] + (b',"__frames":[' + inside + b"]}" if inside else b"}")
+        self.inside.clear()
+
+    def whole(self) -> bytes:
+        return self.start[:-1] + b"," + self.end[1:]
+
+
 class FileSink:
     """Writes every trace into a folder, for nobody but the owner of the process to read."""
 
     content, immediate = True, True
 
     def __init__(self, folder: str | Path = "traces", *, wire: bool = False) -> None:
-        self.folder, self.wire = Path(folder).absolute(), wire
+        self.folder, self.wire = os.path.abspath(folder), wire
 
     def started(self, span: Span, /) -> None:
-        opened = self._opened(span)
-        if opened is None:
+        above: _Frame | None = span.parent.handles.get(self) if span.parent else None
+        if span.parent and above is None:
             return
-        span.handles[self] = opened
-        frame = opened.frames[span.id] = frame_of(span)
-        if span.parent:
-            opened.frames[span.parent.id].setdefault("__frames", []).append(frame)
-        opened.append({"start": {**frame, "parent": span.parent.id if span.parent else None}})
+        opened = above.opened if above else _Open(*_create(self.folder, span))
+        start = to_json({"name": span.name, "id": span.id})[:-1] + _joined(span.written) + b"}"
+        moment = _moment(span.start).encode()
+        end = b'{"title":%s,"__time":{"start":"%s","end":null,"duration":null}}' % (_bytes(span.title), moment)
+        frame = span.handles[self] = _Frame(opened, frozenset(span.written), start, end)
+        if above:
+            above.inside.append(frame)
+        parent = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
+        opened.append(b'{"start":%s,"parent":%s,%s}\n' % (start[:-1], parent, end[1:]))
 
     def ended(self, span: Span, /) -> None:
-        opened: _Open | None = span.handles.get(self)
-        if opened is None:
+        frame: _Frame | None = span.handles.get(self)
+        if frame is None:
             return
-        frame, before = frame_of(span), opened.frames[span.id]
-        new = {name: value for name, value in frame.items() if before.get(name) != value}
-        before |= new
+        new = {name: value for name, value in span.written.items() if name not in frame.known}
+        end = _ending(span)[:-1] + _joined(new) + b"}"
+        frame.close(end)
         if span.parent:
-            opened.append({"end": {"id": span.id, **new}})
-        elif opened.close():
-            _finish(opened.stem, before)
-
-    def _opened(self, span: Span) -> _Open | None:
-        """The lines of a trace; its root opens them."""
-        if span.parent is not None:
-            return span.parent.handles.get(self)
-        opened = _Open(*_create(self.folder, span))
-        opened.append({"runtime": RUNTIME, "version": __version__, "lines": 1})
-        return opened
+            frame.opened.append(b'{"end":{"id":"%s",%s}\n' % (span.id.encode(), end[1:]))
+        elif frame.opened.close():
+            _finish(frame.opened.stem, frame.whole())
 
 
-def _finish(stem: Path, root: Frame) -> None:
+def _joined(written: dict[str, bytes]) -> bytes:
+    return b"".join([_name(name) + value for name, value in written.items()])
+
+
+@lru_cache(maxsize=256)
+def _name(name: str) -> bytes:
+    return b"," + _bytes(name) + b":"
+
+
+def _ending(span: Span) -> bytes:
+    """What is known of a span at its end, but for what it shows."""
+    took = span.duration or 0
+    start, end = _moment(span.start), _moment(span.start + took)
+    shown = (
+        f'{{"title":{_bytes(span.title).decode()},"__time":{{"start":"{start}","end":"{end}","duration":{took / 1e6}}}'
+    )
+    return b"".join(
+        [
+            shown.encode(),
+            b',"attributes":' + _bytes(span.attributes) if span.attributes else b"",
+            b',"error":' + _bytes(dict(zip(("type", "message"), span.error, strict=True))) if span.error else b"",
+            b',"__usage":' + _bytes(span.usage) if span.usage else b"",
+            b"}",
+        ]
+    )
+
+
+def _moment(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{_second(seconds)}.{rest // 1000:06d}+00:00"
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _finish(stem: str, trace: bytes) -> None:
     """Write the whole trace, all of it or nothing; then the lines are not needed any more."""
-    partial = Path(f"{stem}.tracy.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(f"{stem}.tracy.partial", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(_bytes({"runtime": RUNTIME, "version": __version__, "trace": root}))
-    partial.replace(f"{stem}.tracy")
-    Path(f"{stem}.jsonl").unlink()
+        file.write(HEAD[:-1] + b',"trace":' + trace + b"}")
+    os.replace(f"{stem}.tracy.partial", f"{stem}.tracy")
+    os.unlink(f"{stem}.jsonl")
 
 
-def _bytes(value: Frame) -> bytes:
+def _bytes(value: object) -> bytes:
     try:
         return to_json(value, inf_nan_mode="null")
     except ValueError:  # half of a character that is written as two
         return dumps(value).encode()
 
 
-def frame_of(span: Span) -> Frame:
-    """A span as it stands in a file, without those inside of it."""
-    start = datetime.fromtimestamp(span.start / 1e9, UTC)
-    end = None if span.duration is None else datetime.fromtimestamp((span.start + span.duration) / 1e9, UTC)
-    took = None if span.duration is None else span.duration / 1e6
-    times = {"start": start.isoformat(), "end": end and end.isoformat(), "duration": took}
-    frame: Frame = {"name": span.name, "title": span.title, "id": span.id, "__time": times}
-    frame |= {name: value for name, value in span.content.items() if name not in frame}
-    frame |= {"attributes": dict(span.attributes)} if span.attributes else {}
-    frame |= {"error": {"type": span.error[0], "message": span.error[1]}} if span.error else {}
-    return frame | ({"__usage": dict(span.usage)} if span.usage else {})
-
-
-def _create(folder: Path, span: Span) -> tuple[Path, int]:
+def _create(folder: str, span: Span) -> tuple[str, int]:
     """The file of a new trace, which nobody else has."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^\w-]+", "-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
-    moment = datetime.fromtimestamp(span.start / 1e9).strftime("%Y%m%d.%H%M%S")
-    for number in range(1, 10_000):
-        stem = folder / f"{name}.{moment}{f'-{number}' if number > 1 else ''}"
-        if stem.with_name(f"{stem.name}.tracy").exists():
-            continue
-        try:
-            return stem, os.open(f"{stem}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        except FileExistsError:
-            continue
-    raise OSError(f"{folder} holds ten thousand traces of one second")
+    name = _NOT_A_NAME.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
+    moment = time.strftime("%Y%m%d.%H%M%S", time.localtime(span.start / 1e9))
+    for stem in (f"{folder}/{name}.{moment}", f"{folder}/{name}.{moment}-{span.trace.id[:8]}"):
+        if not os.path.exists(f"{stem}.tracy"):
+            with suppress(FileExistsError):
+                return stem, _opened(f"{stem}.jsonl")
+    raise FileExistsError(f"{stem}.jsonl")
+
+
+def _opened(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o600)

@@ -78,8 +78,9 @@ class OpenTelemetrySink:
 
     def _tell_details(self, span: Span, content: dict[str, str]) -> None:
         logs: Any = require("opentelemetry._logs", extra="otel")
+        failure = {names.ERROR_TYPE: span.error[0]} if span.error else {}
         logs.get_logger("prompty", __version__).emit(
-            event_name=names.DETAILS_EVENT, attributes=span.attributes | content, context=self._inside(span)
+            event_name=names.DETAILS_EVENT, attributes=span.attributes | content | failure, context=self._inside(span)
         )
 
 

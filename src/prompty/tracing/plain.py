@@ -1,13 +1,25 @@
 """Values as they may be shown: plain JSON without secrets, and without bytes that nobody reads."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from functools import lru_cache
 from json import dumps
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
-from prompty.tracing.redaction import MASK, masked_text, names_a_credential
+from pydantic_core import to_json
+
+from prompty.model.message import Message
+from prompty.tracing.redaction import (
+    LONGEST_WORD,
+    MASK,
+    masked_name,
+    masked_text,
+    may_hold_secrets,
+    names_a_credential,
+    written,
+)
 
 LONGEST_TEXT = 100_000
 DEEPEST = 50
@@ -17,23 +29,29 @@ Plain = Any
 class Masking:
     """What is hidden in one trace: secrets, and the values that its prompt calls sensitive.
 
-    A conversation is shown again with every answer, so texts are looked at once.
+    A conversation is shown again with every answer, so what was made of a message is kept.
     """
 
     def __init__(self) -> None:
         self._sensitive: dict[str, None] = {}
         self._seen: dict[str, str] = {}
+        self._made: dict[tuple[int, ...], tuple[object, bytes]] = {}
 
     def hide(self, values: Iterable[object]) -> None:
         """Mask these values from now on, wherever they stand: in texts, in JSON inside texts, and as numbers."""
-        for text in (text for value in values for text in leaves(value)):
-            escaped = (text, _inside_json(text, ascii_only=False), _inside_json(text, ascii_only=True))
-            self._sensitive |= dict.fromkeys(escaped)
+        texts = [text for value in values for text in leaves(value)]
+        if not texts:
+            return
+        for text in texts:
+            self._sensitive |= dict.fromkeys(written(text))
         self._sensitive = dict.fromkeys(sorted(self._sensitive, key=len, reverse=True))
         self._seen.clear()
+        self._made.clear()
 
     def text(self, text: str) -> str:
         """A text that may be shown."""
+        if not self._sensitive and len(text) <= LONGEST_WORD:
+            return masked_name(text)
         seen = self._seen.get(text)
         if seen is None:
             seen = self._seen[text] = self._masked(text)
@@ -46,37 +64,100 @@ class Masking:
         over = len(text) - LONGEST_TEXT
         return text if over <= 0 else f"{text[:LONGEST_TEXT]}… ({over:,} more characters)"
 
+    def json(self, value: Any) -> bytes:
+        """A value of any kind as JSON that may be shown."""
+        kind = type(value)
+        if kind is str:
+            return self._checked(value)
+        if kind is dict:
+            return b"{" + b",".join([self._item(str(name), item) for name, item in value.items()]) + b"}"
+        if kind is Message:  # its parts are never changed, but others may take their place
+            return self._once((id(value), *map(id, value.content)), value, value.to_json)
+        if (kind is list or kind is tuple) and value and is_dataclass(value[0]):
+            return b"[" + b",".join([self.json(item) for item in value]) + b"]"
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._once((id(value),), value, lambda: value)
+        return self._checked(value)
+
+    def _item(self, name: str, value: object) -> bytes:
+        hidden = value is not None and names_a_credential(name)
+        return _name(self.text(name)) + (_written(MASK) if hidden else self.json(value))
+
+    def _once(self, key: tuple[int, ...], value: object, make: Callable[[], object]) -> bytes:
+        """What was made of an object before; it is kept, so that its id stays its own."""
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = value, self._checked(make())
+        return made[1]
+
+    def _checked(self, value: object) -> bytes:
+        """JSON by the quick way, if there is nothing in it to hide; else piece by piece."""
+        try:
+            quick = to_json(value, inf_nan_mode="null", fallback=_unknown)
+        except (ValueError, TypeError):  # of an unknown kind, without an end, or with half a character in it
+            return _written(self.plain(value))
+        text = quick.decode()
+        if len(text) > LONGEST_TEXT or may_hold_secrets(text) or any(hidden in text for hidden in self._sensitive):
+            return _written(self.plain(value))
+        return quick
+
     def plain(self, value: object, depth: int = 0) -> Plain:
-        """A value of any kind that may be shown."""
-        if isinstance(value, str):
-            return self.text(value)
-        if value is None or isinstance(value, bool):
+        """A value of any kind that may be shown, piece by piece."""
+        kind = type(value)
+        if kind is str:
+            return self.text(cast(str, value))
+        if value is None or kind is bool:
             return value
-        if isinstance(value, int | float):
+        if kind is int or kind is float:
             return MASK if self._sensitive and str(value) in self._sensitive else value
         if depth > DEEPEST:
             return "…"
-        if isinstance(value, Mapping):
-            return {self.text(str(name)): self._named(str(name), item, depth) for name, item in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [self.plain(item, depth + 1) for item in value]
+        if kind is dict or isinstance(value, Mapping):
+            return self._mapping(cast(Mapping[Any, object], value), depth + 1)
+        if kind is list or isinstance(value, list | tuple | set | frozenset):
+            return [self.plain(item, depth + 1) for item in cast(Iterable[object], value)]
         return self._object(value, depth)
 
-    def _named(self, name: str, value: object, depth: int) -> Plain:
-        return MASK if value is not None and names_a_credential(name) else self.plain(value, depth + 1)
+    def _mapping(self, value: Mapping[Any, object], depth: int) -> Plain:
+        shown = {}
+        for key, item in value.items():
+            name = key if type(key) is str else str(key)
+            hidden = item is not None and names_a_credential(name)
+            shown[self.text(name)] = MASK if hidden else self.plain(item, depth)
+        return shown
 
     def _object(self, value: object, depth: int) -> Plain:
         if isinstance(value, bytes | bytearray | memoryview):
             return f"<{len(value):,} bytes>"
-        if isinstance(value, Decimal | PurePath):
+        if isinstance(value, str | int | float | Decimal | PurePath):  # kinds of text and numbers of one's own
             return self.text(str(value))
         if hasattr(value, "to_json"):
             return self.plain(value.to_json(), depth + 1)
         if hasattr(value, "model_dump"):
             return self.plain(value.model_dump(), depth + 1)
         if is_dataclass(value) and not isinstance(value, type):
-            return {one.name: self._named(one.name, getattr(value, one.name), depth) for one in fields(value)}
+            return self._mapping(_fields(value), depth + 1)
         return self.text(repr(value))
+
+
+@lru_cache(maxsize=1024)
+def _name(name: str) -> bytes:
+    return _written(name) + b":"
+
+
+def _unknown(value: object) -> object:
+    raise TypeError(type(value).__name__)
+
+
+def _written(value: Plain) -> bytes:
+    try:
+        return to_json(value, inf_nan_mode="null")
+    except ValueError:  # half of a character that is written as two
+        return dumps(value).encode()
+
+
+def _fields(value: Any) -> dict[str, object]:
+    return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 def leaves(value: object) -> Iterator[str]:
@@ -88,10 +169,6 @@ def leaves(value: object) -> Iterator[str]:
         for item in value:
             yield from leaves(item)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from leaves([getattr(value, one.name) for one in fields(value)])
+        yield from leaves(_fields(value))
     elif value is not None and not isinstance(value, bool) and (text := str(value)):
         yield text
-
-
-def _inside_json(text: str, *, ascii_only: bool) -> str:
-    return dumps(text, ensure_ascii=ascii_only)[1:-1]

@@ -7,6 +7,7 @@ begun inside of it by a context variable, which is never set across a `yield`.
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar, Token
+from json import loads
 from logging import getLogger
 from random import getrandbits
 from typing import Any, Literal, Self, TypeVar, cast
@@ -54,22 +55,30 @@ class Span:
         self.trace, self.parent = trace, parent
         self.id = f"{getrandbits(64):016x}"
         self.attributes: dict[str, Plain] = {}
-        self.content: dict[str, Plain] = {}
+        self.written: dict[str, bytes] = {}
         self.usage: dict[str, int] = {}
         self.error: tuple[str, str] | None = None
         self.start, self._clock = time.time_ns(), time.perf_counter_ns()
         self.duration: int | None = None
         self.handles: dict[Sink, Any] = {}
+        self._entered: list[Within] = []
         self.note(attributes)
 
     def __call__(self, name: str, value: object) -> None:
         if self.trace.content:
-            self.content[name] = self.trace.masking.plain(value)
+            self.written[name] = self.trace.masking.json(value)
+
+    @property
+    def content(self) -> dict[str, Plain]:
+        """What it shows, as plain values. They are kept as JSON: what happens to a value later does not change it."""
+        return {name: loads(value) for name, value in self.written.items()}
 
     def note(self, attributes: dict[str, Any]) -> None:
         """Say something short about it, whether or not content is wanted."""
-        plain = self.trace.masking.plain
-        self.attributes |= {name: plain(value) for name, value in attributes.items() if value is not None}
+        masking = self.trace.masking
+        for name, value in attributes.items():
+            if value is not None:
+                self.attributes[name] = masking.text(value) if type(value) is str else masking.plain(value)
 
     def hide(self, values: Iterable[object]) -> None:
         """Keep values out of this trace, wherever they stand."""
@@ -106,12 +115,12 @@ class Span:
         return Within(self, ends)
 
     def __enter__(self) -> Self:
-        self._within = Within(self, "always")
-        self._within.__enter__()
+        self._entered.append(Within(self, "always"))
+        self._entered[-1].__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self._within.__exit__(*failure)
+        self._entered.pop().__exit__(*failure)  # kept no longer: it knows this span, and circles take long to free
 
 
 class Within:
