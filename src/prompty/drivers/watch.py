@@ -16,7 +16,7 @@ from prompty.errors import ModelError
 from prompty.loop.effects import CallModel
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ToolFinished, ToolStarted
-from prompty.model.message import Message, ToolCall
+from prompty.model.message import Message, TextPart, ToolCall
 from prompty.model.reply import Reply
 from prompty.pipeline.explain import sent
 from prompty.pipeline.telemetry import call_span, show_reply
@@ -280,4 +280,6 @@ def _read(arguments: str) -> object:
 
 def _shown(result: Message) -> object:
     """A result as its text, or as parts where it is more than that."""
+    if len(result.content) == 1 and isinstance(result.content[0], TextPart):
+        return result.content[0].value
     return result.text if all(part.kind == "text" for part in result.content) else result.to_json()["content"]

@@ -138,6 +138,8 @@ _JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", 
 
 
 def _part_to_json(part: ContentPart) -> Json:
+    if type(part) is TextPart:
+        return {"kind": "text", "value": part.value}
     given = {shown: getattr(part, name, None) for name, shown in _JSON_NAMES.items()}
     return {"kind": part.kind, **{name: value for name, value in given.items() if value is not None}}
 

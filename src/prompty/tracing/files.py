@@ -22,6 +22,8 @@ from prompty.tracing.names import AGENT_NAME
 from prompty.tracing.spans import Span
 from prompty.version import __version__
 
+# The last usual name of a folder: a busy process has many traces in a second, and need not try that one again.
+_recent: dict[str, str] = {}
 _NOT_A_NAME = re.compile(r"[^\w-]+")
 HEAD = to_json({"runtime": "prompty-python", "version": __version__})
 
@@ -91,9 +93,8 @@ class FileSink:
         if span.parent and above is None:
             return
         opened = above.opened if above else _Open(*_create(self.folder, span))
-        start = to_json({"name": span.name, "id": span.id})[:-1] + _joined(span.written) + b"}"
-        moment = _moment(span.start).encode()
-        end = b'{"title":%s,"__time":{"start":"%s","end":null,"duration":null}}' % (_bytes(span.title), moment)
+        start = b'{"name":%s,"id":"%s"%s}' % (_name(span.name), span.id.encode(), _joined(span.written))
+        end = b'{"title":%s,%s"end":null,"duration":null}}' % (_name(span.title), _times(span))
         frame = span.handles[self] = _Frame(opened, frozenset(span.written), start, end)
         if above:
             above.inside.append(frame)
@@ -114,30 +115,31 @@ class FileSink:
 
 
 def _joined(written: dict[str, bytes]) -> bytes:
-    return b"".join([_name(name) + value for name, value in written.items()])
+    return b"".join([b",%s:%s" % (_name(name), value) for name, value in written.items()])
 
 
 @lru_cache(maxsize=256)
 def _name(name: str) -> bytes:
-    return b"," + _bytes(name) + b":"
+    """Names and titles, which are the same again and again."""
+    return _bytes(name)
+
+
+def _times(span: Span) -> bytes:
+    return b'"__time":{"start":"%s",' % _moment(span.start).encode()
 
 
 def _ending(span: Span) -> bytes:
     """What is known of a span at its end, but for what it shows."""
     took = span.duration or 0
-    start, end = _moment(span.start), _moment(span.start + took)
-    shown = (
-        f'{{"title":{_bytes(span.title).decode()},"__time":{{"start":"{start}","end":"{end}","duration":{took / 1e6}}}'
-    )
-    return b"".join(
-        [
-            shown.encode(),
-            b',"attributes":' + _bytes(span.attributes) if span.attributes else b"",
-            b',"error":' + _bytes(dict(zip(("type", "message"), span.error, strict=True))) if span.error else b"",
-            b',"__usage":' + _bytes(span.usage) if span.usage else b"",
-            b"}",
-        ]
-    )
+    until = f'"end":"{_moment(span.start + took)}","duration":{took / 1e6}}}'.encode()
+    parts = [b'{"title":', _name(span.title), b",", _times(span), until]
+    if span.attributes:
+        parts += b',"attributes":', _bytes(span.attributes)
+    if span.error:
+        parts += b',"error":', _bytes(dict(zip(("type", "message"), span.error, strict=True)))
+    if span.usage:
+        parts += b',"__usage":', _bytes(span.usage)
+    return b"".join([*parts, b"}"])
 
 
 def _moment(nanoseconds: int) -> str:
@@ -170,10 +172,15 @@ def _create(folder: str, span: Span) -> tuple[str, int]:
     """The file of a new trace, which nobody else has."""
     name = _NOT_A_NAME.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
     moment = time.strftime("%Y%m%d.%H%M%S", time.localtime(span.start / 1e9))
-    for stem in (f"{folder}/{name}.{moment}", f"{folder}/{name}.{moment}-{span.trace.id[:8]}"):
-        if not os.path.exists(f"{stem}.tracy"):
-            with suppress(FileExistsError):
-                return stem, _opened(f"{stem}.jsonl")
+    usual = f"{folder}/{name}.{moment}"
+    for stem in (usual, f"{usual}-{span.trace.id[:8]}")[_recent.get(folder) == usual :]:
+        _recent[folder] = usual
+        with suppress(FileExistsError):
+            descriptor = _opened(f"{stem}.jsonl")
+            if not os.path.exists(f"{stem}.tracy"):  # asked when nobody else can finish one of that name any more
+                return stem, descriptor
+            os.close(descriptor)
+            os.unlink(f"{stem}.jsonl")
     raise FileExistsError(f"{stem}.jsonl")
 
 

@@ -69,7 +69,7 @@ class Masking:
         kind = type(value)
         if kind is str:
             return self._checked(value)
-        if kind is dict:
+        if kind is dict and any(type(item) in (list, tuple) for item in value.values()):
             return b"{" + b",".join([self._item(str(name), item) for name, item in value.items()]) + b"}"
         if kind is Message:  # its parts are never changed, but others may take their place
             return self._once((id(value), *map(id, value.content)), value, value.to_json)
@@ -97,7 +97,7 @@ class Masking:
         except (ValueError, TypeError):  # of an unknown kind, without an end, or with half a character in it
             return _written(self.plain(value))
         text = quick.decode()
-        if len(text) > LONGEST_TEXT or may_hold_secrets(text) or any(hidden in text for hidden in self._sensitive):
+        if len(text) > LONGEST_TEXT or may_hold_secrets(text) or (self._sensitive and self._masked(text) != text):
             return _written(self.plain(value))
         return quick
 

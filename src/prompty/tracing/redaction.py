@@ -33,12 +33,13 @@ _SHAPES = re.compile(
 # A name of a credential inside a text, up to its value: of a header, a URL, a setting, or JSON, which may itself stand
 # in JSON, so that its quotes have backslashes. `key` alone is a word of everyday speech, but not as a name in quotes.
 _NAMED = re.compile(
-    r"(?:(?:api|access|private|secret|account|subscription)[_-]?key|secret|passw(?:or)?d|passphrase|credentials?|cookie"
-    r"|authorization|token|(?:(?<![a-z])key|(?-i:(?<=[a-z])Key))(?=\\{0,15}[\"']))"
-    r"(?:\\{0,15}[\"'])?\s{0,4}[:=]\s{0,4}(\\{0,15}[\"'])?(?!\$\{|(?:Bearer|Basic) )",
+    r"(?=[aApPsScCtTkK])(?:(?:api|access|private|secret|account|subscription)[_-]?key"
+    r"|secret|passw(?:or)?d|passphrase|credentials?|cookie|authorization|token"
+    r"|(?:(?<![a-z])key|(?-i:(?<=[a-z])Key))(?=\\{0,15}[\"']))"
+    r"(\\{0,15}[\"'])?\s{0,4}[:=]\s{0,4}(\\{0,15}[\"'])?(?!\$\{|(?:Bearer|Basic) )",
     re.IGNORECASE,
 )
-_BARE_VALUE = re.compile(r"[^\s\"'&,;}\\]{4,}(?:;\s?[^\s\"';\\]+)*")
+_BARE_VALUE = re.compile(r"(?!(?:null|true|false)\b)[^\s\"'&,;}\\]{4,}(?:;\s?[^\s\"';\\]+)*")
 _QUOTE = re.compile(r"(?<!\\)(\\*+)([\"'])|\n")
 # What must stand in a text for the two above to be tried: looking for words takes a hundredth of their time.
 _SHAPE_HINTS = (
@@ -78,7 +79,7 @@ def names_a_credential(name: str) -> bool:
 
 def find_secret(text: str) -> re.Match[str] | None:
     """The first stretch of text with the shape of a known kind of secret."""
-    return _SHAPES.search(text)
+    return _SHAPES.search(text) if _has(text, _SHAPE_HINTS) else None
 
 
 def masked_line(line: str) -> str:
@@ -107,6 +108,8 @@ def _masked_word(text: str) -> str:
 
 
 def _masked(text: str) -> str:
+    if not may_hold_secrets(text):
+        return text
     for secret in [*_met]:
         if secret in text:
             text = text.replace(secret, MASK)
@@ -121,18 +124,20 @@ def _without_named(text: str) -> str:
     shown: list[str] = []
     done = 0
     for found in _NAMED.finditer(text):
-        end = _end_of_value(text, found.end(), found[1]) if found.start() >= done else 0
+        name_quote, opening = found[1] or "", found[2]
+        end = _end_of_value(text, found.end(), name_quote, opening) if found.start() >= done else 0
         if end - found.end() >= SHORTEST_NAMED:
-            shown += text[done : found.end()], MASK
+            quote = "" if opening else name_quote  # a number of JSON becomes a text, so that it is JSON still
+            shown += text[done : found.end()], f"{quote}{MASK}{quote}"
             done = end
     return "".join([*shown, text[done:]])
 
 
-def _end_of_value(text: str, start: int, opening: str | None) -> int:
+def _end_of_value(text: str, start: int, name_quote: str, opening: str | None) -> int:
     """Where a value ends: with the quote that closes it, or else with the text it is part of. A quote in the value has
     more backslashes than those around it."""
     if not opening:
-        bare = _BARE_VALUE.match(text, start)
+        bare = None if name_quote and text.startswith(("{", "["), start) else _BARE_VALUE.match(text, start)
         return bare.end() if bare else start
     around = len(opening) - 1
     for found in _QUOTE.finditer(text, start):
