@@ -118,7 +118,7 @@ class DbosEngine:
         async def run() -> Json:
             return await body()
 
-        result: Json = await _library().DBOS.run_step_async({"name": name}, run)
+        result: Json = await _library().DBOS.run_step_async({"name": name, "preemptible": True}, run)
         return result
 
     async def received(self) -> list[str]:
