@@ -49,6 +49,12 @@ class Postgres:
         command = ("-D", str(self._folder), *arguments)
         pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=30)
 
+    def files(self) -> bytes:
+        """Everything that the server has on disk."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+        return b"".join(path.read_bytes() for path in self._folder.rglob("*") if path.is_file())
+
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
@@ -72,6 +78,13 @@ class Databases:
 
     def postgres(self) -> str:
         return self.server.database()
+
+    def stored(self, url: str) -> bytes:
+        """Everything that the files of a database hold, and those of its log."""
+        if url.startswith("sqlite"):
+            file = Path(url.partition("///")[2])
+            return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*"))
+        return self.server.files()
 
     def new(self, kind: str) -> str:
         return self.sqlite() if kind == "sqlite" else self.postgres()

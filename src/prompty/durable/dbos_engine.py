@@ -98,6 +98,8 @@ class DbosEngine:
         return instance
 
     def close(self, drain: float = 0) -> None:
+        if self._loop is not None and drain == 0:
+            self._loop.run(_end_all())  # before DBOS is gone, which they would complain about
         if self._dbos is not None:
             _library().DBOS.destroy(workflow_completion_timeout_sec=int(drain))
             self._dbos = None
@@ -263,11 +265,18 @@ def _status(found: Any) -> Status:
         state=_STATES.get(found.status, "broken"),
         record=next(iter(given.get("args", ())), None),
         output=found.output,
-        error=str(found.error) if found.error else None,
+        error=_words(found.error),
         worker=found.executor_id,
         created=_moment(found.created_at),
         ended=None if ended is None else _moment(ended),
     )
+
+
+def _words(error: object) -> str | None:
+    """Why a workflow broke. What DBOS could not read, it gives as it found it."""
+    if isinstance(error, str):
+        return "its row is not JSON but perhaps a pickle, and is not read"
+    return str(error) if error else None
 
 
 def _moment(milliseconds: int) -> datetime:

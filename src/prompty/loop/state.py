@@ -83,6 +83,7 @@ class TurnState:
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = None
     saved: int = 0
+    pauses: int = 0
     remembered: bool = False
     open: tuple[Reply, Slots] | None = field(default=None, repr=False)
     decided: Mapping[str, Verdict] = field(default_factory=dict)
@@ -159,6 +160,7 @@ class TurnState:
             cost=None if self.cost is None else str(self.cost),
             session_id=plan.session.id if plan.session else None,
             saved=self.saved,
+            pauses=self.pauses,
         )
 
 
@@ -178,6 +180,7 @@ def resumed_state(paused: Paused, said: Mapping[str, Verdict | Rewrite]) -> Turn
         usage=Usage(**paused.usage),  # type: ignore[arg-type]  # JSON of a Usage
         cost=None if paused.cost is None else Decimal(paused.cost),
         saved=paused.saved,
+        pauses=paused.pauses + 1,
         open=(reply, slots),
         unknown=frozenset(call.key for call in paused.pending if call.unknown),
         decided={**decided, **{key: one for key, one in said.items() if isinstance(one, Verdict)}},

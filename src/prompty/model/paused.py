@@ -26,8 +26,8 @@ class Paused:
     """Where a turn stands. `pending` are the calls that wait for a verdict; `resume` goes on with it.
 
     It holds the conversation, and nothing of what the host fills in. `results` are the messages of the open calls, for
-    those that have one. `standing` is what else a turn has settled: which model answers, whether an answer was sent
-    back, and what was summed up.
+    those that have one; `pauses` is how often the turn was paused before, so that no two pauses are equal. `standing`
+    is what else a turn has settled: which model answers, whether an answer was sent back, and what was summed up.
     """
 
     run_id: str
@@ -42,6 +42,7 @@ class Paused:
     cost: str | None = None
     session_id: str | None = None
     saved: int = 0
+    pauses: int = 0
     version: int = PAUSED_VERSION
 
     def to_json(self) -> Json:
