@@ -1,6 +1,6 @@
 """Measure all costs and compare them with their limits: `python -m benchmarks.run [--quick]`.
 
-A full run writes `results/stages.json`, `results/calls.json` and `results/turns.json`; a quick one takes fewer rounds
+A full run writes `results/stages.json`, `calls.json`, `turns.json` and `durable.json`; a quick one takes fewer rounds
 and writes nothing. The exit code is 1 when a limit is exceeded by more than the noise of a shared machine, and is so
 again in a second, longer look.
 """
@@ -18,12 +18,13 @@ from pathlib import Path
 from benchmarks.calls import call_costs
 from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
+from benchmarks.durable import durable_costs
 from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
 from benchmarks.turns import turn_costs
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2")
+PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2", "dbos")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,12 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
     turns = measured(turn_costs, effort)
-    print(table(stages + calls + turns))
+    durable = measured(durable_costs, effort)
+    print(table(stages + calls + turns + durable))
     if not quick:
         write("stages", stages)
         write("calls", calls)
         write("turns", turns)
-    return int(exceeded(stages + calls + turns))
+        write("durable", durable)
+    return int(exceeded(stages + calls + turns + durable))
 
 
 def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:

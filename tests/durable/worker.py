@@ -51,7 +51,7 @@ class Job:
 
 def work(job: Job) -> None:
     """Work until killed."""
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  DBOS says that its connection was lost, and it was
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it is open as long as the process, which is killed
     tools = Tools(job)
     runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
     runtime.open()
