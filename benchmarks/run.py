@@ -17,13 +17,14 @@ from pathlib import Path
 from benchmarks.calls import call_costs
 from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
+from benchmarks.durable import durable_costs
 from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
 from benchmarks.tracing import tracing_costs
 from benchmarks.turns import turn_costs
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2")
+PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2", "dbos")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,13 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
     turns = measured(turn_costs, effort)
     tracing = measured(tracing_costs, effort)
-    print(table(stages + calls + turns + tracing))
+    durable = measured(durable_costs, effort)
+    print(table(stages + calls + turns + tracing + durable))
     if not quick:
         write("stages", stages)
         write("calls", calls)
         write("turns", turns)
         write("tracing", tracing)
-    return int(exceeded(stages + calls + turns + tracing))
+        write("durable", durable)
+    return int(exceeded(stages + calls + turns + tracing + durable))
 
 
 def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:

@@ -1,7 +1,4 @@
-"""Every MUST and SHOULD of the documents that is implemented so far, in our own words, by section.
-
-Tracing (000 §7.1.8, the spans of 002) is still to come.
-"""
+"""Every MUST and SHOULD of the documents that is implemented, in our own words, by section."""
 
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "000 §7": ("at least one provider is supported",),
@@ -24,7 +21,12 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "000 §7.1.4": ("kinds become JSON types", "properties become a JSON Schema object"),
     "000 §7.1.5": ("options become request parameters",),
     "000 §7.1.6": ("outputs become a response format", "the content is parsed as JSON where there are outputs"),
-    "000 §7.2": ("an embeddings request is built", "one text is a string, several are an array"),
+    "000 §7.1.8": ("a call is a span with the attributes of generative AI", "the executor emits an execute span"),
+    "000 §7.2": (
+        "an embeddings request is built",
+        "one text is a string, several are an array",
+        "the span of an embeddings call says so",
+    ),
     "000 §7.3": (
         "an image request is built",
         "without a user message the prompt is empty",
@@ -87,6 +89,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "the model reads a failure as text",
     ),
     "001 user and system": ("a system message is text, a user's is text or parts, which cross as they are",),
+    "002 §8": ("process and process_async are spans",),
     "002 §8.1": ("the full list of calls is the result", "calls come before content"),
     "002 §8.2": ("one vector is not a list of one", "no vector is a ValueError"),
     "002 §8.3": ("a URL is preferred over base64", "no image is a ValueError"),

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from prompty.drivers.host import MemoryStore, Steering
     from prompty.drivers.stream import PromptyStream
     from prompty.drivers.stream_async import AsyncPromptyStream
+    from prompty.durable.engine import Limits
+    from prompty.durable.runs import RunEvent, RunSummary
+    from prompty.durable.runtime import DurableRun, DurableRuntime
     from prompty.errors import (
         BudgetSpent,
         Cancelled,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
         MemoryFailed,
         MissingExtra,
         ModelError,
+        NameInUse,
         Problem,
         PromptyError,
         PromptyWarning,
@@ -63,14 +67,17 @@ if TYPE_CHECKING:
         RenderError,
         RequestError,
         ResultError,
+        RunBroken,
+        RunRefused,
         StreamCut,
         ToolError,
         UnknownName,
+        UnknownRun,
     )
     from prompty.loop.budget import Budget
     from prompty.loop.context import Context, Tokens
     from prompty.loop.effects import Rewrite, Verdict
-    from prompty.loop.gate import deny, later
+    from prompty.loop.gate import deny, later, use_result
     from prompty.loop.guardrails import Guardrails, rewrite
     from prompty.loop.stop import Progress, Stop
     from prompty.memory.in_process import InProcessMemory
@@ -144,17 +151,20 @@ _MODULES = {
     "prompty.drivers.host": "MemoryStore Steering",
     "prompty.drivers.stream": "PromptyStream",
     "prompty.drivers.stream_async": "AsyncPromptyStream",
+    "prompty.durable.engine": "Limits",
+    "prompty.durable.runs": "RunEvent RunSummary",
+    "prompty.durable.runtime": "DurableRun DurableRuntime",
     "prompty.errors": (
         "BudgetSpent Cancelled EmptyReply FileMissing GuardrailError InputError IterationsExceeded LoadError "
         "MemoryFailed "
-        "MissingExtra ModelError Problem PromptyError PromptyWarning Refused RenderError RequestError ResultError "
-        "StreamCut ToolError "
-        "UnknownName"
+        "MissingExtra ModelError NameInUse Problem PromptyError PromptyWarning Refused RenderError RequestError "
+        "ResultError RunBroken RunRefused StreamCut ToolError "
+        "UnknownName UnknownRun"
     ),
     "prompty.loop.budget": "Budget",
     "prompty.loop.context": "Context Tokens",
     "prompty.loop.effects": "Rewrite Verdict",
-    "prompty.loop.gate": "deny later",
+    "prompty.loop.gate": "deny later use_result",
     "prompty.loop.guardrails": "Guardrails rewrite",
     "prompty.loop.stop": "Progress Stop",
     "prompty.model.agent": "PromptAgent",
@@ -201,6 +211,8 @@ __all__ = [
     "Compacted",
     "Context",
     "Done",
+    "DurableRun",
+    "DurableRuntime",
     "EmptyReply",
     "ExecutorProtocol",
     "FellBack",
@@ -218,6 +230,7 @@ __all__ = [
     "IterationStarted",
     "IterationsExceeded",
     "KindTool",
+    "Limits",
     "LoadError",
     "MemoryFailed",
     "MemoryStore",
@@ -226,6 +239,7 @@ __all__ = [
     "MissingExtra",
     "ModelError",
     "ModelReply",
+    "NameInUse",
     "Nested",
     "Paused",
     "Problem",
@@ -244,10 +258,14 @@ __all__ = [
     "ResultError",
     "Retry",
     "Rewrite",
+    "RunBroken",
     "RunCancelled",
+    "RunEvent",
     "RunFailed",
     "RunPaused",
+    "RunRefused",
     "RunStarted",
+    "RunSummary",
     "SqliteMemory",
     "Steering",
     "Stop",
@@ -266,6 +284,7 @@ __all__ = [
     "ToolStarted",
     "Tracer",
     "UnknownName",
+    "UnknownRun",
     "Usage",
     "Verdict",
     "__version__",
@@ -318,6 +337,7 @@ __all__ = [
     "trace_to",
     "turn",
     "turn_async",
+    "use_result",
     "user",
     "validate_inputs",
 ]

@@ -19,6 +19,10 @@ PromptyError
 ├── BudgetSpent                     the turn has used its tokens, its money or its time
 ├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
 ├── MemoryFailed                    a stored conversation cannot be read or written
+├── RunRefused (ValueError)         what is stored of a durable run cannot be read by this release
+├── RunBroken                       a durable run met an error that is none of these
+├── UnknownRun (LookupError)        there is no durable run of that id
+├── NameInUse                       another process works under the name of this worker
 ├── RecordingMissing                a call that no recording answers, in a test that plays them
 ├── UnknownName (LookupError)       no renderer, parser … of that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
@@ -190,6 +194,34 @@ class MemoryFailed(PromptyError):
     def __init__(self, session_id: str, cause: Exception) -> None:
         super().__init__(f"the session '{session_id}' cannot be used: {cause}")
         self.session_id = session_id
+
+
+class RunRefused(PromptyError, ValueError):
+    """What is stored of a durable run cannot be read by this release, and nothing is guessed."""
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(f"{place} is refused: {cause}\n    Read it with the release that wrote it, or prune the run.")
+        self.place, self.cause = place, cause
+
+
+class RunBroken(PromptyError):
+    """A durable run met an error that is none of ours, like one that an executor of the host's raised."""
+
+
+class UnknownRun(PromptyError, LookupError):
+    """There is no durable run of this id."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run '{run_id}'\n    See `prompty runs list`, and check the database.")
+        self.run_id = run_id
+
+
+class NameInUse(PromptyError):
+    """Another process works under the name of this worker."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a worker called '{name}' is running\n    Give each worker a name of its own, and keep it.")
+        self.name = name
 
 
 class RecordingMissing(PromptyError):

@@ -19,6 +19,8 @@ HEAVY = [
     "opentelemetry",
     "asyncio",
     "dotenv",
+    "dbos",
+    "sqlalchemy",
 ]
 
 

@@ -35,8 +35,8 @@ from prompty.errors import EmptyReply
 from prompty.model.message import Json
 from prompty.pipeline.request import request_for
 from prompty.providers import WireRequest, providers
-from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
 from prompty.providers.listening import Answered
+from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
 from prompty.testing.exchange import asked, line_of, read_line
 from prompty.tracing.redaction import MASK
 from tests.drivers.modes import MODES, Mode, close_clients

@@ -50,6 +50,7 @@ class ToolRuns:
             approval=(*tool.approval, self._host_policy(tool.function.name)),
             sequential=options.sequential,
             timeout=self.timeout if options.timeout is None else options.timeout,
+            idempotent=options.idempotent,
         )
 
     def _host_policy(self, name: str) -> object:

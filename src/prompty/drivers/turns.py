@@ -22,7 +22,7 @@ from prompty.drivers.watch import watched
 from prompty.errors import RequestError
 from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, Tokens, context_of
-from prompty.loop.effects import Loop, Verdict
+from prompty.loop.effects import Loop, Rewrite, Verdict
 from prompty.loop.gate import verdicts as read_verdicts
 from prompty.loop.guardrails import Guardrails
 from prompty.loop.state import Choice, Plan, Session, TurnState, resumed_state
@@ -30,7 +30,7 @@ from prompty.loop.stop import Progress
 from prompty.loop.turn import resumed_turn
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
-from prompty.model.paused import Paused
+from prompty.model.paused import GatedCall, Paused
 from prompty.pipeline.prices import price_of
 from prompty.pipeline.telemetry import show_turn
 from prompty.pipeline.validate import validate_inputs
@@ -123,16 +123,20 @@ class Turn:
         models = [model_of(agent, self.options.cancel) for agent in self.agents]
         host = self._host(summary_of(self.context))
         driver = SyncDriver(models=models, host=host, **self._driving(host, models))
-        return turned(self.span, driver.run(self._loop([model.api for model in models])))
+        return turned(self.span, driver.run(self.loop([model.api for model in models])))
 
     def events_async(self) -> AsyncGenerator[Event | Outcome[Done | Paused], None]:
         """What happens, in asynchronous code, and what it comes to as the outcome."""
+        driver = self.async_driver()
+        return turned_async(self.span, driver.run(self.loop([model.api for model in driver.models])))
+
+    def async_driver(self) -> AsyncDriver:
+        """What performs the effects of the turn in asynchronous code."""
         models = [async_model_of(agent, self.options.cancel) for agent in self.agents]
         host = self._host(async_summary_of(self.context))
-        driver = AsyncDriver(models=models, host=host, **self._driving(host, models))
-        return turned_async(self.span, driver.run(self._loop([model.api for model in models])))
+        return AsyncDriver(models=models, host=host, **self._driving(host, models))
 
-    def _loop(self, apis: Sequence[Api]) -> Loop[Done | Paused]:
+    def loop(self, apis: Sequence[Api]) -> Loop[Done | Paused]:
         return resumed_turn(self._plan(apis), self.state)
 
     def _host(self, summary: Callable[..., object] | None) -> Host:
@@ -203,20 +207,26 @@ class Turn:
         return Session(id=self.options.session_id, history_at=self.opening.history_at, new_from=self.opening.new_from)
 
 
-def decisions(paused: Paused, verdicts: object) -> dict[str, Verdict]:
+def decisions(paused: Paused, verdicts: object) -> dict[str, Verdict | Rewrite]:
     """What was decided about pending calls: one verdict for each in their order, or some by their keys."""
     if isinstance(verdicts, Mapping):
-        keys = [call.key for call in paused.pending if call.key in verdicts]
         unknown = verdicts.keys() - {call.key for call in paused.pending}
         if unknown:
             raise RequestError(f"no pending call has the key {sorted(map(str, unknown))[0]!r}", "See `paused.pending`.")
-        return dict(zip(keys, read_verdicts([verdicts[key] for key in keys], len(keys)), strict=True))
+        return {call.key: _decision(call, verdicts[call.key]) for call in paused.pending if call.key in verdicts}
     if not isinstance(verdicts, Sequence) or len(verdicts) != len(paused.pending):
         raise RequestError(
             f"{len(paused.pending)} calls wait for a verdict", "Give one for each, or some by their keys in a mapping."
         )
-    keys = [call.key for call in paused.pending]
-    return dict(zip(keys, read_verdicts(verdicts, len(keys)), strict=True))
+    return {call.key: _decision(call, said) for call, said in zip(paused.pending, verdicts, strict=True)}
+
+
+def _decision(call: GatedCall, said: object) -> Verdict | Rewrite:
+    """What somebody said about one call. Only one of which nobody knows what it did can be given a result."""
+    if call.unknown and isinstance(said, Rewrite):
+        return said
+    [verdict] = read_verdicts([said], 1)
+    return verdict
 
 
 def resumed(

@@ -16,6 +16,7 @@ from prompty.loop.effects import (
     OfferedTool,
     PlannedCall,
     Rewrite,
+    Unknown,
     Verdict,
 )
 from prompty.loop.gate import ALLOW, later, verdicts
@@ -54,6 +55,8 @@ def planned_calls(calls: Sequence[ToolCall], offered: Offered, key: str, slots: 
     """The calls that may run, by position; the others have their results already."""
     planned: Planned = {}
     for position, call in enumerate(calls):
+        if slots[position] is not None:  # of before the turn was paused
+            continue
         tool = offered.get(call.name)
         if tool is None:
             known = ", ".join(sorted(offered)) or "none"
@@ -134,19 +137,33 @@ def allowed_calls(planned: Planned, said: Sequence[Verdict], slots: Slots) -> Lo
     return allowed
 
 
+def open_calls(
+    planned: Planned, unknown: Sequence[int], offered: Offered, slots: Slots
+) -> list[tuple[GatedCall, Verdict]]:
+    """The calls that have no result yet: a person is asked about the unknown ones, the others may run as before."""
+    left = {position: one for position, one in planned.items() if slots[position] is None}
+    said = [later() if position in unknown else ALLOW for position in left]
+    return list(zip(asked_calls(left, offered), said, strict=True))
+
+
 def run_calls(
     planned: Planned, offered: Offered, slots: Slots, *, sequential: bool, max_parallel: int | None
-) -> Loop[None]:
-    """Run what is planned, stage by stage."""
+) -> Loop[list[int]]:
+    """Run what is planned, stage by stage. After a stage with calls of which nobody knows what they did, nothing more
+    runs; their positions are the result."""
     alone = [position for position, one in planned.items() if sequential or offered[one.call.name].sequential]
     for stage in stages(list(planned), alone):
         calls = tuple(planned[position] for position in stage)
         results = yield from CallTools(calls=calls, max_parallel=max_parallel)
-        for position, result in zip(stage, results, strict=True):
-            slots[position] = result
+        answered = dict(zip(stage, results, strict=True))
+        for position, result in answered.items():
+            slots[position] = None if isinstance(result, Unknown) else result
         yield from Checkpoint()
         if None in results:
             raise Cancelled
+        if unknown := [position for position, result in answered.items() if isinstance(result, Unknown)]:
+            return unknown
+    return []
 
 
 def stages(positions: Sequence[int], alone: Sequence[int]) -> Iterator[list[int]]:

@@ -37,6 +37,7 @@ class OfferedTool:
     approval: tuple[object, ...] = ()
     sequential: bool = False
     timeout: float | None = None
+    idempotent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +58,11 @@ class Verdict:
     allowed: bool
     reason: str = ""
     later: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """In the place of a result: the call had begun when its process died, and nobody knows what it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +94,10 @@ class AskGate(Effect[object]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CallTools(Effect[list[Message | None]]):
+class CallTools(Effect[list[Message | Unknown | None]]):
     """Run calls beside each other, and give the message of each, in their order; None for one that did not begin
-    because the turn was cancelled. What a tool raises is a message too."""
+    because the turn was cancelled. What a tool raises is a message too. Only drivers that go on with what another
+    process began know of `Unknown`."""
 
     calls: tuple[PlannedCall, ...]
     max_parallel: int | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prompty.loop.effects import Verdict
+from prompty.loop.effects import Rewrite, Verdict
 
 ALLOW = Verdict(True)
 NO_VERDICT = Verdict(False, "the gate gave no verdict")
@@ -16,6 +16,12 @@ def deny(reason: str = "") -> Verdict:
 def later() -> Verdict:
     """The verdict of somebody who has to ask first: the turn pauses, and `resume` goes on with the answer."""
     return Verdict(False, "", later=True)
+
+
+def use_result(value: object) -> Rewrite:
+    """The answer about a call of which nobody knows what it did: it has happened, and this is its result. True runs it
+    again, and `deny("why")` tells the model that it failed."""
+    return Rewrite(value)
 
 
 def verdicts(answer: object, count: int) -> list[Verdict]:

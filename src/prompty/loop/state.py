@@ -1,23 +1,24 @@
 """What a turn is told beforehand, and what has happened in it so far."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
 from prompty.loop.batch import Slots
 from prompty.loop.budget import Budget, Price, total
 from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
-from prompty.loop.effects import Verdict
+from prompty.loop.effects import Rewrite, Verdict
+from prompty.loop.gate import later
 from prompty.loop.stop import Progress
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
-from prompty.model.message import Message
+from prompty.model.message import Message, ToolCall
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.reply import Reply, Usage, reply_from
 from prompty.pipeline.messages import message_from
 from prompty.providers import Api
-from prompty.tools.results import error_message
+from prompty.tools.results import error_message, result_message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,18 +74,20 @@ class Plan:
 
 @dataclass(slots=True)
 class TurnState:
-    """What has happened so far. While tools run, `open` is the answer that called them, with a slot for each call;
-    `saved` is how many messages need not be stored (again), once the session is `remembered`: before, it is somebody
-    else's."""
+    """What has happened so far. While tools run, `open` is the answer that called them, with a slot for each call, and
+    `unknown` are the keys of those of which nobody knows what they did; `saved` is how many messages need not be
+    stored (again), once the session is `remembered`: before, it is somebody else's."""
 
     messages: list[Message]
     iteration: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = None
     saved: int = 0
+    pauses: int = 0
     remembered: bool = False
     open: tuple[Reply, Slots] | None = field(default=None, repr=False)
     decided: Mapping[str, Verdict] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
     model: int = 0
     corrected: bool = False
     ratio: float = CHARACTERS_PER_TOKEN
@@ -144,8 +147,9 @@ class TurnState:
             messages=tuple(message.to_json() for message in self.messages),
             reply=reply.to_json(),
             usage=asdict(self.usage),
-            pending=tuple(call for call, verdict in asked if verdict.later),
+            pending=tuple(replace(call, unknown=call.key in self.unknown) for call, verdict in asked if verdict.later),
             decided={call.key: (verdict.allowed, verdict.reason) for call, verdict in asked if not verdict.later},
+            results=tuple(result.to_json() if result else None for result in self.open[1]) if self.open else (),
             standing={
                 "model": self.model,
                 "corrected": self.corrected,
@@ -156,13 +160,19 @@ class TurnState:
             cost=None if self.cost is None else str(self.cost),
             session_id=plan.session.id if plan.session else None,
             saved=self.saved,
+            pauses=self.pauses,
         )
 
 
-def resumed_state(paused: Paused, said: Mapping[str, Verdict]) -> TurnState:
+def resumed_state(paused: Paused, said: Mapping[str, Verdict | Rewrite]) -> TurnState:
     """The state of a turn that was paused, with what has been decided about its calls."""
     reply = reply_from(paused.reply)
-    decided = {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
+    slots = [message_from(result) if result else None for result in paused.results] or [None] * len(reply.tool_calls)
+    for call in (call for call in paused.pending if call.key in said):
+        position = int(call.key.rpartition(":")[2])
+        slots[position] = _settled(reply.tool_calls[position], call, said[call.key])
+    decided = {call.key: later() for call in paused.pending}
+    decided |= {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
     standing = cast(dict[str, Any], paused.standing)
     return TurnState(
         messages=[message_from(message) for message in paused.messages],
@@ -170,7 +180,19 @@ def resumed_state(paused: Paused, said: Mapping[str, Verdict]) -> TurnState:
         usage=Usage(**paused.usage),  # type: ignore[arg-type]  # JSON of a Usage
         cost=None if paused.cost is None else Decimal(paused.cost),
         saved=paused.saved,
-        open=(reply, [None] * len(reply.tool_calls)),
-        decided={**decided, **said},
+        pauses=paused.pauses + 1,
+        open=(reply, slots),
+        unknown=frozenset(call.key for call in paused.pending if call.unknown),
+        decided={**decided, **{key: one for key, one in said.items() if isinstance(one, Verdict)}},
         **{**standing, "gone": frozenset(standing.get("gone", ()))},
     )
+
+
+def _settled(call: ToolCall, asked: GatedCall, said: Verdict | Rewrite) -> Message | None:
+    """The result of a call that a person has settled without running it: what it gave, or that it counts as failed."""
+    if isinstance(said, Rewrite):
+        return result_message(call, said.value)
+    if said.allowed or said.later or not asked.unknown:
+        return None
+    reason = said.reason or "it was interrupted, and what it has done is not known"
+    return error_message(call, f"Tool '{call.name}' failed: {reason}")

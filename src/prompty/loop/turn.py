@@ -9,7 +9,16 @@ from dataclasses import replace
 
 from prompty.errors import BudgetSpent, Cancelled, IterationsExceeded, MemoryFailed, PromptyError, ResultError
 from prompty.loop.asking import asked_model
-from prompty.loop.batch import Offered, allowed_calls, asked_calls, guarded_calls, judgement, planned_calls, run_calls
+from prompty.loop.batch import (
+    Offered,
+    allowed_calls,
+    asked_calls,
+    guarded_calls,
+    judgement,
+    open_calls,
+    planned_calls,
+    run_calls,
+)
 from prompty.loop.budget import overspent
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
 from prompty.loop.repair import problems_in, readable
@@ -100,7 +109,7 @@ def _check_limits(plan: Plan, state: TurnState) -> None:
 
 
 def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> Loop[Paused | None]:
-    """Fill the slots of an answer's calls, or stop before any of them runs."""
+    """Fill the slots of an answer's calls; or stop before any of them runs, or where nobody knows what one did."""
     slots = state.open[1] if state.open else []
     planned = planned_calls(reply.tool_calls, offered, f"{plan.run_id}:{state.iteration}", slots)
     if "tool" in plan.guarded:
@@ -113,7 +122,11 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> 
             return state.paused(plan, reply, list(zip(asked, said, strict=True)))
         planned = yield from allowed_calls(planned, said, slots)
         state.decided = {}
-    yield from run_calls(planned, offered, slots, sequential=plan.sequential, max_parallel=plan.max_parallel)
+    unknown = yield from run_calls(planned, offered, slots, sequential=plan.sequential, max_parallel=plan.max_parallel)
+    if unknown:
+        state.unknown = frozenset(planned[position].key for position in unknown)
+        yield from _save(plan, state)
+        return state.paused(plan, reply, open_calls(planned, unknown, offered, slots))
     state.count_tools(slots)
     return None
 

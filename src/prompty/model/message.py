@@ -113,7 +113,7 @@ class Message:
 
     def to_json(self) -> Json:
         """The message as plain JSON, in our own shape (not a provider's)."""
-        json: Json = {"role": self.role, "content": [_part_to_json(part) for part in self.content]}
+        json: Json = {"role": self.role, "content": [part_to_json(part) for part in self.content]}
         json |= {"metadata": self.metadata} if self.metadata else {}
         return {**json, "local": self.local} if self.local else json
 
@@ -137,7 +137,8 @@ def _tool_call_from(entry: Json) -> ToolCall:
 _JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", "name": "name"}
 
 
-def _part_to_json(part: ContentPart) -> Json:
+def part_to_json(part: ContentPart) -> Json:
+    """A part as plain JSON, in our own shape."""
     if type(part) is TextPart:
         return {"kind": "text", "value": part.value}
     given = {shown: getattr(part, name, None) for name, shown in _JSON_NAMES.items()}

@@ -28,18 +28,25 @@ class ToolOptions:
     description: str | None = None
     sequential: bool = False
     timeout: float | None = None
+    idempotent: bool = False
 
 
 @overload
 def tool(function: AnyFunction, /) -> AnyFunction: ...
 @overload
 def tool(
-    *, name: str | None = ..., description: str | None = ..., sequential: bool = ..., timeout: float | None = ...
+    *,
+    name: str | None = ...,
+    description: str | None = ...,
+    sequential: bool = ...,
+    timeout: float | None = ...,
+    idempotent: bool = ...,
 ) -> Callable[[AnyFunction], AnyFunction]: ...
 def tool(function: Any = None, /, **options: Any) -> Any:
     """Mark a function, sync or async, as one that models may call. It stays the function it was.
 
-    `sequential` lets nothing of the same batch run beside it, `timeout` is in seconds.
+    `sequential` lets nothing of the same batch run beside it, `timeout` is in seconds. An `idempotent` one may run
+    twice and do no more than once: a durable run repeats it after a crash without asking.
     """
 
     def marked(function: Any) -> Any:

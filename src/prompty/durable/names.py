@@ -1,0 +1,84 @@
+"""A worker's name is its own: two processes of one name would take each other's runs for their own left ones."""
+
+import fcntl
+import os
+import threading
+from hashlib import sha256
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Protocol
+
+from prompty.errors import NameInUse
+from prompty.extras import require
+
+CHECK_SECONDS = 5.0
+logger = getLogger("prompty")
+
+
+class NameLock(Protocol):
+    """A name that this process has."""
+
+    def release(self) -> None: ...
+
+
+def name_lock(url: str, name: str) -> NameLock:
+    """Take a name in a database. The system gives it back when the process ends, however it ends."""
+    if url.startswith("sqlite:"):
+        return FileLock(Path(url.partition("///")[2]), name)
+    return PostgresLock(url, name)
+
+
+class FileLock:
+    """A lock on a file beside the database."""
+
+    def __init__(self, database: Path, name: str) -> None:
+        self._path = database.with_name(f"{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise NameInUse(name) from None
+
+    def release(self) -> None:
+        os.close(self._file)
+
+
+class PostgresLock:
+    """A lock of a session of the database. A server that was restarted has forgotten it, so it is looked after."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._psycopg: Any = require("psycopg", extra="durable")
+        self._url, self._name = url.replace("postgresql+psycopg:", "postgresql:"), name
+        self._key = int.from_bytes(sha256(f"prompty:{name}".encode()).digest()[:8], signed=True)
+        self._connection = self._taken()
+        self._released = threading.Event()
+        threading.Thread(target=self._keep, name="prompty name", daemon=True).start()
+
+    def _taken(self) -> Any:
+        connection = self._psycopg.connect(self._url, autocommit=True)
+        [taken] = connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()
+        if not taken:
+            connection.close()
+            raise NameInUse(self._name)
+        return connection
+
+    def _keep(self) -> None:
+        while not self._released.wait(CHECK_SECONDS):
+            try:
+                self._connection.execute("SELECT 1")
+            except self._psycopg.Error:
+                self._retake()
+
+    def _retake(self) -> None:
+        try:
+            self._connection = self._taken()
+        except self._psycopg.Error:
+            logger.warning("The database cannot be reached; the worker '%s' waits for it.", self._name)
+        except NameInUse:
+            logger.error("Another worker has taken the name '%s' while the database was away.", self._name)
+
+    def release(self) -> None:
+        self._released.set()
+        self._connection.close()

@@ -1,0 +1,132 @@
+"""A run as its steps tell it: the same loop, answered from what was kept. Nothing is run, and nothing is guessed.
+
+Whoever reads the events of a run needs no tools, no keys and no model.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prompty.drivers.executor import target_of
+from prompty.drivers.models import PAIR_API
+from prompty.drivers.toolruns import interrupted
+from prompty.durable.answers import StepNames, answer_from, error_from, result_from
+from prompty.durable.driver import CANCELLED
+from prompty.durable.record import HostParts, Record, turn_of
+from prompty.durable.values import opened
+from prompty.errors import Cancelled, PromptyError, RunRefused
+from prompty.loop.effects import CallModel, CallTools, Checkpoint, DrainSteering, Effect, Emit, PlannedCall
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Event, ToolFinished, ToolStarted
+from prompty.model.message import Message
+from prompty.providers import Api
+from prompty.providers.foreign import Pair
+
+Stored = Mapping[str, object]
+
+
+class Replay:
+    """One segment of a run, told again."""
+
+    def __init__(self, record: Record, parts: HostParts) -> None:
+        turn = turn_of(record, parts, reading=True)
+        self._loop = turn.loop([_api(agent) for agent in turn.agents])
+        self._record, self._names = record, StepNames()
+        self._drains = 0
+        self._effect: Effect[object] | None = None
+        self._name = ""
+        self._open: dict[str, PlannedCall] = {}
+        self.ended = False
+        self.error: PromptyError | None = None
+
+    @property
+    def model_step(self) -> str | None:
+        """The step in which the model is asked, if that is what happens next."""
+        return self._name if isinstance(self._effect, CallModel) else None
+
+    def next(self, steps: Stored) -> list[Event] | None:
+        """What happens next; None where the steps end, or the segment. May be called again with more steps."""
+        if self._effect is None:
+            return None if self.ended else list(self._sent(None))
+        if isinstance(self._effect, CallTools):
+            return self._next_of_stage(self._effect, steps)
+        if self._name not in steps:
+            return None
+        return list(self._sent_answer(self._effect, steps[self._name]))
+
+    def _next_of_stage(self, stage: CallTools, steps: Stored) -> list[Event] | None:
+        finished = list(self._tools_finished(steps))
+        if not self._open:
+            return finished + list(self._sent([self._result(steps, planned) for planned in stage.calls]))
+        return finished or None
+
+    def cancel(self, steps: Stored) -> Iterator[Event]:
+        """End it as one that was cancelled where its steps end. Calls that had begun count as interrupted."""
+        if isinstance(self._effect, CallTools):
+            results = [self._result(steps, planned) for planned in self._effect.calls]
+            yield from self._sent(results)
+        while not self.ended:
+            yield from self._sent(None, Cancelled(CANCELLED))
+
+    def _sent_answer(self, effect: Effect[object], stored: object) -> Iterator[Event]:
+        if isinstance(effect, DrainSteering):
+            yield from self._sent(stored)
+            return
+        place = self._place(self._name)
+        value: Any = opened(stored, place)
+        if not isinstance(value, dict):
+            raise RunRefused(place, "it is not what a step keeps")
+        if "error" in value:
+            yield from self._sent(None, error_from(value["error"], place))
+        else:
+            yield from self._sent(answer_from(effect, value.get("answer"), place))
+
+    def _sent(self, answer: object, failure: PromptyError | None = None) -> Iterator[Event]:
+        """Answer the loop, and pass on what it tells until it wants something again."""
+        self._effect = None
+        try:
+            effect = self._loop.throw(failure) if failure else self._loop.send(answer)
+            while isinstance(effect, Emit | Checkpoint):
+                if isinstance(effect, Emit):
+                    yield effect.event
+                effect = self._loop.send(None)
+        except StopIteration:
+            self.ended = True
+        except PromptyError as error:
+            self.ended, self.error = True, error
+        else:
+            yield from self._wanted(effect)
+
+    def _wanted(self, effect: Effect[object]) -> Iterator[Event]:
+        self._effect = effect
+        if isinstance(effect, CallTools):
+            self._open = {self._names.of_call(planned): planned for planned in effect.calls}
+            yield from (ToolStarted(planned.call) for planned in effect.calls)
+        elif isinstance(effect, DrainSteering):
+            self._drains += 1
+            self._name = f"received:{self._drains}"
+        else:
+            self._name = self._names.of(effect)
+
+    def _tools_finished(self, steps: Stored) -> Iterator[Event]:
+        for name in [name for name in self._open if name in steps]:
+            planned = self._open.pop(name)
+            result = self._result(steps, planned)
+            if isinstance(result, Message):
+                yield ToolFinished(planned.call, result)
+
+    def _result(self, steps: Stored, planned: PlannedCall) -> object:
+        name = self._names.of_call(planned)
+        if name not in steps:
+            return interrupted(planned)
+        value: Any = opened(steps[name], self._place(name))
+        if isinstance(value, dict) and "error" in value:
+            raise error_from(value["error"], self._place(name))
+        return result_from(value, self._place(name))
+
+    def _place(self, name: str) -> str:
+        return f"the step '{name}' of the run '{self._record.run_id}'"
+
+
+def _api(agent: PromptAgent) -> Api:
+    target = target_of(agent)
+    return PAIR_API if isinstance(target, Pair) else target.api(agent.model.api_type)

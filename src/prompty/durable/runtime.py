@@ -1,0 +1,360 @@
+"""Turns that survive their process: started anywhere, gone on with by any worker, read and answered by anybody."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, Self, TypeVar, Unpack
+from uuid import uuid4
+
+from prompty.drivers.turns import decisions
+from prompty.durable.dbos_engine import DbosEngine
+from prompty.durable.deltas import Told
+from prompty.durable.driver import DurableDriver
+from prompty.durable.ends import End, end_of, end_to_json, event_of
+from prompty.durable.engine import Engine, Limits, Status, Steps
+from prompty.durable.record import HostArguments, HostParts, Record, RunArguments, new_record, record_from, turn_of
+from prompty.durable.replay import Replay
+from prompty.durable.runs import (
+    RunEvent,
+    RunState,
+    Segments,
+    Summaries,
+    answered_segment,
+    number_of,
+    run_of,
+    segment_id,
+    summary_of,
+)
+from prompty.durable.values import opened
+from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Event
+from prompty.model.message import Json
+from prompty.model.paused import Paused
+from prompty.pipeline.load import StrPath, load
+from prompty.tools.threads import in_thread
+from prompty.tools.toolbox import handlers_of
+from prompty.wire.structured import cast
+
+T = TypeVar("T")
+POLL = 0.1
+FOREVER = 3_000_000.0
+_END = object()
+Inputs = Mapping[str, object] | None
+
+
+class DurableRuntime:
+    """Durable runs in a database: `sqlite:///runs.db` for one machine, `postgresql://…` for a set of workers.
+
+    With a `name` it works: it runs what it starts, what others have left for workers, and what a worker of its name
+    left behind when it died. Names are stable, and no two processes have the same one at a time. Without a name it
+    starts, reads, answers and steers, and runs nothing. Use it as a context manager, or `open` and `close` it.
+
+    Tools, gate, guardrails and the like are the worker's: functions are not stored. `secrets` are values by names that
+    all workers know; a run keeps the name.
+    """
+
+    def __init__(
+        self,
+        url: str | Engine,
+        *,
+        name: str | None = None,
+        limits: Limits | None = None,
+        **parts: Unpack[HostArguments],
+    ) -> None:
+        self.engine: Engine = DbosEngine(url, name, limits) if isinstance(url, str) else url
+        self.parts = HostParts(**parts)
+
+    def open(self) -> None:
+        """Begin to work. Does nothing without a name."""
+        self.engine.open(self._segment)
+
+    def close(self, drain: float = 0) -> None:
+        """Stop; runs that are under way have so many seconds to end, and go on elsewhere or later."""
+        self.engine.close(drain)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await _elsewhere(self.open)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await _elsewhere(self.close)
+
+    async def _segment(self, steps: Steps, stored: Json) -> Json:
+        """What a workflow of the engine is: one segment of a run, from its start or a pause to its end or the next."""
+        try:
+            record = record_from(stored, "the record of a run")
+            turn = turn_of(record, self.parts)
+            inner = turn.async_driver()
+            driver = DurableDriver(steps, inner, record.run_id, cancelled=record.cancelled)
+            return end_to_json(await driver.run(turn.loop([model.api for model in inner.models])))
+        except PromptyError as error:
+            return end_to_json(error)
+
+    def start(
+        self,
+        agent_or_path: PromptAgent | StrPath,
+        inputs: Inputs = None,
+        *,
+        run_id: str | None = None,
+        priority: int | None = None,
+        **options: Unpack[RunArguments],
+    ) -> "DurableRun":
+        """Start a run: here, if this runtime works, else on any worker. One of the same id is not started again. Of
+        those that wait for a worker, the smallest `priority` goes first."""
+        agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else load(agent_or_path)
+        if options.get("tools") is None and self.parts.tools:
+            options["tools"] = list(handlers_of(self.parts.tools))
+        record = new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets)
+        if "#" in record.run_id:
+            raise RequestError(f"the run id {record.run_id!r} has a '#' in it", "Leave it out: it parts segments.")
+        self.engine.start(record.run_id, record.to_json(), priority=priority)
+        return DurableRun(self, record.run_id)
+
+    def attach(self, run_id: str) -> "DurableRun":
+        """A run that was started before, here or elsewhere."""
+        if self.engine.status(run_id) is None:
+            raise UnknownRun(run_id)
+        return DurableRun(self, run_id)
+
+    def result(self, run_id: str, *, timeout: float | None = None, output_type: type[Any] | None = None) -> Any:
+        """Wait for a run: its result, or the `Paused` value where it waits for a person. What ended it otherwise is
+        raised, with the messages so far; TimeoutError if it has not ended in time."""
+        last = self._last(run_id)
+        status = self.engine.wait(last.id, FOREVER if timeout is None else timeout)
+        end = self._end(status)
+        if end is None:
+            raise TimeoutError(f"the run '{run_id}' has not ended within {timeout} s")
+        if isinstance(end, PromptyError):
+            raise end
+        if isinstance(end, Paused):
+            return end
+        return end.result if output_type is None else cast(end.result, output_type)
+
+    def _end(self, status: Status) -> End | None:
+        """What a segment came to. The engine ends a run that is cancelled where it stands; the steps say where."""
+        end = end_of(status)
+        if isinstance(end, Cancelled) and status.state == "cancelled":
+            record, steps = self._record(status.id), dict(self.engine.steps(status.id))
+            replay = Replay(record, self.parts)
+            while replay.next(steps) is not None:
+                pass
+            list(replay.cancel(steps))
+            end.messages = replay.error.messages if replay.error else ()
+        return end
+
+    def events(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
+        """What happens in a run, from its first event or after a position, until it ends or waits for a person. It can
+        be read again at any time, by anybody; the words of a call that had to be made again are told once."""
+        position = 0
+        for segment in count():
+            status = self.engine.status(segment_id(run_id, segment))
+            if status is None and segment == 0:
+                raise UnknownRun(run_id)
+            if status is None:
+                return
+            for event, kept in self._segment_events(status):
+                position += kept
+                if position > after or (not kept and position == after):
+                    yield RunEvent(position, event)
+
+    def _segment_events(self, status: Status) -> Iterator[tuple[Event, bool]]:
+        """The events of a segment, and of each whether it is kept."""
+        record = record_from(status.record, f"the record of the run '{status.id}'")
+        replay, told = Replay(record, self.parts), Told()
+        while True:
+            status = self.engine.wait(status.id, 0)  # before the steps: none is added after the end
+            steps = dict(self.engine.steps(status.id))
+            if record.options.get("stream"):
+                told.add(self.engine.written(status.id, told.count), record.run_id)
+            yield from _advanced(replay, steps, told)
+            if replay.ended:
+                return
+            if status.state == "cancelled":
+                yield from ((event, True) for event in replay.cancel(steps))
+                return
+            if (end := end_of(status)) is not None:
+                yield event_of(end), True
+                return
+            time.sleep(POLL)
+
+    def answer(self, run: str | Paused, verdicts: object) -> None:
+        """Let a paused run go on: a verdict for each pending call, in order, or some by their keys. True runs a call,
+        `deny("why")` does not; of a call that is `unknown`, True runs it again, `use_result(value)` gives its result,
+        and `deny` has it fail. Giving the same answer again does nothing. With a `Paused` value the answer is to that
+        very pause, and to no later one."""
+        run_id = run if isinstance(run, str) else run.run_id
+        segments = self._segments(run_id)
+        at = answered_segment(segments, None if isinstance(run, str) else run)
+        if at is None:
+            raise RequestError(f"the run '{run_id}' does not wait for an answer", "See `prompty runs show`.")
+        paused = end_of(segments[at])
+        assert isinstance(paused, Paused)  # noqa: S101  it was chosen for that
+        self._follow(segments[at].id, paused, lambda record: record.after(paused, decisions(paused, verdicts)))
+
+    def _follow(self, id: str, paused: Paused, following: Callable[[Record], Record]) -> None:
+        """Start the segment after a pause; one that is there already must be the same."""
+        record = following(self._record(id))
+        next_id = segment_id(record.run_id, record.segment)
+        self.engine.start(next_id, record.to_json())
+        if self._record(next_id).answers != record.answers:
+            raise RequestError(f"the run '{record.run_id}' was answered otherwise", "See `prompty runs show`.")
+
+    def steer(self, run_id: str, text: str) -> None:
+        """Tell the model something before it is asked again. The run must have been started with `steering=True`."""
+        last = self._last(run_id)
+        if last.state not in ("waiting", "running"):
+            raise RequestError(f"the run '{run_id}' is not under way", "Start a new one, or answer the one that waits.")
+        if not self._record(last.id).options.get("steering"):
+            raise RequestError(f"the run '{run_id}' does not listen", "Start it with steering=True.")
+        self.engine.send(last.id, text)
+
+    def cancel(self, run_id: str) -> None:
+        """End a run. What is under way ends with it; what has ended stays as it is."""
+        last = self._last(run_id)
+        end = end_of(last)
+        if isinstance(end, Paused):
+            self._follow(last.id, end, lambda record: record.after(end, {}, cancelled=True))
+        else:
+            self.engine.cancel(last.id)
+
+    def retry(self, run_id: str) -> None:
+        """Let a run that was cancelled while it ran, or broke, go on from its last step."""
+        last = self._last(run_id)
+        if last.state not in ("broken", "cancelled"):
+            raise RequestError(f"the run '{run_id}' was neither cancelled nor broken", "Start a new one.")
+        self.engine.retry(last.id)
+
+    def list(self, state: RunState | None = None) -> Summaries:
+        """All runs, or those of one state, the oldest first."""
+        found: dict[str, list[Status]] = {}
+        for status in self.engine.find():
+            found.setdefault(run_of(status.id), []).append(status)
+        runs = [summary_of(run_id, sorted(segments, key=number_of)) for run_id, segments in found.items()]
+        return [run for run in runs if state in (None, run.state)]
+
+    def prune(self, older_than: timedelta) -> int:
+        """Forget runs that ended so long ago; how many. A paused run has not ended."""
+        before = datetime.now(UTC) - older_than
+        ended = ("done", "failed", "cancelled")
+        runs = [run for run in self.list() if run.state in ended and run.ended and run.ended < before]
+        for run in runs:
+            self.engine.delete([segment_id(run.id, number) for number in range(run.segments)])
+        return len(runs)
+
+    def _segments(self, run_id: str) -> Segments:
+        first = self.engine.find(run_id)
+        segments = sorted((status for status in first if run_of(status.id) == run_id), key=number_of)
+        if not segments:
+            raise UnknownRun(run_id)
+        return segments
+
+    def _last(self, run_id: str) -> Status:
+        return self._segments(run_id)[-1]
+
+    def _record(self, id: str) -> Record:
+        status = self.engine.status(id)
+        if status is None:
+            raise UnknownRun(run_of(id))
+        return record_from(status.record, f"the record of the run '{id}'")
+
+    async def start_async(
+        self, agent_or_path: PromptAgent | StrPath, inputs: Inputs = None, **options: Any
+    ) -> "DurableRun":
+        """Like `start`."""
+        return await _elsewhere(lambda: self.start(agent_or_path, inputs, **options))
+
+    async def attach_async(self, run_id: str) -> "DurableRun":
+        """Like `attach`."""
+        return await _elsewhere(lambda: self.attach(run_id))
+
+    async def result_async(
+        self, run_id: str, *, timeout: float | None = None, output_type: type[Any] | None = None
+    ) -> Any:
+        """Like `result`."""
+        return await _elsewhere(lambda: self.result(run_id, timeout=timeout, output_type=output_type))
+
+    async def events_async(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
+        """Like `events`."""
+        events = self.events(run_id, after)
+        while (event := await _elsewhere(lambda: next(events, _END))) is not _END:
+            assert isinstance(event, RunEvent)  # noqa: S101  there is nothing else in it
+            yield event
+
+    async def answer_async(self, run: str | Paused, verdicts: object) -> None:
+        """Like `answer`."""
+        await _elsewhere(lambda: self.answer(run, verdicts))
+
+    async def steer_async(self, run_id: str, text: str) -> None:
+        """Like `steer`."""
+        await _elsewhere(lambda: self.steer(run_id, text))
+
+    async def cancel_async(self, run_id: str) -> None:
+        """Like `cancel`."""
+        await _elsewhere(lambda: self.cancel(run_id))
+
+    async def retry_async(self, run_id: str) -> None:
+        """Like `retry`."""
+        await _elsewhere(lambda: self.retry(run_id))
+
+    async def list_async(self, state: RunState | None = None) -> Summaries:
+        """Like `list`."""
+        return await _elsewhere(lambda: self.list(state))
+
+    async def prune_async(self, older_than: timedelta) -> int:
+        """Like `prune`."""
+        return await _elsewhere(lambda: self.prune(older_than))
+
+
+@dataclass(frozen=True, slots=True)
+class DurableRun:
+    """A run, wherever it runs. What it can do stands at `DurableRuntime`."""
+
+    runtime: DurableRuntime
+    id: str
+
+    def result(self, *, timeout: float | None = None, output_type: type[Any] | None = None) -> Any:
+        return self.runtime.result(self.id, timeout=timeout, output_type=output_type)
+
+    def events(self, after: int = 0) -> Iterator[RunEvent]:
+        return self.runtime.events(self.id, after)
+
+    async def result_async(self, *, timeout: float | None = None, output_type: type[Any] | None = None) -> Any:
+        return await self.runtime.result_async(self.id, timeout=timeout, output_type=output_type)
+
+    def events_async(self, after: int = 0) -> AsyncIterator[RunEvent]:
+        return self.runtime.events_async(self.id, after)
+
+
+def _advanced(replay: Replay, steps: Mapping[str, object], told: Told) -> Iterator[tuple[Event, bool]]:
+    """What happens as far as the steps go, and the words of a model before its answer."""
+    while True:
+        if step := replay.model_step:
+            yield from ((event, False) for event in told.new_of(step, _attempt(steps.get(step))))
+        events = replay.next(steps)
+        if events is None:
+            return
+        yield from ((event, True) for event in events)
+
+
+def _attempt(stored: object) -> str | None:
+    """Which execution made the call of a step that has ended."""
+    if stored is None:
+        return None
+    value: Any = opened(stored, "a step of the run")
+    return value.get("attempt") if isinstance(value, dict) else None
+
+
+async def _elsewhere(function: Callable[[], T]) -> T:
+    """The engine blocks, and DBOS must not find an event loop of ours."""
+    return await asyncio.wrap_future(in_thread(function))

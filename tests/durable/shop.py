@@ -1,0 +1,151 @@
+"""The outside of the kill tests: processes to be killed, a person who answers, and what the log of effects proves."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from prompty import Done, DurableRuntime, Paused, SqliteMemory, use_result
+from prompty.model.message import Message
+from prompty.pipeline.messages import message_from
+from tests.conversations.turns import assert_history_is_legal
+from tests.durable.runs import scripted
+from tests.durable.worker import CALLS, ROUNDS, Job, script, work
+
+SECONDS = 60
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.durable.worker"])
+
+
+class Shop:
+    """Runs of payments in a database, and the log of what was really paid."""
+
+    def __init__(self, url: str, folder: Path, pace: float = 0.01) -> None:
+        self.url, self.pace = url, pace
+        self.log, self.sessions = folder / "log", folder / "sessions.db"
+        self.log.touch()
+        self.client = DurableRuntime(url)
+        self.started: list[str] = []
+        self.asked: set[str] = set()
+        self._processes: list[ForkServerProcess] = []
+
+    def worker(self, name: str = "worker", **job: Any) -> ForkServerProcess:
+        """A process that works. One that is to die by itself is not waited for."""
+        told = {"url": self.url, "name": name, "log": self.log, "sessions": self.sessions, "pace": self.pace, **job}
+        opened = self.lines().count(f"open {name}")
+        process = PROCESSES.Process(target=work, args=(Job(**told),))
+        process.start()
+        self._processes.append(process)
+        if "dies_at" not in job:
+            until(lambda: self.lines().count(f"open {name}") > opened)
+        return process
+
+    def start(self, run_id: str, *, remembered: bool = True) -> None:
+        """Leave a run for the workers."""
+        self.started.append(run_id)
+        session = run_id if remembered else None
+        self.client.start(scripted(script(run_id)), run_id=run_id, tools=["pay", "look"], session_id=session)
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def effects(self) -> dict[str, list[str]]:
+        """What each call has done, as often as it did."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines():
+            kind, _, rest = line.partition(" ")
+            if kind == "effect":
+                key, _, result = rest.partition(" ")
+                found.setdefault(key, []).append(result)
+        return found
+
+    def answer_all(self) -> int:
+        """Be the person who looks what has happened, and says so: runs that wait are answered by the log."""
+        waiting = self.client.list("paused")
+        for run in waiting:
+            paused = self.client.result(run.id)
+            assert isinstance(paused, Paused)
+            assert_history_is_legal([message_from(message) for message in paused.messages])
+            effects = self.effects()
+            for call in paused.pending:
+                assert call.unknown
+                assert call.name == "pay", "what may be repeated is repeated, and nobody is asked"
+            self.asked |= {call.key for call in paused.pending}
+            self.client.answer(paused, [self._verdict(effects.get(call.key)) for call in paused.pending])
+        return len(waiting)
+
+    @staticmethod
+    def _verdict(done: list[str] | None) -> object:
+        return use_result(done[0]) if done else True
+
+    def finish(self, within: float = SECONDS) -> None:
+        """Answer whatever waits until every run is done."""
+
+        def done() -> bool:
+            self.answer_all()
+            return all(run.state == "done" for run in self.client.list())
+
+        until(done, within)
+
+    def check(self) -> None:
+        """What must hold, however often workers were killed."""
+        effects = self.effects()
+        self.check_nothing_is_repeated(effects)
+        for run_id in self.started:
+            assert self.client.result(run_id, timeout=SECONDS) == f"Done with {run_id}."
+            *_, last = self.client.events(run_id)
+            assert isinstance(last.event, Done)
+            self.check_history(run_id, last.event.messages)
+            stored = [message_from(message) for message in SqliteMemory(self.sessions).load(run_id)]
+            if stored:
+                self.check_history(run_id, stored)
+
+    def check_nothing_is_repeated(self, effects: dict[str, list[str]]) -> None:
+        """No payment twice, and nothing at all begins after its result was kept."""
+        paid = {key: done for key, done in effects.items() if done[0].startswith("paid")}
+        assert {key: done for key, done in paid.items() if len(done) != 1} == {}
+        assert len(paid) == len(self.started) * ROUNDS * CALLS // 2
+        unknown = {line.partition(":")[2] for line in self.lines() if line.startswith("unknown ")}
+        assert unknown == self.asked
+        kept: set[str] = set()
+        for line in self.lines():
+            kind, _, rest = line.partition(" ")
+            if kind == "kept":
+                kept.add(rest.removeprefix("tool:"))
+            elif kind == "begin":
+                assert rest not in kept, f"{line} after its result was kept"
+
+    def check_history(self, run_id: str, messages: Any) -> None:
+        """The history of the undisturbed run: every call with its one result, in order."""
+        said: list[Message] = [message for message in messages if message.role != "system"]
+        round_roles = ["assistant", *["tool"] * CALLS]
+        assert [message.role for message in said] == ["user", *round_roles * ROUNDS, "assistant"]
+        words = ["paid", "seen", "paid", "seen"]
+        wanted = [f"{words[at]} {n}/{at}" for n in range(ROUNDS) for at in range(CALLS)]
+        assert [message.text for message in said if message.role == "tool"] == wanted
+        assert said[-1].text == f"Done with {run_id}."
+        assert_history_is_legal(said)
+
+    def close(self) -> None:
+        for process in self._processes:
+            if process.is_alive():
+                kill(process)
+        self.client.close()
+
+
+def kill(process: ForkServerProcess) -> None:
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(SECONDS)
+
+
+def until(holds: Callable[[], bool], within: float = SECONDS) -> None:
+    """Wait for something, but not forever."""
+    end = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)

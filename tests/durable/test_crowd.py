@@ -1,0 +1,66 @@
+"""A thousand runs that wait for a person: they hold no slot and no process, and anybody can answer them later."""
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+
+from prompty import DurableRuntime, Paused
+from prompty.durable.engine import Limits
+from tests.durable.databases import Databases
+from tests.durable.runs import Desk, rounds, scripted, working
+
+RUNS = 1000
+SECONDS = 240
+PROCESSES = multiprocessing.get_context("spawn")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_thousand_paused_runs_hold_nothing_and_are_answered_from_elsewhere(
+    kind: str, databases: Databases, tmp_path: Path
+) -> None:
+    url = databases.new(kind)
+    with working(url, Desk().look) as runtime:
+        agent = scripted(rounds("look", 1, 1))
+        for number in range(RUNS):
+            runtime.start(agent, run_id=f"run{number}", approval="always")
+        until_all(runtime, "paused")
+    with working(url, Desk().look, limits=Limits(worker_concurrency=1)) as runtime:
+        assert len(runtime.list("paused")) == RUNS
+        client = DurableRuntime(url)
+        begun = time.monotonic()
+        assert client.start(scripted(["Here."])).result(timeout=30) == "Here."
+        assert time.monotonic() - begun < 10, "a paused run holds the one slot"
+        client.close()
+    # no worker is there: the answers wait, each once however often it is given
+    with PROCESSES.Pool(1) as pool:
+        answered = pool.apply(answer, (url, ["run0", "run1", "run0", "run1"]))
+    assert answered == ["waiting", "waiting"]
+    desk = Desk()
+    with working(url, desk.look) as runtime:
+        assert [runtime.result(run, timeout=60) for run in ("run0", "run1")] == ["Done.", "Done."]
+        with PROCESSES.Pool(1) as pool:
+            pool.apply(answer, (url, ["run0", "run1"]))
+        assert len(runtime.list("paused")) == RUNS - 2
+        assert {run.segments for run in runtime.list("done")} == {1, 2}
+    assert desk.seen == ["0/0", "0/0"]
+
+
+def answer(url: str, runs: list[str]) -> list[str]:
+    """What another process does: say yes, and see what comes of it."""
+    client = DurableRuntime(url)
+    for run_id in runs:
+        client.answer(run_id, [True])
+    states = {run.id: run.state for run in client.list()}
+    client.close()
+    return [states[run_id] for run_id in sorted(set(runs))]
+
+
+def until_all(runtime: DurableRuntime, state: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not all(status.state == "finished" for status in runtime.engine.find(outputs=False)):
+        assert time.monotonic() < end, "not all runs came to their pause"
+        time.sleep(0.5)
+    assert {run.state for run in runtime.list()} == {state}
+    assert isinstance(runtime.result("run0"), Paused)

@@ -1,0 +1,143 @@
+"""A process that works on durable runs and can be killed anywhere, with an outside log of what it does.
+
+Lines of the log are appended in one write each: `begin KEY`, `effect KEY RESULT`, and `kept STEP` once a step has left
+its result, or `unknown STEP`. `look` may be repeated; `pay` must not.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from prompty import DurableRuntime, SqliteMemory, ToolContext, tool
+from prompty.durable.answers import UNKNOWN
+from prompty.durable.dbos_engine import DbosEngine
+from prompty.durable.engine import Body, Limits, Steps, Workflow
+from prompty.durable.values import sealed
+from prompty.model.message import Json
+from tests.durable.runs import Script
+
+ROUNDS, CALLS = 3, 4
+UNKNOWN_TEXT = sealed(UNKNOWN)["value"]
+
+
+def script(run_id: str) -> Script:
+    """Three rounds of two payments and two looks, and an answer."""
+    names = ["pay", "look", "pay", "look"]
+    calls = [[{"call": names[at], "arguments": {"at": f"{n}/{at}"}} for at in range(CALLS)] for n in range(ROUNDS)]
+    return [*calls, f"Done with {run_id}."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a worker is told. It dies by itself at the boundary of this number; a boundary is a moment before a step,
+    in it before or after what it does, or after it."""
+
+    url: str
+    name: str
+    log: Path
+    sessions: Path
+    pace: float = 0.01
+    dies_at: int | None = None
+    adopts: str | None = None
+    limits: Limits | None = None
+
+
+def work(job: Job) -> None:
+    """Work until killed."""
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it is open as long as the process, which is killed
+    tools = Tools(job)
+    runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
+    runtime.open()
+    if job.adopts is not None:
+        runtime.engine.adopt(job.adopts)
+    note(job.log, f"open {job.name}")
+    with suppress(KeyboardInterrupt):
+        signal.pause()
+
+
+class Tools:
+    """Two tools that take their time before and after what they do."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._chance = random.Random(os.getpid())  # noqa: S311  not for secrets
+
+    @tool
+    async def pay(self, at: str, context: ToolContext) -> str:
+        """Pay for something, which must happen once."""
+        return await self._done(f"paid {at}", context)
+
+    @tool(idempotent=True)
+    async def look(self, at: str, context: ToolContext) -> str:
+        """Look at something, as often as one likes."""
+        return await self._done(f"seen {at}", context)
+
+    async def _done(self, result: str, context: ToolContext) -> str:
+        note(self._job.log, f"begin {context.key}")
+        await asyncio.sleep(self._chance.random() * self._job.pace)
+        note(self._job.log, f"effect {context.key} {result}")
+        await asyncio.sleep(self._chance.random() * self._job.pace)
+        return result
+
+
+class Engine(DbosEngine):
+    """The engine, with a log of steps that are kept, and boundaries to die at."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.url, job.name, job.limits)
+        self._job = job
+
+    def open(self, workflow: Workflow, /) -> None:
+        super().open(partial(self._watched, workflow))
+
+    def _watched(self, workflow: Workflow, steps: Steps, record: Json) -> Awaitable[Json]:
+        return workflow(Watched(steps, self._job), record)
+
+
+class Watched:
+    """Steps at whose boundaries the process may die."""
+
+    def __init__(self, steps: Steps, job: Job) -> None:
+        self._steps, self._job = steps, job
+
+    async def step(self, name: str, body: Body, /) -> Json:
+        self._boundary()
+        result = await self._steps.step(name, partial(self._inside, body))
+        note(self._job.log, f"unknown {name}" if result["value"] == UNKNOWN_TEXT else f"kept {name}")
+        self._boundary()
+        return result
+
+    async def _inside(self, body: Body) -> Json:
+        self._boundary()
+        result = await body()
+        self._boundary()
+        return result
+
+    def _boundary(self) -> None:
+        global _boundaries
+        _boundaries += 1
+        if _boundaries == self._job.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def received(self) -> list[str]:
+        return await self._steps.received()
+
+    async def write(self, value: Json, /) -> None:
+        await self._steps.write(value)
+
+
+_boundaries = 0
+
+
+def note(log: Path, line: str) -> None:
+    """Append a line in one write, which no death of the process can cut."""
+    file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    os.write(file, f"{line}\n".encode())
+    os.close(file)
