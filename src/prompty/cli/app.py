@@ -10,7 +10,10 @@ from prompty.cli.console import out
 from prompty.cli.explain import explain
 from prompty.cli.render import render
 from prompty.cli.run import run
+from prompty.cli.runs import runs
+from prompty.cli.submit import submit
 from prompty.cli.tools import tools
+from prompty.cli.worker import worker
 from prompty.version import __version__
 
 app = Typer(
@@ -26,6 +29,9 @@ app.command()(run)
 app.command()(explain)
 app.command()(tools)
 app.command()(chat)
+app.command()(worker)
+app.command()(submit)
+app.add_typer(runs, name="runs")
 
 
 def _version(wanted: bool) -> None:
