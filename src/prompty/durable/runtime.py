@@ -96,7 +96,7 @@ class DurableRuntime:
             record = record_from(stored, "the record of a run")
             turn = turn_of(record, self.parts)
             inner = turn.async_driver()
-            driver = DurableDriver(steps, inner, record.run_id, cancelled=record.cancelled)
+            driver = DurableDriver(steps, inner, record.run_id, self.parts.asked(), cancelled=record.cancelled)
             return end_to_json(await driver.run(turn.loop([model.api for model in inner.models])))
         except PromptyError as error:
             return end_to_json(error)
