@@ -36,7 +36,8 @@ def test_the_first_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None
     assert done.stdout == "system You help Ada. Answer briefly.\nuser What is a monad?\n"
 
 
-RUNNING = [ROOT / "docs" / name for name in ("agents.md", "conversations.md", "kinds.md", "testing.md", "tracing.md")]
+PAGES_THAT_RUN = ("agents.md", "conversations.md", "durable.md", "kinds.md", "testing.md", "tracing.md")
+RUNNING = [ROOT / "docs" / name for name in PAGES_THAT_RUN]
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)

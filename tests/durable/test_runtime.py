@@ -19,6 +19,7 @@ from prompty import (
     ModelReply,
     Paused,
     RequestError,
+    RunBroken,
     RunCancelled,
     RunPaused,
     SqliteMemory,
@@ -31,6 +32,7 @@ from prompty import (
     tool,
     turn,
 )
+from prompty.durable.suite import until
 from prompty.model.event import Event
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal
@@ -289,9 +291,39 @@ def test_gate_and_guardrails_are_the_workers_and_what_they_said_is_kept(url: str
         run = runtime.start(scripted(rounds("look", 1, 2)))
         assert run.result(timeout=SECONDS) == "DONE."
         live = list(run.events())
-    reader = DurableRuntime(url, **parts)
+    reader = DurableRuntime(url)
     assert list(reader.events(run.id)) == live
+    assert len(live) > 10
     reader.close()
+
+
+def test_a_worker_that_asks_others_than_the_one_that_began_breaks_the_run_which_can_be_retried(url: str) -> None:
+    going_on: list[bool] = []
+
+    @tool(idempotent=True)
+    async def look(at: str) -> str:
+        while not going_on:
+            await asyncio.sleep(0.02)
+        return at
+
+    def gate(calls: list[object]) -> object:
+        return [True] * len(calls)
+
+    with working(url, look, gate=gate) as runtime:
+        runtime.start(scripted(rounds("look", 1, 1)), run_id="mine")
+        until(lambda: len(runtime.engine.steps("mine")) == 3)
+    going_on.append(True)
+    with working(url, look) as runtime, pytest.raises(RunBroken, match="was begun by a worker with"):
+        runtime.result("mine", timeout=SECONDS)
+    with working(url, look, gate=gate) as runtime:
+        runtime.retry("mine")
+        until(lambda: runtime.list()[0].state == "done")
+        assert runtime.result("mine") == "Done."
+
+
+def test_a_url_that_is_no_database_is_refused() -> None:
+    with pytest.raises(RequestError, match="is no database for runs"):
+        DurableRuntime("mysql://somewhere")
 
 
 def test_the_script_of_a_test_answers_runs_that_are_started_within_it(url: str) -> None:

@@ -10,8 +10,11 @@ from prompty.cli.console import out
 from prompty.cli.explain import explain
 from prompty.cli.render import render
 from prompty.cli.run import run
+from prompty.cli.runs import runs
+from prompty.cli.submit import submit
 from prompty.cli.tools import tools
 from prompty.cli.trace import trace_app
+from prompty.cli.worker import worker
 from prompty.version import __version__
 
 app = Typer(
@@ -28,6 +31,9 @@ app.command()(explain)
 app.command()(tools)
 app.command()(chat)
 app.add_typer(trace_app)
+app.command()(worker)
+app.command()(submit)
+app.add_typer(runs, name="runs")
 
 
 def _version(wanted: bool) -> None:

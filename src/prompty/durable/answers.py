@@ -32,6 +32,7 @@ from prompty.wire.functions import Function
 # What reading raises when JSON is not what was written.
 _MISREAD = (AttributeError, LookupError, TypeError, ValueError)
 UNKNOWN: Json = {"unknown": True}
+TOOLS = "tools"
 
 
 class StepNames:
@@ -57,7 +58,7 @@ _NAMES: dict[type[object], str] = {
     CallModel: "model",
     AskGate: "gate",
     CheckGuardrail: "guardrail",
-    DescribeTools: "tools",
+    DescribeTools: TOOLS,
 }
 
 

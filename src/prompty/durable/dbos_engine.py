@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 from prompty.durable.engine import Body, Limits, State, Status, StoredStep, Workflow
 from prompty.durable.names import NameLock, name_lock
 from prompty.durable.values import SCHEMA
-from prompty.errors import RequestError, RunRefused
+from prompty.errors import RequestError, RunRefused, UnknownRun
 from prompty.extras import require
 from prompty.model.message import Json
+from prompty.tracing.redaction import masked_text
 
 T = TypeVar("T")
 APPLICATION = "prompty"
@@ -47,6 +48,10 @@ class DbosEngine:
     """Workflows in the database of a URL: `sqlite:///runs.db` or `postgresql://…`."""
 
     def __init__(self, url: str, name: str | None = None, limits: Limits | None = None) -> None:
+        if not url.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
+            raise RequestError(
+                f"{masked_text(url)!r} is no database for runs", "Write sqlite:///runs.db or postgresql://…"
+            )
         self.url, self.name, self.limits = url, name, limits or Limits()
         self._dbos: Any = None
         self._client: Any = None
@@ -169,8 +174,10 @@ class DbosEngine:
         if (running := self._running.get(id)) is not None:
             wait([running], seconds)
         while True:
-            [found] = self.client.list_workflows(workflow_ids=[id], load_input=False)
-            status, left = _status(found), until - time.monotonic()
+            found = self.client.list_workflows(workflow_ids=[id], load_input=False)
+            if not found:
+                raise UnknownRun(id)
+            status, left = _status(found[0]), until - time.monotonic()
             if status.ended is not None or left <= 0:
                 return status
             time.sleep(min(POLL, left))
@@ -194,7 +201,13 @@ class DbosEngine:
         self.client.cancel_workflow(id)
 
     def retry(self, id: str, /) -> None:
-        self.client.resume_workflow(id, queue_name=QUEUE)
+        if self.wait(id, 0).state == "cancelled":
+            self.client.resume_workflow(id, queue_name=QUEUE)
+        else:
+            last = max(
+                (step["function_id"] for step in self.client.list_workflow_steps(id, load_output=False)), default=0
+            )
+            self.client.rewind_workflow(id, start_step=last + 1, application_version=VERSION, queue_name=QUEUE)
 
     def delete(self, ids: Sequence[str], /) -> None:
         self.client.delete_workflows(list(ids))

@@ -52,11 +52,18 @@ CANCELLED = "the run was cancelled"
 logger = getLogger("prompty")
 
 
+class WrongWorker(Exception):
+    """A run cannot go on here. It breaks, and can be retried where it can; as an error of ours it would end."""
+
+    def __init__(self, run_id: str, wanted: object, found: object) -> None:
+        super().__init__(f"the run '{run_id}' was begun by a worker with {wanted}, and this one has {found}")
+
+
 class DurableDriver:
     """Drives one segment of a run. `nonce` is of this execution alone: by it one knows what another one has begun."""
 
-    def __init__(self, steps: Steps, inner: AsyncDriver, run_id: str, *, cancelled: bool = False) -> None:
-        self.steps, self.inner, self.run_id, self.cancelled = steps, inner, run_id, cancelled
+    def __init__(self, steps: Steps, inner: AsyncDriver, run_id: str, asked: Json, *, cancelled: bool = False) -> None:
+        self.steps, self.inner, self.run_id, self.asked, self.cancelled = steps, inner, run_id, asked, cancelled
         self.nonce = uuid4().hex
         self.names = StepNames()
         self.session = Host(memory=inner.host.memory)
@@ -207,11 +214,17 @@ class DurableDriver:
         return message
 
     async def _described(self, effect: DescribeTools) -> object:
-        async def describe() -> object:
-            self._found_kinds = True
-            return await self._inner(effect)
+        """What tools there are, kept together with which functions of the host are asked in this run."""
+        name = self.names.of(effect)
 
-        offered = cast(tuple[OfferedTool, ...], await self._answered(effect, describe))
+        async def describe() -> Json:
+            self._found_kinds = True
+            return {"answer": answer_to_json(effect, await self._inner(effect)), "asked": self.asked}
+
+        kept = await self._step(name, describe)
+        if kept.get("asked") != self.asked:
+            raise WrongWorker(self.run_id, kept.get("asked"), self.asked)
+        offered = cast(tuple[OfferedTool, ...], answer_from(effect, kept.get("answer"), self._place(name)))
         self.idempotent = frozenset(tool.function.name for tool in offered if tool.idempotent)
         return offered
 

@@ -78,6 +78,26 @@ class HostParts:
     memory: MemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
 
+    def asked(self) -> Json:
+        """Which functions are asked. A run keeps that: who reads it, or goes on with it, must ask the same."""
+        guarded = sorted(self.guardrails.kinds()) if self.guardrails else []
+        return {"gate": self.gate is not None, "guardrails": guarded, "summary": self.summary is not None}
+
+    def for_reading(self, asked: Mapping[str, Any]) -> "HostParts":
+        """Stand-ins for the functions that a run has asked, for a reader: what they said is kept."""
+        guarded: dict[str, Any] = dict.fromkeys(asked["guardrails"], _never_called)
+        return replace(
+            self,
+            tools=None,
+            gate=_never_called if asked["gate"] else None,
+            guardrails=Guardrails(**guarded) if guarded else None,
+            summary=_never_called if asked["summary"] else None,
+        )
+
+
+def _never_called(*_: object, **__: object) -> None:
+    raise AssertionError("a reader runs nothing")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
@@ -245,12 +265,12 @@ def _offered(tools: Tools, names: Sequence[str] | None, agent: PromptAgent) -> T
 
 
 def _stand_ins(agent: PromptAgent) -> Tools:
-    """Functions that are never called, for a reader: what the model was told is in the record."""
+    """Functions for a reader: what the model was told of them is in the record."""
 
-    def nothing(**_: object) -> None:
-        raise AssertionError("a reader runs no tools")
+    def never_called(**_: object) -> None:
+        raise AssertionError("a reader runs nothing")
 
-    return {tool.name: nothing for tool in agent.tools if tool.kind == "function"}
+    return {tool.name: never_called for tool in agent.tools if tool.kind == "function"}
 
 
 class _NoMemory:

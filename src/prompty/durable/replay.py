@@ -9,14 +9,14 @@ from typing import Any
 from prompty.drivers.executor import target_of
 from prompty.drivers.models import PAIR_API
 from prompty.drivers.toolruns import interrupted
-from prompty.durable.answers import StepNames, answer_from, error_from, result_from
+from prompty.durable.answers import TOOLS, StepNames, answer_from, error_from, result_from
 from prompty.durable.driver import CANCELLED
 from prompty.durable.record import HostParts, Record, turn_of
 from prompty.durable.values import opened
 from prompty.errors import Cancelled, PromptyError, RunRefused
-from prompty.loop.effects import CallModel, CallTools, Checkpoint, DrainSteering, Effect, Emit, PlannedCall
+from prompty.loop.effects import CallModel, CallTools, Checkpoint, DrainSteering, Effect, Emit, Loop, PlannedCall
 from prompty.model.agent import PromptAgent
-from prompty.model.event import Event, ToolFinished, ToolStarted
+from prompty.model.event import Event, RunCancelled, ToolFinished, ToolStarted
 from prompty.model.message import Message
 from prompty.providers import Api
 from prompty.providers.foreign import Pair
@@ -28,15 +28,25 @@ class Replay:
     """One segment of a run, told again."""
 
     def __init__(self, record: Record, parts: HostParts) -> None:
-        turn = turn_of(record, parts, reading=True)
-        self._loop = turn.loop([_api(agent) for agent in turn.agents])
-        self._record, self._names = record, StepNames()
+        self._record, self._parts, self._names = record, parts, StepNames()
+        self._loop: Loop[object] | None = None
         self._drains = 0
         self._effect: Effect[object] | None = None
         self._name = ""
         self._open: dict[str, PlannedCall] = {}
         self.ended = False
         self.error: PromptyError | None = None
+
+    def _begun(self, steps: Stored) -> Loop[object] | None:
+        """The loop, once it is known which functions the run asks: that is kept with what tools there are."""
+        name = next((name for name in steps if name.startswith(f"{TOOLS}:")), None)
+        if self._loop is None and name is not None:
+            value: Any = opened(steps[name], self._place(name))
+            if "asked" not in value:  # it failed, and the run with it
+                return None
+            turn = turn_of(self._record, self._parts.for_reading(value["asked"]), reading=True)
+            self._loop = turn.loop([_api(agent) for agent in turn.agents])
+        return self._loop
 
     @property
     def model_step(self) -> str | None:
@@ -46,7 +56,7 @@ class Replay:
     def next(self, steps: Stored) -> list[Event] | None:
         """What happens next; None where the steps end, or the segment. May be called again with more steps."""
         if self._effect is None:
-            return None if self.ended else list(self._sent(None))
+            return None if self.ended or self._begun(steps) is None else list(self._sent(None))
         if isinstance(self._effect, CallTools):
             return self._next_of_stage(self._effect, steps)
         if self._name not in steps:
@@ -61,6 +71,9 @@ class Replay:
 
     def cancel(self, steps: Stored) -> Iterator[Event]:
         """End it as one that was cancelled where its steps end. Calls that had begun count as interrupted."""
+        if self._loop is None:
+            yield RunCancelled(CANCELLED)
+            return
         if isinstance(self._effect, CallTools):
             results = [self._result(steps, planned) for planned in self._effect.calls]
             yield from self._sent(results)
@@ -83,12 +96,14 @@ class Replay:
     def _sent(self, answer: object, failure: PromptyError | None = None) -> Iterator[Event]:
         """Answer the loop, and pass on what it tells until it wants something again."""
         self._effect = None
+        loop = self._loop
+        assert loop is not None  # noqa: S101  it has begun
         try:
-            effect = self._loop.throw(failure) if failure else self._loop.send(answer)
+            effect = loop.throw(failure) if failure else loop.send(answer)
             while isinstance(effect, Emit | Checkpoint):
                 if isinstance(effect, Emit):
                     yield effect.event
-                effect = self._loop.send(None)
+                effect = loop.send(None)
         except StopIteration:
             self.ended = True
         except PromptyError as error:

@@ -96,7 +96,7 @@ class DurableRuntime:
             record = record_from(stored, "the record of a run")
             turn = turn_of(record, self.parts)
             inner = turn.async_driver()
-            driver = DurableDriver(steps, inner, record.run_id, cancelled=record.cancelled)
+            driver = DurableDriver(steps, inner, record.run_id, self.parts.asked(), cancelled=record.cancelled)
             return end_to_json(await driver.run(turn.loop([model.api for model in inner.models])))
         except PromptyError as error:
             return end_to_json(error)
@@ -130,8 +130,7 @@ class DurableRuntime:
     def result(self, run_id: str, *, timeout: float | None = None, output_type: type[Any] | None = None) -> Any:
         """Wait for a run: its result, or the `Paused` value where it waits for a person. What ended it otherwise is
         raised, with the messages so far; TimeoutError if it has not ended in time."""
-        last = self._last(run_id)
-        status = self.engine.wait(last.id, FOREVER if timeout is None else timeout)
+        status = self.engine.wait(self._last_id(run_id), FOREVER if timeout is None else timeout)
         end = self._end(status)
         if end is None:
             raise TimeoutError(f"the run '{run_id}' has not ended within {timeout} s")
@@ -253,14 +252,20 @@ class DurableRuntime:
         return len(runs)
 
     def _segments(self, run_id: str) -> Segments:
-        first = self.engine.find(run_id)
-        segments = sorted((status for status in first if run_of(status.id) == run_id), key=number_of)
-        if not segments:
+        return [self.engine.wait(segment_id(run_id, number), 0) for number in range(self._count(run_id))]
+
+    def _count(self, run_id: str) -> int:
+        """How many segments a run has."""
+        count = sum(run_of(status.id) == run_id for status in self.engine.find(run_id, outputs=False))
+        if count == 0:
             raise UnknownRun(run_id)
-        return segments
+        return count
+
+    def _last_id(self, run_id: str) -> str:
+        return segment_id(run_id, self._count(run_id) - 1)
 
     def _last(self, run_id: str) -> Status:
-        return self._segments(run_id)[-1]
+        return self.engine.wait(self._last_id(run_id), 0)
 
     def _record(self, id: str) -> Record:
         status = self.engine.status(id)

@@ -122,6 +122,23 @@ class EngineSuite:
             assert status.state == "broken"
             assert "this is why" in (status.error or "")
 
+    def test_a_workflow_that_broke_goes_on_from_its_last_step_when_it_is_tried_again(self, tmp_path: Path) -> None:
+        ran: list[str] = []
+
+        async def workflow(steps: Steps, _: Json) -> Json:
+            first = await steps.step("first", noting(ran, "first"))
+            if len(ran) == 1:
+                ran.append("broke")
+                raise ValueError("this is why")
+            return first
+
+        with self.opened(tmp_path, workflow) as engine:
+            engine.start("a", {})
+            assert engine.wait("a", SECONDS).state == "broken"
+            engine.retry("a")
+            assert self.state_of(engine, "a", "finished").output == {"ran": "first"}
+        assert ran == ["first", "broke"]
+
     def test_what_is_sent_is_received_once_and_in_order(self, tmp_path: Path) -> None:
         going_on: list[bool] = []
 

@@ -1,0 +1,42 @@
+"""`prompty submit`: leave a run for the workers."""
+
+from typing import Annotated
+
+from typer import Option
+
+from prompty.api import load
+from prompty.cli.console import out, printable
+from prompty.cli.durable import DatabaseUrl, reading
+from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, with_model
+
+
+def submit(
+    file: File,
+    inputs: InputPairs = None,
+    database: DatabaseUrl = None,
+    run_id: Annotated[str | None, Option("--id", help="Its id; a run of this id is not started again.")] = None,
+    priority: Annotated[int | None, Option(help="Runs with the smallest number go first.")] = None,
+    tool: Annotated[
+        list[str] | None, Option(help="A tool of the workers to offer, beside those that the file declares.")
+    ] = None,
+    approve: Annotated[
+        bool, Option("--approve", help="Ask before every tool, not only where the file says so.")
+    ] = False,
+    model: ModelId = None,
+    provider: ProviderKey = None,
+    api: ApiType = None,
+) -> None:
+    """Leave a run of FILE for the workers, and print its id."""
+    load_dotenv(file)
+    with reading(database) as runtime:
+        agent = with_model(load(file), model, provider, api)
+        run = runtime.start(
+            agent,
+            read_pairs(agent, inputs or []),
+            run_id=run_id,
+            priority=priority,
+            tools=tool,
+            approval="always" if approve else None,
+        )
+        out.print(printable(run.id))

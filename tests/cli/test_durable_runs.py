@@ -1,0 +1,164 @@
+"""`prompty worker`, `submit` and `runs`, with real workers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from prompty.cli.app import app
+from prompty.durable.suite import until
+
+TOOLS = """\
+import time
+from prompty import tool
+
+@tool
+def pay(at: str) -> str:
+    return f"paid {at}"
+
+@tool
+def wait(seconds: float) -> str:
+    time.sleep(seconds)
+    return "waited"
+"""
+PROMPT = """\
+---
+model:
+  id: m
+  provider: scripted
+  options:
+    additionalProperties:
+      script:
+        - [{{call: {name}, arguments: {arguments}}}]
+        - Done.
+tools:
+  - name: {name}
+    kind: function
+    parameters: {parameters}
+    approvalMode: {approval}
+---
+user:
+Go on.
+"""
+PAY = {"name": "pay", "arguments": "{at: here}", "parameters": "{at: {kind: string}}", "approval": "always"}
+WAIT = {"name": "wait", "arguments": "{seconds: 6}", "parameters": "{seconds: {kind: float}}", "approval": "never"}
+
+
+class Folder:
+    """A folder with prompts, tools and a database, and the commands in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.url = path, f"sqlite:///{path}/runs.db"
+        (path / "functions.py").write_text(TOOLS)
+        (path / "pay.prompty").write_text(PROMPT.format(**PAY))
+        (path / "wait.prompty").write_text(PROMPT.format(**WAIT))
+
+    def __call__(self, *words: str) -> str:
+        """What a command prints."""
+        done = CliRunner().invoke(app, [*words, "--database", self.url])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    def fails(self, *words: str) -> str:
+        done = CliRunner().invoke(app, [*words, "--database", self.url])
+        assert done.exit_code == 1
+        return done.output
+
+    @contextmanager
+    def worker(self, *words: str, name: str = "one") -> Iterator["subprocess.Popen[str]"]:
+        """A worker that has begun to work."""
+        command = [sys.executable, "-m", "prompty.cli", "worker", "--name", name, "-t", str(self.path / "functions.py")]
+        process = subprocess.Popen([*command, "--database", self.url, *words], stdout=subprocess.PIPE, text=True)  # noqa: S603  our own code
+        assert process.stdout is not None
+        while "working on" not in (line := process.stdout.readline()):
+            assert line, "the worker has ended by itself"
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_a_submitted_run_is_shown_answered_and_forgotten(folder: Folder) -> None:
+    assert folder("submit", str(folder.path / "pay.prompty"), "--id", "mine") == "mine\n"
+    assert "waiting" in folder("runs", "list")
+    with folder.worker("--concurrency", "5", "--rate", "100/1"):
+        until(lambda: "paused" in folder("runs", "list"))
+        assert 'pay({"at": "here"}) needs approval' in folder("runs", "show", "mine")
+        folder("runs", "answer", "mine", "yes")
+        folder("runs", "answer", "mine", "yes")
+        until(lambda: "done" in folder("runs", "list"))
+        assert "paid here" in folder("runs", "show", "mine")
+        assert "answered otherwise" in folder.fails("runs", "answer", "mine", "no=too late")
+    assert folder("runs", "prune", "--days", "0") == "1 runs forgotten\n"
+    assert "there is no run 'mine'" in folder.fails("runs", "show", "mine")
+
+
+def test_a_run_is_cancelled_and_tried_again(folder: Folder) -> None:
+    folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
+    folder("runs", "cancel", "mine")
+    assert '"state": "cancelled"' in folder("runs", "list", "--json")
+    folder("runs", "retry", "mine")
+    with folder.worker():
+        until(lambda: "done" in folder("runs", "list"))
+    assert "neither cancelled nor broken" in folder.fails("runs", "retry", "mine")
+
+
+def test_a_worker_that_is_told_to_stop_lets_its_runs_end(folder: Folder) -> None:
+    folder("submit", str(folder.path / "wait.prompty"))
+    with folder.worker("--drain", "20") as worker:
+        until(lambda: "running" in folder("runs", "list"))
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    assert "done" in folder("runs", "list")
+
+
+def test_a_run_that_is_cut_off_goes_on_when_the_worker_starts_again(folder: Folder) -> None:
+    folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
+    with folder.worker("--drain", "0") as worker:
+        until(lambda: "running" in folder("runs", "list"))
+        time.sleep(1)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    assert "running" in folder("runs", "list")
+    with folder.worker():
+        until(lambda: "paused" in folder("runs", "list"))
+        assert "was interrupted, and may have happened" in folder("runs", "show", "mine")
+        folder("runs", "answer", "mine", "use=waited")
+        until(lambda: "done" in folder("runs", "list"))
+
+
+def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
+    folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
+    with folder.worker():
+        until(lambda: "running" in folder("runs", "list"))
+        time.sleep(1)
+    with folder.worker("--adopt", "one", name="two"):
+        until(lambda: "paused" in folder("runs", "list"))
+
+
+def test_a_second_worker_of_the_same_name_refuses_to_start(folder: Folder) -> None:
+    with folder.worker():
+        words = ["worker", "--name", "one", "--database", folder.url]
+        command = [sys.executable, "-m", "prompty.cli", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=60)  # noqa: S603  our own code
+    assert done.returncode == 1
+    assert "a worker called 'one' is running" in done.stderr
+
+
+def test_what_is_no_verdict_is_said_so(folder: Folder) -> None:
+    done = CliRunner().invoke(app, ["runs", "answer", "mine", "perhaps", "--database", folder.url])
+    assert done.exit_code == 2
+    assert "perhaps" in done.output
