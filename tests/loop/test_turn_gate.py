@@ -15,8 +15,8 @@ from prompty import (
     Verdict,
     deny,
 )
+from prompty.redaction import MASK
 from prompty.testing import Script, call
-from prompty.tracing.redaction import MASK
 from tests.loop.bodies import results_in
 from tests.loop.ways import Way, agent_of, every_way, every_wire, tool_events
 

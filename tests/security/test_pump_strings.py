@@ -11,8 +11,8 @@ from prompty.model.marker import mark, read_marker
 from prompty.pipeline.check import check_text
 from prompty.pipeline.references import References
 from prompty.pipeline.yaml_data import YamlError, read_yaml
+from prompty.redaction import find_secret, masked_line, names_a_credential
 from prompty.tools.arguments import parse_arguments
-from prompty.tracing.redaction import find_secret, masked_line, names_a_credential
 
 BUDGET = 0.050
 

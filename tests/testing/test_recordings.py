@@ -36,9 +36,9 @@ from prompty.model.message import Json
 from prompty.pipeline.request import request_for
 from prompty.providers import WireRequest, providers
 from prompty.providers.listening import Answered
+from prompty.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
 from prompty.testing.exchange import asked, line_of, read_line
-from prompty.tracing.redaction import MASK
 from tests.drivers.modes import MODES, Mode, close_clients
 from tests.drivers.wires import KEY, WIRES, Chat, Wire
 from tests.loopback import CLOSE, RESET, Hold, Server, event, json_reply, stream

@@ -281,3 +281,20 @@ def test_what_has_no_end_and_what_is_of_no_known_kind_is_shown_all_the_same() ->
     assert b"object at" in Masking().json({"a": object()})
     assert json.loads(Masking().json("half a character: \ud800"))
     logging.getLogger("prompty.tracing").debug("nothing was raised")
+
+
+def test_what_a_model_writes_into_sensitive_parameters_is_not_shown(tmp_path: Path) -> None:
+    head = "---\nname: {name}\nmodel: {{id: m, provider: scripted}}\n{more}---\nuser:\nHi"
+    more = "inputs: {passport: {kind: string, sensitive: true}}\n"
+    (tmp_path / "child.prompty").write_text(head.format(name="child", more=more) + " {{ passport }}")
+    look = "{name: look, kind: function, parameters: {pin: {kind: string, sensitive: true}}}"
+    more = f"tools: [{{name: ask, kind: prompty, path: child.prompty}}, {look}]\n"
+    (tmp_path / "parent.prompty").write_text(head.format(name="parent", more=more))
+    trace_to(f"file:{tmp_path / 'traces'}", capture="wire")
+    with Script([call("ask", passport="X7Y8"), call("look", pin="ZZ99")], "From the child: X7Y8.", "Done."):
+        turn(tmp_path / "parent.prompty", tools={"look": lambda pin: f"{pin} is right"})
+    [file] = (tmp_path / "traces").iterdir()
+    written = file.read_bytes()
+    assert b"X7Y8" not in written
+    assert b"ZZ99" not in written
+    assert b"is right" in written

@@ -12,7 +12,7 @@ from prompty.cli.functions import functions_from
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import PromptyError
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 
 
 def worker(

@@ -45,7 +45,8 @@ class ChildKind:
         def call_sync(arguments: Json, context: ToolContext) -> object:
             return _result(last_of(child_turn(child, arguments, context, agentic=agentic).events()))
 
-        return [KindTool(function=function, call=call, call_sync=call_sync)]
+        sensitive = frozenset(one.name for one in child.inputs if one.sensitive)
+        return [KindTool(function=function, call=call, call_sync=call_sync, sensitive=sensitive)]
 
 
 KIND = ChildKind()

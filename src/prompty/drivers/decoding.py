@@ -8,7 +8,7 @@ from prompty.errors import ModelError, PromptyError, Refused, StreamCut
 from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import Api
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 from prompty.wire.json_bytes import read_bytes
 from prompty.wire.stream import Decoder
 

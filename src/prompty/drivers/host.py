@@ -12,7 +12,7 @@ from prompty.loop.guardrails import Guardrails
 from prompty.model.event import Event
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
-from prompty.tracing.redaction import told
+from prompty.redaction import told
 
 Gate = Callable[[list[GatedCall]], object]
 Listener = Callable[[Event], object]

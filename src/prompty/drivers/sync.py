@@ -99,7 +99,8 @@ class SyncDriver:
             case CallTools() if self.tools:
                 return (yield from self._heard(run_stage(self.tools, effect, alone=self.cancel is None)))
             case DescribeTools() if self.tools and self.tools.has_kinds:
-                in_event_loop(self.tools.find_kinds(sync=True)).result()
+                with self.watch.within():
+                    in_event_loop(self.tools.find_kinds(sync=True)).result()
         with self.watch.within():
             return self._answer(effect)
 

@@ -18,6 +18,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message, TextPart, ToolCall
 from prompty.model.reply import Reply
+from prompty.model.tool import FunctionTool
 from prompty.pipeline.explain import sent
 from prompty.pipeline.telemetry import call_span, show_reply
 from prompty.providers import Api, WireRequest
@@ -34,6 +35,7 @@ class ModelCall:
 
     def __init__(self, request: WireRequest, span: Span) -> None:
         self.request, self.span = request, span
+        self.exchanges: list[tuple[PromptAgent, Api, WireRequest, Answered]] = []
         self._tries, self._failed_after = 0, 0
 
     @contextmanager
@@ -49,11 +51,11 @@ class ModelCall:
             raise
         except GeneratorExit:
             self.span.note({names.ABANDONED: True})
-            self.span.end()
+            self._end()
             raise
         except BaseException as error:
             self.span.fail(error)
-            self.span.end()
+            self._end()
             raise
 
     def began(self) -> None:
@@ -64,11 +66,18 @@ class ModelCall:
     def answered(self, reply: Reply) -> None:
         self.span.error = None
         show_reply(self.span, reply)
-        self.span.end()
+        self._end()
 
     def given_up(self) -> None:
         """There was no other try: it ended when it failed."""
-        self.span.end(self._failed_after)
+        self._end(self._failed_after)
+
+    def _end(self, duration: int | None = None) -> None:
+        """The exchanges are shown last: only an answer says which of its arguments are sensitive."""
+        if self.exchanges:
+            self.span("wire", [_exchanged(*exchange) for exchange in self.exchanges])
+            self.exchanges.clear()
+        self.span.end(duration)
 
 
 class Unwatched:
@@ -123,7 +132,7 @@ class Watch:
         call = self._called(effect, model)
         with call.trying():
             reply = yield from self._hearing(call, followed(call.span, events))
-        call.answered(reply)
+        self._answered(call, reply)
         return reply
 
     @staticmethod
@@ -144,7 +153,7 @@ class Watch:
         call = self._called(effect, model)
         with call.trying(), call.span.within():
             reply = await sending
-        call.answered(reply)
+        self._answered(call, reply)
         return reply
 
     async def items(
@@ -156,12 +165,27 @@ class Watch:
             with call.trying():
                 async for item in followed_async(call.span, items):
                     if isinstance(item, Outcome):
-                        call.answered(item.value)
+                        self._answered(call, item.value)
                     else:
                         call.began()
                     yield item
         finally:
             await items.aclose()
+
+    def _answered(self, call: ModelCall, reply: Reply) -> None:
+        """Hide what the model writes into parameters that a file calls sensitive, before anything of it is shown."""
+        for one in reply.tool_calls:
+            arguments, sensitive = _read(one.arguments), self._sensitive(one.name)
+            if sensitive and isinstance(arguments, dict):
+                call.span.hide(value for name, value in arguments.items() if name in sensitive)
+        call.answered(reply)
+
+    def _sensitive(self, name: str) -> frozenset[str]:
+        bound = self._bound.get(name)
+        if bound and isinstance(bound.handler, KindRunner):
+            return bound.handler.tool.sensitive
+        declared = [tool for tool in self._agents[0].tools if isinstance(tool, FunctionTool) and tool.name == name]
+        return frozenset(one.name for tool in declared for one in tool.parameters if one.sensitive)
 
     def _called(self, effect: CallModel, model: Any) -> ModelCall:
         """The call of a request, which may have been tried before."""
@@ -211,17 +235,12 @@ class Watch:
 
         return run
 
-    def heard(self, number: int, api: Api) -> Callable[[WireRequest], Exchange]:
+    def heard(self, agent: PromptAgent, api: Api) -> Callable[[WireRequest], Exchange]:
         """What is told of every request to a model, so that the exact exchange is in its span."""
 
         def begun(request: WireRequest) -> Exchange:
-            span = self._call.span if self._call else self.span
-            masking = span.trace.masking
-            entry = masking.plain(sent(self._agents[number], api, request, masking.plain(request.body)))
-            return Exchange(lambda answer: shown(span, entry | _received(span, answer)))
-
-        def shown(span: Span, exchange: dict[str, Any]) -> None:
-            span("wire", [*span.content.get("wire", []), exchange])
+            exchanges = self._call.exchanges if self._call else []
+            return Exchange(lambda answer: exchanges.append((agent, api, request, answer)))
 
         return begun
 
@@ -254,16 +273,17 @@ def watched(
         return UNWATCHED
     watch = Watch(span, agents, {} if tools is None else tools, conversation)
     if span.trace.wire:
-        for number, model in enumerate(models):
+        for agent, model in zip(agents, models, strict=True):
             if hasattr(model, "transport"):
-                model.transport = model.listening(model.transport, watch.heard(number, model.api))
+                model.transport = model.listening(model.transport, watch.heard(agent, model.api))
     return watch
 
 
-def _received(span: Span, answer: Answered) -> dict[str, Any]:
+def _exchanged(agent: PromptAgent, api: Api, request: WireRequest, answer: Answered) -> dict[str, Any]:
+    """What went over the wire, for people."""
     text = None if answer.chunks is None else b"".join(answer.chunks).decode(errors="replace")
-    shown = None if text is None else span.trace.masking.plain(_read(text))
-    return {"response": shown, "error": span.trace.masking.text(str(answer.error)) if answer.error else None}
+    received = {"response": None if text is None else _read(text), "error": str(answer.error) if answer.error else None}
+    return sent(agent, api, request, request.body) | received
 
 
 async def _awaited(span: Span, value: Awaitable[object]) -> object:

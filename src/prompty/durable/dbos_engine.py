@@ -25,7 +25,7 @@ from prompty.durable.values import SCHEMA
 from prompty.errors import RequestError, RunRefused, UnknownRun
 from prompty.extras import require
 from prompty.model.message import Json
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 
 T = TypeVar("T")
 APPLICATION = "prompty"

@@ -45,7 +45,7 @@ from prompty.loop.effects import (
     Unknown,
 )
 from prompty.model.message import Json, Message
-from prompty.tracing.redaction import told
+from prompty.redaction import told
 
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"

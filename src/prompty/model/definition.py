@@ -1,9 +1,12 @@
 """The ground all definitions of a file stand on."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
+
+from prompty.redaction import masked_text
 
 
 class Definition(BaseModel):
@@ -18,6 +21,11 @@ class Definition(BaseModel):
         extra="ignore",
         hide_input_in_errors=True,
     )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What a `repr` shows: an address may have a password in it, and a default may be one."""
+        for name, value in super().__repr_args__():
+            yield name, masked_text(value) if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod

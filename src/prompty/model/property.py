@@ -1,10 +1,12 @@
 """The schema of inputs, outputs and parameters (§2.7)."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from prompty.model.definition import Definition
+from prompty.redaction import MASK, names_a_credential
 
 Kind = Literal["string", "integer", "float", "boolean", "array", "object", "thread", "image", "file", "audio"]
 RICH_KINDS = frozenset({"thread", "image", "file", "audio"})
@@ -48,6 +50,11 @@ class Property(Definition):
     items: "Annotated[Property, BeforeValidator(_nameless)] | None" = Field(None, description="What an array holds.")
     properties: "Properties" = Field((), description="What an object holds.")
     sensitive: bool = Field(False, description="Kept out of every trace (an extension).")
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        hidden = self.sensitive or names_a_credential(self.name)
+        for name, value in super().__repr_args__():
+            yield name, MASK if hidden and name in ("default", "example") and value is not None else value
 
     @model_validator(mode="before")
     @classmethod

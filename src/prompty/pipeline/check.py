@@ -18,8 +18,8 @@ from prompty.pipeline.load import Outcome, StrPath, examine, read_file, referenc
 from prompty.pipeline.source import KeyPath, Source
 from prompty.pipeline.unknown_keys import nearest, unknown_keys
 from prompty.pipeline.version1 import version1_signs
+from prompty.redaction import find_secret, names_a_credential
 from prompty.renderers import renderers
-from prompty.tracing.redaction import find_secret, names_a_credential
 
 _EXPRESSION = re.compile(r"\{\{[^{}]*\}\}")
 _TAG = re.compile(r"\{%[^{}]*%\}")

@@ -10,7 +10,7 @@ from prompty.model.message import Json, Message
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import request_for
 from prompty.providers import Address, Api, WireRequest, providers
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 from prompty.wire.options import dropped_options
 
 

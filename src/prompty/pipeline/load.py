@@ -22,7 +22,7 @@ from prompty.pipeline.secrets import secrets_in
 from prompty.pipeline.source import Source
 from prompty.pipeline.version1 import version1_signs
 from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
-from prompty.tracing.redaction import remember_secrets
+from prompty.redaction import remember_secrets
 from prompty.tracing.spans import begin
 
 MAX_FILE_BYTES = 4_000_000

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from urllib.parse import unquote, unquote_plus
 
 from prompty.model.agent import PromptAgent
+from prompty.redaction import names_a_credential
 from prompty.tracing.plain import leaves
-from prompty.tracing.redaction import names_a_credential
 
 _USER_IN_URL = re.compile(r"://([^/@\s]*)@")
 _QUERY_OF_URL = re.compile(r"[?&]([^=&#]+)=([^&#]*)")

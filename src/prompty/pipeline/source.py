@@ -8,7 +8,7 @@ import yaml
 
 from prompty.errors import Problem, Severity
 from prompty.pipeline.frontmatter import Parts
-from prompty.tracing.redaction import MASK, masked_line, names_a_credential
+from prompty.redaction import MASK, masked_line, names_a_credential
 
 KeyPath = Sequence[str | int]
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
 from prompty.pipeline.secrets import secrets_in
-from prompty.providers import Api, WireRequest
+from prompty.providers import Api, WireRequest, tapped
+from prompty.redaction import MASK, names_a_credential, remember_secrets
 from prompty.tracing import names
-from prompty.tracing.redaction import MASK, names_a_credential, remember_secrets
 from prompty.tracing.spans import SILENCE, Span, begin, listening
 
 _PORTS = {"https": 443, "http": 80}
@@ -142,12 +142,18 @@ def show_turn(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | Non
 
 def show_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:
     """Show what a prompt is given, without what its file calls sensitive and without what goes to tools unseen."""
-    if not span.live:
+    taps = tapped()
+    if not span.live and not taps:
         return
     given = dict(inputs or {})
-    remember_secrets(secrets_in(agent))
     sensitive = {one.name for one in agent.inputs if one.sensitive}
+    hidden = [value for name, value in given.items() if name in sensitive or names_a_credential(name)]
+    hidden += [one.default for one in agent.inputs if one.sensitive]
+    for tap in taps:
+        tap.hide(hidden)
+    if not span.live:
+        return
+    remember_secrets(secrets_in(agent))
+    span.hide(hidden)
     bound = {binding.input for tool in agent.tools for binding in tool.bindings.values()}
-    span.hide(value for name, value in given.items() if name in sensitive or names_a_credential(name))
-    span.hide(one.default for one in agent.inputs if one.sensitive)
     span("inputs", {name: MASK if name in sensitive | bound else value for name, value in given.items()})

@@ -70,6 +70,8 @@ class Tap(Protocol):
 
     def transport(self, provider: "Provider", agent: PromptAgent, /) -> Transport: ...
     def transport_async(self, provider: "Provider", agent: PromptAgent, /) -> AsyncTransport: ...
+    def hide(self, values: Sequence[object], /) -> None:
+        """Keep these values of a prompt's inputs out of what is kept."""
 
     def __enter__(self) -> Self:
         _taps.set((*_taps.get(), self))
@@ -81,6 +83,11 @@ class Tap(Protocol):
 
 # A stack without tokens, so that one tap may be entered in several threads at once.
 _taps: ContextVar[tuple[Tap, ...]] = ContextVar("prompty_taps", default=())
+
+
+def tapped() -> tuple[Tap, ...]:
+    """Those that stand before the transports here."""
+    return _taps.get()
 
 
 def _no_headers(_: PromptAgent) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from prompty.errors import ModelError
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, WireRequest
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 
 Inner = TypeVar("Inner")
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
 from prompty.providers import WireRequest
-from prompty.tracing.redaction import MASK, SHORTEST_SECRET, masked_text, remember_secrets
+from prompty.redaction import MASK, SHORTEST_SECRET, masked_text, remember_secrets
 from prompty.version import __version__
 from prompty.wire.json_bytes import write_bytes
 
@@ -89,7 +89,9 @@ class SdkConnection:
 
 def address_of(transport: object) -> str:
     """Where a transport leads, as far as one can tell."""
-    address: str = getattr(getattr(transport, "inner", transport), "address", "")
+    while hasattr(transport, "inner"):  # those who listen stand before it
+        transport = transport.inner
+    address: str = getattr(transport, "address", "")
     return address
 
 

@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 from typing import Any
@@ -13,10 +14,12 @@ from prompty.model.message import Json
 from prompty.pipeline.secrets import secrets_in
 from prompty.providers import WireRequest
 from prompty.providers.listening import Answered
-from prompty.tracing.redaction import MASK, SHORTEST_SECRET, masked_text, names_a_credential
+from prompty.redaction import MASK, SHORTEST_NAMED, SHORTEST_SECRET, masked_text, names_a_credential, written
+from prompty.tracing.plain import leaves
 from prompty.wire.json_bytes import write_bytes
 
 VERSION = 1
+_NUMBER = re.compile(r"[-+.\de]+")
 Mask = Callable[[str], str]
 _ERRORS = {kind.__name__: kind for kind in (ModelError, EmptyReply, ResponseFailed)}
 
@@ -36,13 +39,26 @@ class Asked:
         return self.path, self.stream, write_bytes(self.body)
 
 
-def masking(agent: PromptAgent, request: WireRequest, transport: object = None) -> Mask:
+class Hidden:
+    """The values of inputs that must not be kept: those that a file calls sensitive, and those of a telling name."""
+
+    def __init__(self) -> None:
+        self.texts: tuple[str, ...] = ()
+
+    def add(self, values: Iterable[object]) -> None:
+        texts = [text for value in values for text in leaves(value) if len(text) >= SHORTEST_NAMED]
+        # A number stands in JSON without quotes: masked, it would be no JSON any more.
+        new = {form for text in texts if not _NUMBER.fullmatch(text) for form in written(text)}
+        self.texts = tuple(sorted({*self.texts, *new}, key=len, reverse=True))
+
+
+def masking(agent: PromptAgent, request: WireRequest, transport: object = None, hidden: Hidden | None = None) -> Mask:
     """What takes the credentials of a call out of a text, and everything that has the shape of one."""
     secrets = [secret for secret in _credentials(agent, request) if len(secret) >= SHORTEST_SECRET]
     masked_shapes: Mask = getattr(transport, "masked", masked_text)
 
     def masked(text: str) -> str:
-        for secret in secrets:
+        for secret in (*(hidden.texts if hidden else ()), *secrets):
             text = text.replace(secret, MASK)
         return masked_shapes(text)
 

@@ -1,7 +1,7 @@
 """Plays recordings: requests are answered as they were when they were recorded, without key, client or network."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -11,7 +11,7 @@ from prompty.errors import RecordingMissing
 from prompty.model.agent import PromptAgent
 from prompty.providers import AsyncTransport, Provider, Tap, Transport, WireRequest
 from prompty.providers.listening import Answered
-from prompty.testing.exchange import Asked, asked, masking, read_line
+from prompty.testing.exchange import Asked, Hidden, asked, masking, read_line
 from prompty.testing.transport import AsyncLocalTransport, LocalTransport, Received
 from prompty.wire.json_bytes import write_bytes
 
@@ -33,7 +33,7 @@ class Player(Tap):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._recordings = list(self._read())
-        self._lock = Lock()
+        self._lock, self._hidden = Lock(), Hidden()
         self._waiting: dict[object, deque[Recorded]] = defaultdict(deque)
         for recorded in self._recordings:
             self._waiting[recorded.request.key].append(recorded)
@@ -43,6 +43,9 @@ class Player(Tap):
 
     def transport_async(self, provider: Provider, agent: PromptAgent, /) -> AsyncTransport:
         return AsyncLocalTransport(partial(self._pieces, provider, agent))
+
+    def hide(self, values: Sequence[object], /) -> None:
+        self._hidden.add(values)
 
     def _read(self) -> Iterator[Recorded]:
         lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
@@ -55,7 +58,7 @@ class Player(Tap):
 
     def _pieces(self, provider: Provider, agent: PromptAgent, request: WireRequest) -> Received:
         """What fails at once fails here, not when it is read."""
-        wanted = asked(provider.key, request, masking(agent, request))
+        wanted = asked(provider.key, request, masking(agent, request, hidden=self._hidden))
         with self._lock:
             waiting = self._waiting.get(wanted.key)
             found = waiting.popleft() if waiting else None

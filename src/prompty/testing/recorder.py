@@ -1,13 +1,14 @@
 """Records what goes over the wire, of every provider."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
 from prompty.model.agent import PromptAgent
 from prompty.providers import AsyncTransport, Provider, Tap, Transport, WireRequest
 from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
-from prompty.testing.exchange import asked, line_of, masking
+from prompty.testing.exchange import Hidden, asked, line_of, masking
 
 
 class Recorder(Tap):
@@ -19,6 +20,7 @@ class Recorder(Tap):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._begun, self._lock = False, Lock()
+        self._hidden = Hidden()
 
     def transport(self, provider: Provider, agent: PromptAgent, /) -> Transport:
         inner = provider.transport(agent)
@@ -29,9 +31,12 @@ class Recorder(Tap):
         return AsyncListeningTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def _listen(self, provider: str, agent: PromptAgent, request: WireRequest, inner: object) -> Exchange:
-        mask = masking(agent, request, inner)
+        mask = masking(agent, request, inner, self._hidden)
         question = asked(provider, request, mask)
         return Exchange(lambda answer: self.keep(line_of(question, answer, mask)))
+
+    def hide(self, values: Sequence[object], /) -> None:
+        self._hidden.add(values)
 
     def keep(self, line: bytes) -> None:
         """Write a line at the end of the file, which nobody else may read."""

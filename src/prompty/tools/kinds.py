@@ -23,13 +23,15 @@ from prompty.wire.functions import Function
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTool:
     """A function of a tool: what the model sees, and what runs a call of it. `call_sync` is for what sync code should
-    rather run on a thread; `approval` is a policy in the place of the file's (see `loop.approval`)."""
+    rather run on a thread; `approval` is a policy in the place of the file's (see `loop.approval`); `sensitive` are the
+    parameters that no trace may show."""
 
     function: Function
     call: Callable[[Json, ToolContext], Awaitable[object]]
     call_sync: Callable[[Json, ToolContext], object] | None = None
     approval: object = None
     options: ToolOptions = field(default_factory=ToolOptions)
+    sensitive: frozenset[str] = frozenset()
 
 
 class ToolKind(Protocol):

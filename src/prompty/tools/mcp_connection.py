@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from prompty.errors import PromptyError
 from prompty.extras import require
+from prompty.redaction import MASK, masked_text
 from prompty.tools.mcp_content import McpError, visible
 from prompty.tools.mcp_servers import Address
 from prompty.tools.threads import in_thread
-from prompty.tracing.redaction import MASK, masked_text
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from prompty.errors import ToolError
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Connection, ReferenceConnection
 from prompty.model.tool import McpTool
+from prompty.redaction import names_a_credential, remember_secrets
 from prompty.tools.mcp_approval import Pins
-from prompty.tracing.redaction import names_a_credential, remember_secrets
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from logging import ERROR, INFO, Logger, getLevelNamesMapping, getLogger
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from prompty.redaction import masked_text
 from prompty.tools.mcp_connection import cause_of, connect, is_lost
 from prompty.tools.mcp_content import McpError, visible
 from prompty.tools.mcp_servers import Address
 from prompty.tools.results import text_of
 from prompty.tools.threads import in_event_loop
-from prompty.tracing.redaction import masked_text
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from prompty.model.message import ContentPart, Message, TextPart, ToolCall, tool_result
 from prompty.model.reply import Usage
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 
 # Longer results are cut: they would fill any model's context, and cost accordingly.
 LONGEST_RESULT = 500_000

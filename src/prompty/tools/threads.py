@@ -29,8 +29,14 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
 
 
 def in_event_loop(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine from code without an event loop, or inside one that is busy. Cancelling the future cancels it."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
+    """Run a coroutine from code without an event loop, or inside one that is busy, with the context variables of here.
+    Cancelling the future cancels it."""
+    loop, context = _event_loop(), copy_context()
+
+    async def in_context() -> T:
+        return await loop.create_task(coroutine, context=context)
+
+    return asyncio.run_coroutine_threadsafe(in_context(), loop)
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from prompty.model.message import Message
-from prompty.tracing.redaction import (
+from prompty.redaction import (
     LONGEST_WORD,
     MASK,
     masked_name,

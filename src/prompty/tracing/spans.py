@@ -12,8 +12,8 @@ from logging import getLogger
 from random import getrandbits
 from typing import Any, Literal, Self, TypeVar, cast
 
+from prompty.redaction import told
 from prompty.tracing.plain import Masking, Plain
-from prompty.tracing.redaction import told
 from prompty.tracing.sinks import EnteringSink, Sink, sinks_now
 
 logger = getLogger("prompty.tracing")

@@ -10,7 +10,7 @@ from queue import Full, Queue
 from threading import Thread
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from prompty.tracing.redaction import told
+from prompty.redaction import told
 from prompty.tracing.sinks import Sink, clear_sinks, set_sink, sinks_now
 from prompty.tracing.spans import Span, begin, followed, followed_async
 

@@ -8,10 +8,10 @@ from urllib.parse import quote, quote_plus
 
 from prompty.errors import ToolError
 from prompty.model.message import Json
+from prompty.redaction import MASK, masked_text
 from prompty.tools.openapi.document import Document
 from prompty.tools.openapi.operations import Operation
 from prompty.tools.openapi.request import HttpRequest
-from prompty.tracing.redaction import MASK, masked_text
 
 SHORTEST_SECRET = 4  # what is shorter stands in other words, too
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")

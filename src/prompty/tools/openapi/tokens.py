@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 
 from prompty.errors import ModelError, ToolError
 from prompty.model.connection import OAuthConnection
+from prompty.redaction import remember_secrets
 from prompty.tools.openapi.client import ServiceError, exchange
 from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import HttpRequest
-from prompty.tracing.redaction import remember_secrets
 from prompty.wire.json_bytes import read_bytes
 
 _EARLY = 30.0  # seconds before its end at which a token is no longer used

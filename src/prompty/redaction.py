@@ -49,16 +49,21 @@ _SHAPE_HINTS = (
 _NAME_HINTS = ("key", "secret", "passw", "passphrase", "credential", "cookie", "authorization", "token")
 _ASSIGNMENT = re.compile(r"^([ \t]*(?:-[ \t]+)?[\"']?([A-Za-z][\w.-]{0,99})[\"']?[ \t]*[:=][ \t]*)(\S.*)$")
 _met: dict[str, None] = {}
+_longest_first: tuple[str, ...] = ()  # one secret may begin another
 
 
 def remember_secrets(values: Iterable[str]) -> None:
     """Mask these from now on, wherever they stand."""
-    for value in values:
-        if len(value) >= SHORTEST_SECRET and value not in _met:
-            _met.update(dict.fromkeys(written(value)))
-            _masked_word.cache_clear()
-            while len(_met) > MOST_SECRETS:
-                del _met[next(iter(_met))]
+    global _longest_first
+    new = [value for value in values if len(value) >= SHORTEST_SECRET and value not in _met]
+    if not new:
+        return
+    for value in new:
+        _met.update(dict.fromkeys(written(value)))
+    while len(_met) > MOST_SECRETS:
+        del _met[next(iter(_met))]
+    _longest_first = tuple(sorted(_met, key=len, reverse=True))
+    _masked_word.cache_clear()
 
 
 def written(text: str) -> list[str]:
@@ -110,7 +115,7 @@ def _masked_word(text: str) -> str:
 def _masked(text: str) -> str:
     if not may_hold_secrets(text):
         return text
-    for secret in [*_met]:
+    for secret in _longest_first:
         if secret in text:
             text = text.replace(secret, MASK)
     if _has(text, _SHAPE_HINTS):
@@ -159,7 +164,7 @@ def may_hold_secrets(text: str) -> bool:
         or ("earer " in text or "asic " in text or ("gh" in text and _has(text, _SHAPE_HINTS)))
         or ("key" in lowered or "token" in lowered or "secret" in lowered or "passw" in lowered)
         or ("cookie" in lowered or "passphrase" in lowered or "credential" in lowered or "authorization" in lowered)
-        or _has(text, (*_met,))
+        or _has(text, _longest_first)
     )
 
 
