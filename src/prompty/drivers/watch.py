@@ -114,6 +114,11 @@ class Watch:
         self._agents, self._bound, self._conversation = agents, tools, conversation
         self._call: ModelCall | None = None
         self._tools: dict[int, Span] = {}
+        self._declared = {
+            tool.name: frozenset(one.name for one in tool.parameters if one.sensitive)
+            for tool in agents[0].tools
+            if isinstance(tool, FunctionTool)
+        }
 
     def attach(self, host: Host, tools: ToolRuns | None) -> None:
         """Hear what the run tells, and be around its tools."""
@@ -175,8 +180,8 @@ class Watch:
     def _answered(self, call: ModelCall, reply: Reply) -> None:
         """Hide what the model writes into parameters that a file calls sensitive, before anything of it is shown."""
         for one in reply.tool_calls:
-            arguments, sensitive = _read(one.arguments), self._sensitive(one.name)
-            if sensitive and isinstance(arguments, dict):
+            sensitive = self._sensitive(one.name)
+            if sensitive and isinstance(arguments := _read(one.arguments), dict):
                 call.span.hide(value for name, value in arguments.items() if name in sensitive)
         call.answered(reply)
 
@@ -184,8 +189,7 @@ class Watch:
         bound = self._bound.get(name)
         if bound and isinstance(bound.handler, KindRunner):
             return bound.handler.tool.sensitive
-        declared = [tool for tool in self._agents[0].tools if isinstance(tool, FunctionTool) and tool.name == name]
-        return frozenset(one.name for tool in declared for one in tool.parameters if one.sensitive)
+        return self._declared.get(name, frozenset())
 
     def _called(self, effect: CallModel, model: Any) -> ModelCall:
         """The call of a request, which may have been tried before."""

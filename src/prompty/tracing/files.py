@@ -34,11 +34,17 @@ class _Open:
     def __init__(self, stem: str, descriptor: int) -> None:
         self.stem, self._lock = stem, Lock()
         self._descriptor: int | None = descriptor
+        self._waiting = b""
         self.append(HEAD[:-1] + b',"lines":1}\n')
 
-    def append(self, line: bytes) -> None:
+    def append(self, line: bytes, *, later: bool = False) -> None:
+        """Write a line; one that can wait, together with the next."""
         with self._lock:
             if self._descriptor is None:
+                return
+            line = self._waiting + line
+            self._waiting = line if later else b""
+            if later:
                 return
             try:
                 if os.write(self._descriptor, line) < len(line):
@@ -66,6 +72,7 @@ class _Frame:
 
     opened: _Open
     known: frozenset[str]
+    began: bytes
     start: bytes
     end: bytes
     inside: "list[_Frame]" = field(default_factory=list)
@@ -94,8 +101,9 @@ class FileSink:
             return
         opened = above.opened if above else _Open(*_create(self.folder, span))
         start = b'{"name":%s,"id":"%s"%s}' % (_name(span.name), span.id.encode(), _joined(span.written))
-        end = b'{"title":%s,%s"end":null,"duration":null}}' % (_name(span.title), _times(span))
-        frame = span.handles[self] = _Frame(opened, frozenset(span.written), start, end)
+        began = b'"__time":{"start":"%s",' % _moment(span.start).encode()
+        end = b'{"title":%s,%s"end":null,"duration":null}}' % (_name(span.title), began)
+        frame = span.handles[self] = _Frame(opened, frozenset(span.written), began, start, end)
         if above:
             above.inside.append(frame)
         parent = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
@@ -106,10 +114,11 @@ class FileSink:
         if frame is None:
             return
         new = {name: value for name, value in span.written.items() if name not in frame.known}
-        end = _ending(span)[:-1] + _joined(new) + b"}"
+        end = _ending(span, frame.began)[:-1] + _joined(new) + b"}"
         frame.close(end)
         if span.parent:
-            frame.opened.append(b'{"end":{"id":"%s",%s}\n' % (span.id.encode(), end[1:]))
+            # What was done stays done: it is enough to have it in the file before the next thing begins.
+            frame.opened.append(b'{"end":{"id":"%s",%s}\n' % (span.id.encode(), end[1:]), later=span.name != "execute")
         elif frame.opened.close():
             _finish(frame.opened.stem, frame.whole())
 
@@ -124,15 +133,11 @@ def _name(name: str) -> bytes:
     return _bytes(name)
 
 
-def _times(span: Span) -> bytes:
-    return b'"__time":{"start":"%s",' % _moment(span.start).encode()
-
-
-def _ending(span: Span) -> bytes:
+def _ending(span: Span, began: bytes) -> bytes:
     """What is known of a span at its end, but for what it shows."""
     took = span.duration or 0
     until = f'"end":"{_moment(span.start + took)}","duration":{took / 1e6}}}'.encode()
-    parts = [b'{"title":', _name(span.title), b",", _times(span), until]
+    parts = [b'{"title":', _name(span.title), b",", began, until]
     if span.attributes:
         parts += b',"attributes":', _bytes(span.attributes)
     if span.error:

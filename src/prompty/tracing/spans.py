@@ -30,17 +30,20 @@ class Trace:
         self.id = f"{getrandbits(128):032x}"
         self.sinks = sinks
         self.masking = Masking()
+        self._failed: list[Sink] = []
         self.content = any(sink.content for sink in sinks)
         self.wire = any(sink.wire for sink in sinks)
         self.entering = [cast(EnteringSink, sink) for sink in sinks if hasattr(sink, "entered")]
 
     def tell(self, what: str, span: "Span") -> None:
-        """Tell every sink; one that fails hurts neither the run nor the others."""
+        """Tell every sink; one that fails hurts neither the run nor the others, and is complained about once."""
         for sink in self.sinks:
             try:
                 getattr(sink, what)(span)
             except Exception as error:
-                logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, told(error))
+                if sink not in self._failed:
+                    logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, told(error))
+                self._failed.append(sink)
 
 
 class Span:
