@@ -28,6 +28,8 @@ from prompty.testing import Fault, Script, answer, call
 from prompty.tracing import names
 from prompty.tracing.spans import SILENCE, begin, current_span
 from tests.conversations.turns import every_way, run_turn, scripted
+from tests.durable.runs import Desk, rounds, working
+from tests.durable.runs import scripted as durable
 from tests.tracing.watching import Seen, watching
 
 PREPARED: Any = ("prepare", [("render", []), ("parse", [])])
@@ -341,3 +343,15 @@ def test_loading_is_a_span_that_says_which_file(seen: Seen, tmp_path: Any) -> No
     loads("user:\nHi")
     assert seen.trees() == [("load", []), ("load", [])]
     assert seen.named("load")[0].content["inputs"]["path"].endswith("a.prompty")
+
+
+def test_a_durable_run_is_one_tree_too(seen: Seen, tmp_path: Any) -> None:
+    desk = Desk()
+    with working(f"sqlite:///{tmp_path}/runs.db", desk.look) as runtime:
+        run_of_two = runtime.start(durable(rounds("look", 1, 2)), {"q": "Where?"})
+        assert run_of_two.result(timeout=30) == "Done."
+    tools: Any = [("execute_tool", []), ("execute_tool", [])]
+    [tree] = [tree for tree in seen.trees() if tree[0] == "turn"]
+    assert tree == ("turn", [PREPARED, ("execute", []), *tools, ("execute", []), ("process", [])])
+    assert seen.one("turn").attributes[names.RUN_ID] == run_of_two.id
+    assert seen.one("turn").content["result"] == "Done."

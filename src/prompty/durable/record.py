@@ -24,6 +24,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import ContentPart, Json, MediaPart, Message, TextPart, part_to_json
 from prompty.model.paused import Paused
 from prompty.tools.toolbox import Tools, handlers_of
+from prompty.tracing.spans import SILENCE, Span
 
 Decision = Verdict | Rewrite
 
@@ -206,7 +207,7 @@ def agent_of(record: Record, secrets: Secrets | None) -> PromptAgent:
         raise RunRefused(f"the agent of the run '{record.run_id}'", cause) from None
 
 
-def turn_of(record: Record, parts: HostParts, *, reading: bool = False) -> Turn:
+def turn_of(record: Record, parts: HostParts, *, reading: bool = False, span: Span = SILENCE) -> Turn:
     """The turn that a segment is. One for reading needs nothing that only a worker has."""
     agent = agent_of(record, None if reading else parts.secrets)
     inputs = {**record.inputs, **{name: _secret(name, key, parts, reading) for name, key in record.hidden.items()}}
@@ -216,7 +217,7 @@ def turn_of(record: Record, parts: HostParts, *, reading: bool = False) -> Turn:
         said = {key: _answer_from(one) for key, one in record.answers.items()}
         state = resumed_state(Paused.from_json(record.paused), said)
     stream = bool(record.options.get("stream"))
-    return Turn(agent, inputs, options, stream=stream, state=state, run_id=record.run_id)
+    return Turn(agent, inputs, options, stream=stream, state=state, run_id=record.run_id, span=span)
 
 
 def _secret(name: str, key: str, parts: HostParts, reading: bool) -> str:

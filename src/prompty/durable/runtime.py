@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
+from prompty.drivers.spanning import result_of_turn
 from prompty.drivers.turns import decisions
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.deltas import Told
@@ -35,8 +36,10 @@ from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, load
+from prompty.pipeline.telemetry import begin_call
 from prompty.tools.threads import in_thread
 from prompty.tools.toolbox import handlers_of
+from prompty.tracing import names
 from prompty.wire.structured import cast
 
 T = TypeVar("T")
@@ -94,10 +97,14 @@ class DurableRuntime:
         """What a workflow of the engine is: one segment of a run, from its start or a pause to its end or the next."""
         try:
             record = record_from(stored, "the record of a run")
-            turn = turn_of(record, self.parts)
-            inner = turn.async_driver()
-            driver = DurableDriver(steps, inner, record.run_id, self.parts.asked(), cancelled=record.cancelled)
-            return end_to_json(await driver.run(turn.loop([model.api for model in inner.models])))
+            with begin_call("turn", record.path or "run", "invoke_agent") as span:
+                span.note({names.RUN_ID: record.run_id})
+                turn = turn_of(record, self.parts, span=span)
+                inner = turn.async_driver()
+                driver = DurableDriver(steps, inner, record.run_id, self.parts.asked(), cancelled=record.cancelled)
+                end = await driver.run(turn.loop([model.api for model in inner.models]))
+                span("result", result_of_turn(end))
+                return end_to_json(end)
         except PromptyError as error:
             return end_to_json(error)
 

@@ -65,4 +65,5 @@ PROVIDERS = {"azure": "azure.ai.openai", "foundry": "azure.ai.openai"}
 OPERATION = "prompty.operation"
 SHA256 = "prompty.sha256"
 ATTEMPTS = "prompty.attempts"
+RUN_ID = "prompty.run.id"
 ABANDONED = "prompty.abandoned"
