@@ -134,6 +134,11 @@ def test_a_sink_that_fails_changes_nothing_for_the_run_or_the_others(
         def ended(self, span: Span, /) -> None:
             raise OSError("no")
 
+        def entered(self, span: Span, /) -> Any:
+            if span.name == "turn":
+                raise RuntimeError("not here")
+            return lambda: 1 / 0
+
     seen = Seen()
     Tracer.add("broken", Broken())
     Tracer.add("seen", seen)

@@ -9,6 +9,7 @@ from typer import BadParameter, Option
 from prompty.cli.console import fail, out, printable
 from prompty.cli.durable import DatabaseUrl, database_url
 from prompty.cli.functions import functions_from
+from prompty.cli.options import TraceTo, start_tracing
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import PromptyError
@@ -30,6 +31,7 @@ def worker(
         list[str] | None, Option(metavar="NAME", help="Take over the runs of a worker that will not come back.")
     ] = None,
     drain: Annotated[float, Option(help="Seconds that runs have to end when the worker is told to stop.")] = 30.0,
+    trace: TraceTo = None,
 ) -> None:
     """Run what was submitted until SIGTERM or Ctrl-C. Runs that are cut off go on when a worker of this name starts."""
     limits = Limits(worker_concurrency=concurrency, concurrency=total, rate=_rate(rate))
@@ -38,6 +40,7 @@ def worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     try:
+        start_tracing(trace)
         runtime = DurableRuntime(url, name=name, limits=limits, tools=functions_from(tools))
         runtime.open()
     except PromptyError as error:

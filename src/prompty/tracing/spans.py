@@ -7,6 +7,7 @@ begun inside of it by a context variable, which is never set across a `yield`.
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar, Token
+from functools import partial
 from json import loads
 from logging import getLogger
 from random import getrandbits
@@ -41,9 +42,28 @@ class Trace:
             try:
                 getattr(sink, what)(span)
             except Exception as error:
-                if sink not in self._failed:
-                    logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, told(error))
-                self._failed.append(sink)
+                self._complain(sink, error)
+
+    def enter(self, span: "Span") -> list[Callable[[], object]]:
+        """Tell those who have a context of their own; gives what leaves it."""
+        leaving: list[Callable[[], object]] = []
+        for sink in self.entering:
+            try:
+                leaving.append(partial(self._leave, sink, sink.entered(span)))
+            except Exception as error:
+                self._complain(sink, error)
+        return leaving
+
+    def _leave(self, sink: Sink, leave: Callable[[], object]) -> None:
+        try:
+            leave()
+        except Exception as error:
+            self._complain(sink, error)
+
+    def _complain(self, sink: Sink, error: Exception) -> None:
+        if sink not in self._failed:
+            logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, told(error))
+        self._failed.append(sink)
 
 
 class Span:
@@ -134,12 +154,12 @@ class Within:
     def __init__(self, span: Span, ends: Ends) -> None:
         self._span, self._ends = span, ends
         self._token: Token[Span | None] | None = None
-        self._leave: list[Callable[[], object]] = []
+        self._leave: Sequence[Callable[[], object]] = ()
 
     def __enter__(self) -> Span:
         self._token = _current.set(self._span)
-        for sink in self._span.trace.entering:
-            self._leave.append(sink.entered(self._span))
+        if self._span.trace.entering:
+            self._leave = self._span.trace.enter(self._span)
         return self._span
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -147,9 +167,11 @@ class Within:
             leave()
         if self._token is not None:
             _current.reset(self._token)
-        if error is not None and self._ends != "never":
+        if self._ends == "never":
+            return
+        if error is not None:
             self._span.fail(error)
-        if self._ends == "always" or (error is not None and self._ends == "on failure"):
+        if error is not None or self._ends == "always":
             self._span.end()
 
 
