@@ -258,11 +258,12 @@ def test_the_command_line_traces_too(tmp_path: Path) -> None:
     assert read_trace(next((tmp_path / "out").iterdir())).root.title == "invoke greet"
 
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=15,
-)
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return inner | st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.binary(max_size=5)
+values = nested(nested(nested(leaves)))
 
 
 @given(values)

@@ -3,6 +3,8 @@
 import fcntl
 import os
 import threading
+import time
+from contextlib import suppress
 from hashlib import sha256
 from logging import getLogger
 from pathlib import Path
@@ -12,6 +14,7 @@ from prompty.errors import NameInUse
 from prompty.extras import require
 
 CHECK_SECONDS = 5.0
+DEATH_SECONDS = 3.0
 logger = getLogger("prompty")
 
 
@@ -57,11 +60,14 @@ class PostgresLock:
         threading.Thread(target=self._keep, name="prompty name", daemon=True).start()
 
     def _taken(self) -> Any:
+        """A connection that has the name. A server needs a moment to see that a process which had it is dead."""
         connection = self._psycopg.connect(self._url, autocommit=True)
-        [taken] = connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()
-        if not taken:
-            connection.close()
-            raise NameInUse(self._name)
+        until = time.monotonic() + DEATH_SECONDS
+        while not connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()[0]:
+            if time.monotonic() > until:
+                connection.close()
+                raise NameInUse(self._name)
+            time.sleep(0.05)
         return connection
 
     def _keep(self) -> None:
@@ -81,4 +87,6 @@ class PostgresLock:
 
     def release(self) -> None:
         self._released.set()
+        with suppress(self._psycopg.Error):
+            self._connection.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
         self._connection.close()
