@@ -2,10 +2,8 @@
 
 import asyncio
 import shlex
-import signal
 import sys
 import time
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
@@ -13,37 +11,18 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.api import load
-from prompty.batch.books import Books
-from prompty.batch.calls import Price
-from prompty.batch.local import LocalBatch
-from prompty.batch.plan import rows_to_run
 from prompty.batch.rows import chosen_numbers, count_rows
 from prompty.batch.tally import Tally, in_words
-from prompty.cli.batch_progress import shown_progress
+from prompty.cli.batch_modes import Job, run_here, run_shared
 from prompty.cli.console import err, fail, out, printable, show_json
 from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError
-from prompty.model.agent import PromptAgent
 from prompty.pipeline.prices import price_of
+from prompty.tracing.redaction import masked_text
 
 STOPPED = 130
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What a command line asks for."""
-
-    agent: PromptAgent
-    rows: Path
-    numbers: range | frozenset[int]
-    output: Path
-    tools: list[object]
-    price: Price
-    budget: Decimal | None
-    most: int
-    retry_failed: bool
 
 
 def batch(
@@ -60,6 +39,12 @@ def batch(
     tools: Annotated[
         list[str] | None, Option("--tools", "-t", help="A Python file or module with functions marked @tool.")
     ] = None,
+    database: Annotated[
+        str | None, Option(help="Share the rows with the workers of this database: postgresql://…, sqlite:///runs.db.")
+    ] = None,
+    name: Annotated[
+        str | None, Option(help="With a database: work on the rows, too, under this name that no other worker has.")
+    ] = None,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
@@ -68,6 +53,8 @@ def batch(
 ) -> None:
     """Run FILE once for each of ROWS. When it is interrupted, the same command goes on where it was."""
     load_dotenv(file)
+    if name and not database:
+        fail("--name is for workers of a database\n    Add --database postgresql://…, or leave it out.")
     try:
         start_tracing(trace)
         agent = with_model(load(file), model, provider, api)
@@ -82,42 +69,10 @@ def batch(
             most=max_concurrency,
             retry_failed=retry_failed,
         )
-        complete, tally = asyncio.run(_here(job))
+        complete, tally = run_shared(job, database, name) if database else asyncio.run(run_here(job))
     except (PromptyError, OSError) as error:
         fail(str(error))
     _report(job, tally, complete=complete, as_json=as_json)
-
-
-async def _here(job: Job) -> tuple[bool, Tally]:
-    """Run the rows in this process; whether none is left, and how it went."""
-    books = Books(job.output, retry_failed=job.retry_failed)
-    complete = False
-    try:
-        running = LocalBatch(
-            job.agent,
-            rows_to_run(job.rows, job.agent, job.numbers, books.index),
-            books,
-            tally=Tally(total=len(job.numbers), began=time.monotonic()),
-            price=job.price,
-            tools=job.tools,
-            most=job.most,
-            budget=job.budget,
-        )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, _stop, running)
-        with shown_progress(lambda: running.tally):
-            complete = await running.run()
-    finally:
-        books.close(complete=complete)
-    if running.spent and not complete:
-        err.print(f"The budget is spent: ${books.spent:.4f}.")
-    return complete, running.tally
-
-
-def _stop(running: LocalBatch) -> None:
-    if not running.stopping:
-        err.print("Stopping when the rows under way have ended; once more ends them now.")
-    running.stop()
 
 
 def _report(job: Job, tally: Tally, *, complete: bool, as_json: bool) -> None:
@@ -128,7 +83,7 @@ def _report(job: Job, tally: Tally, *, complete: bool, as_json: bool) -> None:
     else:
         out.print(printable(in_words(tally, now)))
     if not complete:
-        err.print(printable(f"To go on: {shlex.join(['prompty', *sys.argv[1:]])}"))
+        err.print(printable(masked_text(f"To go on: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(STOPPED)
     if tally.failed:
         err.print(printable(f"See {job.output.stem}.failed.jsonl; --retry-failed runs those rows once more."))
