@@ -79,9 +79,9 @@ def numbers_of(lines: Sequence[dict[str, Any]]) -> list[int]:
     return sorted(line["row"] for line in lines)
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], bool], within: float = SECONDS) -> None:
     """Wait for something, but not forever."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + within
     while not holds():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.01)
