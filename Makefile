@@ -33,7 +33,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.run
 
 soak: setup
-	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/conversations tests/memory tests/durable tests/real
+	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/conversations tests/memory tests/durable tests/batch tests/real
 
 docs: setup
 	$(BIN)/python scripts/write_schema.py

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.batch import batch_costs
 from benchmarks.calls import call_costs
 from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
     turns = measured(turn_costs, effort)
     tracing = measured(tracing_costs, effort)
-    durable = measured(durable_costs, effort)
+    durable = [*measured(durable_costs, effort), *measured(batch_costs, effort)]
     print(table(stages + calls + turns + tracing + durable))
     if not quick:
         write("stages", stages)

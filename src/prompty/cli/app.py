@@ -4,6 +4,7 @@ from typing import Annotated
 
 from typer import Exit, Option, Typer
 
+from prompty.cli.batch import batch
 from prompty.cli.chat import chat
 from prompty.cli.check import check
 from prompty.cli.console import out
@@ -30,6 +31,7 @@ app.command()(run)
 app.command()(explain)
 app.command()(tools)
 app.command()(chat)
+app.command()(batch)
 app.add_typer(trace_app)
 app.command()(worker)
 app.command()(submit)

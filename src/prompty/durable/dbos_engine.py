@@ -42,6 +42,7 @@ _STATES: dict[str, State] = {
     "SUCCESS": "finished",
     "CANCELLED": "cancelled",
 }
+_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 
 class DbosEngine:
@@ -187,6 +188,10 @@ class DbosEngine:
         found = self.client.list_workflows(name=WORKFLOW, load_input=False, load_output=outputs, **given)
         return [_status(one) for one in found]
 
+    def ended(self, ids: Sequence[str], /) -> list[Status]:
+        found = self.client.list_workflows(workflow_ids=list(ids), status=_ENDED, load_input=False) if ids else []
+        return [_status(one) for one in found]
+
     def steps(self, id: str, /) -> list[StoredStep]:
         return list(_named(self.client.list_workflow_steps(id)))
 
@@ -280,6 +285,7 @@ def _status(found: Any) -> Status:
         output=found.output,
         error=_words(found.error),
         worker=found.executor_id,
+        recovered=max((found.recovery_attempts or 0) - 1, 0),  # the first time counts, too
         created=_moment(found.created_at),
         ended=None if ended is None else _moment(ended),
     )

@@ -43,7 +43,8 @@ class StoredStep(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """What an engine knows of a workflow. `record` and `output` are what was stored, and are not trusted."""
+    """What an engine knows of a workflow. `record` and `output` are what was stored, and are not trusted. `recovered`
+    is how often it went on after its worker had died: what was under way then may have been done twice."""
 
     id: str
     state: State
@@ -51,6 +52,7 @@ class Status:
     output: object = None
     error: str | None = None
     worker: str | None = None
+    recovered: int = 0
     created: datetime
     ended: datetime | None = None
 
@@ -89,6 +91,10 @@ class Engine(Protocol):
 
     def find(self, prefix: str = "", /, *, outputs: bool = True) -> list[Status]:
         """The workflows whose ids begin so, the oldest first; without their records."""
+        ...
+
+    def ended(self, ids: Sequence[str], /) -> list[Status]:
+        """Those of these workflows that have ended; without their records."""
         ...
 
     def steps(self, id: str, /) -> list[StoredStep]:

@@ -87,6 +87,7 @@ class EngineSuite:
         with self.opened(tmp_path, workflow) as engine:
             assert engine.wait("a", SECONDS).output == {"first": {"ran": "first"}, "last": {"ran": "last"}}
             assert [step.name for step in engine.steps("a")] == ["first", "gate", "last"]
+            assert [status.recovered for status in engine.ended(["a"])] == [1]
         assert ran == ["first", "last"]
 
     def test_steps_beside_each_other_keep_their_own_results_however_they_end(self, tmp_path: Path) -> None:
@@ -204,6 +205,8 @@ class EngineSuite:
                 engine.wait(id, SECONDS)
             assert [status.id for status in engine.find("a")] == ["a", "a#1"]
             assert [status.id for status in engine.find()] == ["a", "a#1", "b"]
+            assert [status.id for status in engine.ended(["a", "b", "c"])] == ["a", "b"]
+            assert engine.ended([]) == []
             engine.delete(["a", "a#1"])
             assert [status.id for status in engine.find()] == ["b"]
             assert engine.status("a") is None
@@ -214,8 +217,10 @@ class EngineSuite:
         status = client.status("a")
         assert status is not None
         assert status.state == "waiting"
+        assert client.ended(["a"]) == []
         with self.opened(tmp_path, nothing):
             assert client.wait("a", SECONDS).state == "finished"
+            assert [status.recovered for status in client.ended(["a"])] == [0]
         client.close()
 
     def test_a_name_has_one_worker_at_a_time(self, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def call_model(request: WireRequest, max_retries: int, model: int = 0) -> Loop[R
             yield from Emit(ModelReply(reply))
             return reply
         seconds = wait_after(failure, attempt)
-        yield from Emit(Retry(attempt, seconds, str(failure)))
+        yield from Emit(Retry(attempt, seconds, str(failure), failure.status, failure.retry_after))
         try:
             yield from Wait(seconds)
         except ModelError:

@@ -34,11 +34,13 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A call failed and is tried again after `seconds`."""
+    """A call failed and is tried again after `seconds`; `status` is of HTTP, `retry_after` what was asked for."""
 
     attempt: int
     seconds: float
     reason: str
+    status: int | None = None
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,138 @@
+"""What a row of a shared batch costs, measured in the same steps on a bare DBOS queue, on both of its databases.
+
+`python -m benchmarks.batch SIDE URL ROWS` puts so many rows through one worker in a process of its own, and prints the
+seconds from the first that is submitted to the last that is collected. Both sides ask the same scripted model, keep the
+same steps (what tools there are, and the answer), and write the results to a file.
+"""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+
+from benchmarks.cost import Cost, best_of
+from benchmarks.durable import answered, described, kept
+from prompty import DurableRuntime, PromptAgent, prepare
+from prompty.batch.books import Books
+from prompty.batch.lines import NamedRow
+from prompty.batch.rows import Row
+from prompty.batch.shared import SharedBatch
+from prompty.batch.tally import Tally
+from prompty.durable.engine import Limits
+from tests.durable.databases import Postgres
+
+ROWS = 400
+AT_ONCE = 32
+POLL = 0.1
+LIMIT = 1.3
+
+
+def agent() -> PromptAgent:
+    """An agent that answers at once."""
+    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": ["Fine."]}}}
+    body = {"instructions": "system:\nBe brief.\nuser:\nquestion {{q}}", "inputs": {"q": "one"}}
+    return PromptAgent.model_validate({"model": model, **body})
+
+
+def prompty_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:
+    """Rows as durable runs, submitted and collected."""
+
+    def run(rows: int) -> None:
+        named = (NamedRow(row=Row(number=n, inputs={"q": f"n{n}"}), id=uuid4().hex, shown={}) for n in range(rows))
+        books = Books(out)
+        tally, none = Tally(total=rows), list[object]()
+        batch = SharedBatch(
+            agent(), named, books, client.engine, tally=tally, price=lambda _: None, tools=none, most=AT_ONCE
+        )
+        assert batch.run()
+        books.close(complete=True)
+
+    with DurableRuntime(url, name="bench", limits=Limits(worker_concurrency=AT_ONCE)):
+        client = DurableRuntime(url)
+        yield run
+        client.close()
+
+
+def dbos_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:
+    """The queue that people write on DBOS."""
+    prompt, serializer = agent(), DBOSPortableJSONSerializer()
+
+    @DBOS.workflow(name="row")
+    async def row(record: dict[str, Any]) -> str:
+        messages = prepare(prompt, record["inputs"])
+        await kept("tools", described)
+        found = await kept("model:0", lambda: answered(prompt, messages))
+        return str(found)
+
+    config: Any = {"name": "by-hand", "system_database_url": url, "application_version": "1", "executor_id": "bench"}
+    config |= {"serializer": serializer, "log_level": "ERROR"}
+    DBOS(config=config)
+    DBOS.launch()
+    DBOS.register_queue("rows", worker_concurrency=AT_ONCE, polling_interval_sec=POLL)
+    client = DBOSClient(system_database_url=url, serializer=serializer, application_name="by-hand")
+    record = {"agent": prompt.model_dump(mode="json")}
+
+    def run(rows: int) -> None:
+        options: Any = {"workflow_name": "row", "queue_name": "rows", "app_version": "1"}
+        handles: list[Any] = [client.enqueue(options, {**record, "inputs": {"q": f"n{n}"}}) for n in range(rows)]
+        with out.open("a") as file:
+            for handle in handles:
+                result = handle.get_result(polling_interval_sec=POLL)
+                file.write(json.dumps({"id": handle.workflow_id, "result": result}) + "\n")
+
+    yield run
+    client.destroy()
+    DBOS.destroy()
+
+
+SIDES = {"prompty": contextmanager(prompty_rows), "dbos": contextmanager(dbos_rows)}
+
+
+def batch_costs(rounds: int) -> list[Cost]:
+    """A row of a shared batch on either database."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "runs.db"
+        with closing(sqlite3.connect(file)) as connection:  # as prompty makes it, for both
+            connection.execute("PRAGMA journal_mode = WAL")
+        costs = [row_cost("SQLite", f"sqlite:///{file}", rounds)]
+    server = Postgres(fsync=True)
+    server.start()
+    try:
+        return [*costs, row_cost("PostgreSQL", server.database(), rounds)]
+    finally:
+        server.remove()
+
+
+def row_cost(name: str, url: str, rounds: int) -> Cost:
+    seconds = best_of(2 * rounds, {side: lambda side=side: fresh(side, url) for side in SIDES})  # type: ignore[misc]  # a default binds it
+    figure = seconds["prompty"] / seconds["dbos"]
+    return Cost(name=f"row of a batch, {name}", figure=figure, unit="times bare DBOS", limit=LIMIT, seconds=seconds)
+
+
+def fresh(side: str, url: str) -> float:
+    """The seconds of a row, in a process of its own."""
+    command = [sys.executable, "-m", __name__, side, url, str(ROWS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=280)
+    return float(done.stdout) / ROWS
+
+
+def main(side: str, url: str, rows: int) -> None:
+    """Print the seconds of the rows. Some before them have imported what they need."""
+    with TemporaryDirectory() as folder, SIDES[side](url, Path(folder) / "out.jsonl") as run:
+        run(10)
+        begun = time.perf_counter()
+        run(rows)
+        print(time.perf_counter() - begun)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

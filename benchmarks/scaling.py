@@ -1,0 +1,134 @@
+"""What a durable turn writes and takes, as docs/scaling.md tells it: `python -m benchmarks.scaling`.
+
+Of a turn of one answer, and of one of three rounds with four tools each: rows and bytes that stay in the database, on
+PostgreSQL also transactions and the bytes of its log, processor time of the worker, and memory of a turn under way.
+"""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+from sqlalchemy import create_engine, text
+
+from prompty import DurableRuntime, PromptAgent
+from tests.durable.databases import Postgres
+
+TURNS = 50
+UNDER_WAY = 200
+KINDS = {"1 answer": (0, 0), "3 × 4 tools": (3, 4)}
+TABLES = ("workflow_status", "operation_outputs", "streams", "notifications", "workflow_events")
+
+
+def agent(rounds: int, calls: int) -> PromptAgent:
+    script = [[{"call": "look", "arguments": {"at": f"{n}/{at}"}} for at in range(calls)] for n in range(rounds)]
+    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": [*script, "Done."]}}}
+    return PromptAgent.model_validate({"model": model, "instructions": "system:\nBe brief.\nuser:\nLook around."})
+
+
+async def look(at: str) -> str:
+    """Look at something."""
+    await asyncio.sleep(_waiting)
+    return f"seen {at}"
+
+
+_waiting = 0.0
+
+
+def stored_rows(url: str) -> int:
+    """Rows of all tables that a run writes to."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    prefix = "" if url.startswith("sqlite") else "dbos."
+    with engine.connect() as connection:
+        counts = [connection.execute(text(f"SELECT count(*) FROM {prefix}{table}")).scalar() for table in TABLES]  # noqa: S608  names of our own
+    engine.dispose()
+    return sum(count or 0 for count in counts)
+
+
+def stored_bytes(url: str) -> int:
+    if url.startswith("sqlite"):
+        file = Path(url.partition("///")[2])
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return file.stat().st_size
+    return int(one(url, "SELECT pg_database_size(current_database())"))
+
+
+def one(url: str, query: str) -> Any:
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(query).fetchone()
+    return found[0] if found else None
+
+
+def figures(url: str) -> dict[str, float]:
+    found: dict[str, float] = {
+        "rows": stored_rows(url),
+        "bytes": stored_bytes(url),
+        "CPU ms": time.process_time() * 1e3,
+    }
+    if not url.startswith("sqlite"):
+        time.sleep(1.5)  # a session tells of its transactions once in a second
+        log = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+        commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        found |= {"log bytes": float(one(url, log)), "transactions": float(one(url, commits))}
+    return found
+
+
+def main(url: str, kind: str) -> None:
+    """Print what one turn of a kind adds, in a process of its own."""
+    global _waiting
+    prompt = agent(*KINDS[kind])
+    with DurableRuntime(url, name="bench", tools=[look]) as runtime:
+        runtime.start(prompt).result()
+        before = figures(url)
+        begun = time.perf_counter()
+        for _ in range(TURNS):
+            runtime.start(prompt).result()
+        seconds = time.perf_counter() - begun
+        after = figures(url)
+        each = {name: (after[name] - before[name]) / TURNS for name in after}
+        _waiting = 20.0
+        started = memory()
+        runs = [runtime.start(prompt) for _ in range(UNDER_WAY)] if KINDS[kind][0] else []
+        time.sleep(5)
+        kilobytes = (memory() - started) / UNDER_WAY if runs else 0.0
+        print(json.dumps({**each, "ms": 1e3 * seconds / TURNS, "KB under way": kilobytes}), flush=True)
+
+
+def memory() -> float:
+    """Kilobytes of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4.0
+
+
+def measured(name: str, url: str) -> None:
+    for kind in KINDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.scaling", url, kind],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=280,
+        )
+        found = json.loads(done.stdout)
+        print(f"{name}, {kind}: " + ", ".join(f"{value:,.1f} {unit}" for unit, value in found.items()))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(*sys.argv[1:])
+    else:
+        with TemporaryDirectory() as folder:
+            measured("SQLite", f"sqlite:///{folder}/runs.db")
+        server = Postgres(fsync=True)
+        server.start()
+        try:
+            measured("PostgreSQL", server.database())
+        finally:
+            server.remove()

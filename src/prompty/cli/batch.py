@@ -1,0 +1,90 @@
+"""`prompty batch`: the rows of a file through a prompt, each once, however often the command is interrupted."""
+
+import asyncio
+import shlex
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Exit, Option
+
+from prompty.api import load
+from prompty.batch.rows import chosen_numbers, count_rows
+from prompty.batch.tally import Tally, in_words
+from prompty.cli.batch_modes import Job, run_here, run_shared
+from prompty.cli.console import err, fail, out, printable, show_json
+from prompty.cli.functions import functions_from
+from prompty.cli.inputs import load_dotenv
+from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
+from prompty.errors import PromptyError
+from prompty.pipeline.prices import price_of
+from prompty.tracing.redaction import masked_text
+
+STOPPED = 130
+
+
+def batch(
+    file: File,
+    rows: Annotated[Path, Argument(help="The rows: a JSONL or CSV file of inputs.")],
+    output: Annotated[Path, Option("--output", "-o", help="The JSONL file that results are appended to.")],
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Run rows that have failed once more.")] = False,
+    limit: Annotated[int | None, Option(min=1, help="Only the first so many rows.")] = None,
+    sample: Annotated[
+        int | None, Option(min=1, help="Only so many rows, chosen at random, the same each time.")
+    ] = None,
+    budget: Annotated[float | None, Option(help="Start no more rows when OUTPUT has cost so many dollars.")] = None,
+    max_concurrency: Annotated[int, Option(min=1, help="The most rows under way at once.")] = 64,
+    tools: Annotated[
+        list[str] | None, Option("--tools", "-t", help="A Python file or module with functions marked @tool.")
+    ] = None,
+    database: Annotated[
+        str | None, Option(help="Share the rows with the workers of this database: postgresql://…, sqlite:///runs.db.")
+    ] = None,
+    name: Annotated[
+        str | None, Option(help="With a database: work on the rows, too, under this name that no other worker has.")
+    ] = None,
+    model: ModelId = None,
+    provider: ProviderKey = None,
+    api: ApiType = None,
+    as_json: AsJson = False,
+    trace: TraceTo = None,
+) -> None:
+    """Run FILE once for each of ROWS. When it is interrupted, the same command goes on where it was."""
+    load_dotenv(file)
+    if name and not database:
+        fail("--name is for workers of a database\n    Add --database postgresql://…, or leave it out.")
+    try:
+        start_tracing(trace)
+        agent = with_model(load(file), model, provider, api)
+        job = Job(
+            agent=agent,
+            rows=rows,
+            numbers=chosen_numbers(count_rows(rows), limit=limit, sample=sample),
+            output=output,
+            tools=functions_from(tools),
+            price=price_of(agent, required=budget is not None),
+            budget=None if budget is None else Decimal(str(budget)),
+            most=max_concurrency,
+            retry_failed=retry_failed,
+        )
+        complete, tally = run_shared(job, database, name) if database else asyncio.run(run_here(job))
+    except (PromptyError, OSError) as error:
+        fail(str(error))
+    _report(job, tally, complete=complete, as_json=as_json)
+
+
+def _report(job: Job, tally: Tally, *, complete: bool, as_json: bool) -> None:
+    """Say how it went and how to go on. The exit code is 0 when every row has a result."""
+    now = time.monotonic()
+    if as_json:
+        show_json({**tally.to_json(now), "complete": complete})
+    else:
+        out.print(printable(in_words(tally, now)))
+    if not complete:
+        err.print(printable(masked_text(f"To go on: {shlex.join(['prompty', *sys.argv[1:]])}")))
+        raise Exit(STOPPED)
+    if tally.failed:
+        err.print(printable(f"See {job.output.stem}.failed.jsonl; --retry-failed runs those rows once more."))
+        raise Exit(1)

@@ -1,0 +1,3 @@
+"""Databases for batches that are shared."""
+
+from tests.durable.conftest import databases as databases

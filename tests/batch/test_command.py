@@ -1,0 +1,203 @@
+"""`prompty batch` in one process, against a provider on loopback."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.batch.folder import SECONDS, Folder, numbers_of, until
+from tests.batch.hostile import Hostile
+from tests.loopback import refusing_port
+
+TOOLS = """\
+from prompty import tool
+
+@tool
+def look(at: str) -> str:
+    return f"seen {at}"
+"""
+SCRIPTED = """\
+---
+model:
+  id: m
+  provider: scripted
+  options: {{additionalProperties: {{script: [[{{call: look, arguments: {{at: here}}}}], Done.]}}}}
+tools:
+  - name: look
+    kind: function
+    parameters: {{at: {{kind: string}}}}
+    approvalMode: {approval}
+---
+user:
+{{{{q}}}}
+"""
+
+
+@pytest.fixture
+def provider() -> Iterator[Hostile]:
+    with Hostile() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(provider: Hostile, tmp_path: Path) -> Folder:
+    made = Folder(tmp_path, provider.url)
+    made.write_rows({"q": f"n{number}"} for number in range(20))
+    return made
+
+
+def test_every_row_has_its_line_and_is_not_run_again(folder: Folder, provider: Hostile) -> None:
+    summary = folder.run().summary
+    assert (summary["done"], summary["failed"], summary["complete"]) == (20, 0, True)
+    [third] = [line for line in folder.results() if line["row"] == 3]
+    assert list(third) == ["id", "row", "inputs", "result", "usage", "cost", "model", "attempts"]
+    assert (third["inputs"], third["result"], third["model"]) == ({"q": "n2"}, "answer n2", "gpt-4o-mini")
+    assert third["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert folder.run().summary["earlier"] == 20
+    assert provider.asked.total() == 20
+    assert sorted(path.name for path in folder.path.iterdir()) == ["ask.prompty", "out.jsonl", "rows.jsonl"]
+
+
+def test_equal_rows_are_rows_of_their_own(folder: Folder, provider: Hostile) -> None:
+    folder.write_rows([{"q": "same"}] * 5)
+    folder.run("--limit", "2")
+    folder.run()
+    assert numbers_of(folder.results()) == [1, 2, 3, 4, 5]
+    assert len({line["id"] for line in folder.results()}) == provider.answered["same"] == 5
+
+
+def test_rows_that_are_added_are_run_and_a_changed_prompt_is_another_one(folder: Folder, provider: Hostile) -> None:
+    folder.run()
+    folder.write_rows({"q": f"n{number}"} for number in range(-2, 20))
+    assert folder.run().summary["done"] == 2
+    folder.prompt.write_text(folder.prompt.read_text().replace("question", "Please: question"))
+    assert folder.run().summary["done"] == 22
+
+
+def test_a_sample_is_the_same_each_time(folder: Folder, provider: Hostile) -> None:
+    assert folder.run("--sample", "5").summary["done"] == 5
+    assert folder.run("--sample", "5").summary["earlier"] == 5
+    assert provider.asked.total() == 5
+    assert folder.run().summary["done"] == 15
+
+
+def test_csv_rows_and_rows_that_cannot_be_read(folder: Folder) -> None:
+    folder.rows = folder.path / "rows.csv"
+    folder.rows.write_text("q\none\ntwo,three\nfour\n")
+    said = folder.run(code=1)
+    assert numbers_of(folder.results()) == [1, 3]
+    [failed] = folder.failures()
+    assert failed["row"] == 2
+    assert failed["error"]["class"] == "InputError"
+    assert "it has 2 cells, and the first line has 1" in failed["error"]["message"]
+    assert "--retry-failed" in said.stderr
+
+
+def test_failed_rows_stand_beside_the_output_until_they_are_tried_again(folder: Folder, provider: Hostile) -> None:
+    text = folder.prompt.read_text()
+    with refusing_port() as port:
+        folder.prompt.write_text(text.replace(provider.url, f"ftp://127.0.0.1:{port}"))
+        folder.run("--limit", "4", code=1)
+    assert {line["error"]["class"] for line in folder.failures()} == {"ModelError"}
+    folder.prompt.write_text(text)
+    assert folder.run("--limit", "4").summary["earlier"] == 4
+    assert provider.asked.total() == 0
+    assert folder.run("--limit", "4", "--retry-failed").summary["done"] == 4
+    assert (numbers_of(folder.results()), folder.failed.exists()) == ([1, 2, 3, 4], False)
+
+
+def test_no_secret_is_in_any_file_and_what_is_sensitive_is_masked(provider: Hostile, tmp_path: Path) -> None:
+    folder = Folder(tmp_path, provider.url, more="  pin: {kind: string, sensitive: true}\n")
+    folder.write_rows([{"q": "x", "pin": "pin-98765"}, {"pin": "pin-98765"}])
+    folder.run(code=1)
+    written = folder.out.read_bytes() + folder.failed.read_bytes()
+    assert b"pin-98765" not in written
+    assert b"sk-of-the-batch" not in written
+    assert folder.results()[0]["inputs"] == {"q": "x", "pin": "••••"}
+
+
+def test_a_second_process_on_the_same_output_is_refused(folder: Folder, provider: Hostile) -> None:
+    provider.seconds = 1.0
+    process = folder.start()
+    until(lambda: provider.asked.total() > 0)
+    assert "another process writes to" in folder.run(code=1).stderr
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_batch_that_is_told_to_stop_ends_what_it_has_begun(
+    number: signal.Signals, folder: Folder, provider: Hostile
+) -> None:
+    provider.seconds = 0.5
+    process = folder.start("--max-concurrency", "3")
+    until(lambda: provider.asked.total() >= 3)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130
+    assert "To go on: prompty batch" in stderr
+    assert len(folder.results()) == provider.asked.total() < 20
+    provider.seconds = 0.0
+    folder.run()
+    assert provider.asked.total() == 20
+
+
+def test_a_second_signal_ends_rows_at_once_and_the_next_start_says_so(folder: Folder, provider: Hostile) -> None:
+    provider.seconds = 30.0
+    process = folder.start("--max-concurrency", "3")
+    until(lambda: provider.asked.total() >= 3)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert "once more ends them now" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130
+    process.communicate()
+    provider.seconds = 0.0
+    folder.run()
+    assert numbers_of(folder.results()) == list(range(1, 21))
+    assert sum(line.get("interrupted", 0) for line in folder.results()) == 3
+
+
+def test_a_budget_ends_the_starting_of_rows_and_counts_what_was_spent_before(folder: Folder, provider: Hostile) -> None:
+    folder.prompt.write_text(folder.prompt.read_text().replace(provider.url, "https://api.openai.com"))
+    assert "budget" in folder.run("--budget", "0", code=130).stderr
+    done = json.dumps({"id": "earlier", "row": 1, "cost": 2.5}) + "\n"
+    folder.out.write_text(done)
+    assert "The budget is spent: $2.5000" in folder.run("--budget", "2.5", code=130).stderr
+    assert folder.out.read_text() == done
+
+
+def test_a_budget_without_prices_is_refused(folder: Folder) -> None:
+    folder.prompt.write_text(folder.prompt.read_text().replace("gpt-4o-mini", "made-up"))
+    assert "the price of the model 'made-up' is not known" in folder.run("--budget", "1", code=1).stderr
+
+
+def test_rows_of_a_prompt_with_tools_are_turns(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "")
+    folder.prompt.write_text(SCRIPTED.format(approval="never"))
+    folder.write_rows([{"q": "one"}, {"q": "two"}])
+    (tmp_path / "functions.py").write_text(TOOLS)
+    folder.run("--tools", str(tmp_path / "functions.py"))
+    assert {(line["result"], line["attempts"]) for line in folder.results()} == {("Done.", 2)}
+
+
+def test_a_row_that_needs_a_person_fails_and_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "")
+    folder.prompt.write_text(SCRIPTED.format(approval="always"))
+    folder.write_rows([{"q": "one"}])
+    (tmp_path / "functions.py").write_text(TOOLS)
+    folder.run("--tools", str(tmp_path / "functions.py"), code=1)
+    [failed] = folder.failures()
+    assert failed["error"]["class"] == "Paused"
+    assert "--database" in failed["error"]["message"]
+
+
+def test_a_hostile_provider_is_asked_no_more_than_is_told(tmp_path: Path) -> None:
+    with Hostile(busy=0.05, broken=0.05, cut=0.05) as provider:
+        folder = Folder(tmp_path, provider.url)
+        folder.write_rows({"q": f"n{number}"} for number in range(200))
+        folder.run()
+        assert numbers_of(folder.results()) == list(range(1, 201))
+        assert {f"n{line['row'] - 1}": line["attempts"] for line in folder.results()} == provider.asked

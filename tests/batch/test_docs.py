@@ -1,0 +1,21 @@
+"""The commands of docs/batch.md do what is printed beside them."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.architecture.test_docs import PROMPTS, ROOT, blocks
+from tests.batch.folder import lines_of, numbers_of
+
+
+def test_the_commands_of_the_page_run_as_printed(tmp_path: Path) -> None:
+    [prompt] = [text for page, text in PROMPTS if page == "batch.md"]
+    (tmp_path / "translate.prompty").write_text(prompt)
+    (tmp_path / "rows.csv").write_text("text\nHello.\nGood evening.\nGoodbye.\n")
+    first, _ = blocks(ROOT / "docs" / "batch.md", "sh")
+    for line in first.splitlines():
+        words = shlex.split(line, comments=True)
+        command = [sys.executable, "-m", "prompty.cli", *words[1:]]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=60, stdout=subprocess.DEVNULL)  # noqa: S603  our own code
+    assert numbers_of(lines_of(tmp_path / "out.jsonl")) == [1, 2, 3]
