@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from prompty.model.agent import PromptAgent
-from prompty.tracing.redaction import MASK
+from prompty.redaction import MASK
 
 _LENGTH = 32
 

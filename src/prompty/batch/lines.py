@@ -9,7 +9,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.reply import Usage
-from prompty.tracing.redaction import MASK, masked_text
+from prompty.redaction import MASK, masked_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

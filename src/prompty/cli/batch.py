@@ -20,7 +20,7 @@ from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError
 from prompty.pipeline.prices import price_of
-from prompty.tracing.redaction import masked_text
+from prompty.redaction import masked_text
 
 STOPPED = 130
 
