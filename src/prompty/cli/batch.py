@@ -18,33 +18,43 @@ from prompty.cli.console import err, fail, out, printable, show_json
 from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
-from prompty.errors import PromptyError
+from prompty.errors import PromptyError, RequestError
 from prompty.pipeline.prices import price_of
 from prompty.redaction import masked_text
 
 STOPPED = 130
 
 
+Rows = Annotated[Path, Argument(help="The rows: a JSONL or CSV file of inputs.")]
+Output = Annotated[Path, Option("--output", "-o", help="The JSONL file that results are appended to.")]
+RetryFailed = Annotated[bool, Option("--retry-failed", help="Run rows that have failed once more.")]
+Limit = Annotated[int | None, Option(min=1, help="Only the first so many rows.")]
+Sample = Annotated[int | None, Option(min=1, help="Only so many rows, chosen at random, the same each time.")]
+Dollars = Annotated[float | None, Option(help="Start no more rows when OUTPUT has cost so many dollars.")]
+AtOnce = Annotated[int, Option(min=1, help="The most rows under way at once.")]
+Functions = Annotated[
+    list[str] | None, Option("--tools", "-t", help="A Python file or module with functions marked @tool.")
+]
+Database = Annotated[
+    str | None, Option(help="Share the rows with the workers of this database: postgresql://…, sqlite:///runs.db.")
+]
+Name = Annotated[
+    str | None, Option(help="With a database: work on the rows, too, under this name that no other worker has.")
+]
+
+
 def batch(
     file: File,
-    rows: Annotated[Path, Argument(help="The rows: a JSONL or CSV file of inputs.")],
-    output: Annotated[Path, Option("--output", "-o", help="The JSONL file that results are appended to.")],
-    retry_failed: Annotated[bool, Option("--retry-failed", help="Run rows that have failed once more.")] = False,
-    limit: Annotated[int | None, Option(min=1, help="Only the first so many rows.")] = None,
-    sample: Annotated[
-        int | None, Option(min=1, help="Only so many rows, chosen at random, the same each time.")
-    ] = None,
-    budget: Annotated[float | None, Option(help="Start no more rows when OUTPUT has cost so many dollars.")] = None,
-    max_concurrency: Annotated[int, Option(min=1, help="The most rows under way at once.")] = 64,
-    tools: Annotated[
-        list[str] | None, Option("--tools", "-t", help="A Python file or module with functions marked @tool.")
-    ] = None,
-    database: Annotated[
-        str | None, Option(help="Share the rows with the workers of this database: postgresql://…, sqlite:///runs.db.")
-    ] = None,
-    name: Annotated[
-        str | None, Option(help="With a database: work on the rows, too, under this name that no other worker has.")
-    ] = None,
+    rows: Rows,
+    output: Output,
+    retry_failed: RetryFailed = False,
+    limit: Limit = None,
+    sample: Sample = None,
+    budget: Dollars = None,
+    max_concurrency: AtOnce = 64,
+    tools: Functions = None,
+    database: Database = None,
+    name: Name = None,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
@@ -53,8 +63,6 @@ def batch(
 ) -> None:
     """Run FILE once for each of ROWS. When it is interrupted, the same command goes on where it was."""
     load_dotenv(file)
-    if name and not database:
-        fail("--name is for workers of a database\n    Add --database postgresql://…, or leave it out.")
     try:
         start_tracing(trace)
         agent = with_model(load(file), model, provider, api)
@@ -69,10 +77,18 @@ def batch(
             most=max_concurrency,
             retry_failed=retry_failed,
         )
-        complete, tally = run_shared(job, database, name) if database else asyncio.run(run_here(job))
+        complete, tally = _run(job, database, name)
     except (PromptyError, OSError) as error:
         fail(str(error))
     _report(job, tally, complete=complete, as_json=as_json)
+
+
+def _run(job: Job, database: str | None, name: str | None) -> tuple[bool, Tally]:
+    if database:
+        return run_shared(job, database, name)
+    if name:
+        raise RequestError("--name is for workers of a database", "Add --database postgresql://…, or leave it out.")
+    return asyncio.run(run_here(job))
 
 
 def _report(job: Job, tally: Tally, *, complete: bool, as_json: bool) -> None:
