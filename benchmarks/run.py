@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calls = [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)]
     turns = measured(turn_costs, effort)
     tracing = measured(tracing_costs, effort)
-    durable = [*measured(durable_costs, effort), *measured(batch_costs, effort)]
+    durable = measured(durable_costs, effort) + ([] if quick else measured(batch_costs, effort))
     print(table(stages + calls + turns + tracing + durable))
     if not quick:
         write("stages", stages)
@@ -54,7 +54,7 @@ def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:
     """Costs of one kind; the more effort, the less a busy machine shows in them."""
     costs = measure(effort)
     if exceeded(costs):
-        print(table(costs), "\nOver a limit. Once more, with three times the rounds:\n", sep="\n")
+        print(table(costs), "\nOver a limit. Once more, with three times the rounds:\n", sep="\n", flush=True)
         costs = measure(3 * effort)
     return costs
 
