@@ -6,12 +6,11 @@ same steps (what tools there are, and the answer), and write the results to a fi
 """
 
 import json
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +19,7 @@ from uuid import uuid4
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
 from benchmarks.cost import Cost, best_of
-from benchmarks.durable import answered, described, kept
+from benchmarks.durable import answered, described, kept, on_both_databases
 from prompty import DurableRuntime, PromptAgent, prepare
 from prompty.batch.books import Books
 from prompty.batch.lines import NamedRow
@@ -28,7 +27,6 @@ from prompty.batch.rows import Row
 from prompty.batch.shared import SharedBatch
 from prompty.batch.tally import Tally
 from prompty.durable.engine import Limits
-from tests.durable.databases import Postgres
 
 ROWS = 400
 AT_ONCE = 32
@@ -99,17 +97,7 @@ SIDES = {"prompty": contextmanager(prompty_rows), "dbos": contextmanager(dbos_ro
 
 def batch_costs(rounds: int) -> list[Cost]:
     """A row of a shared batch on either database."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "runs.db"
-        with closing(sqlite3.connect(file)) as connection:  # as prompty makes it, for both
-            connection.execute("PRAGMA journal_mode = WAL")
-        costs = [row_cost("SQLite", f"sqlite:///{file}", rounds)]
-    server = Postgres(fsync=True)
-    server.start()
-    try:
-        return [*costs, row_cost("PostgreSQL", server.database(), rounds)]
-    finally:
-        server.remove()
+    return on_both_databases(lambda name, url: row_cost(name, url, rounds))
 
 
 def row_cost(name: str, url: str, rounds: int) -> Cost:

@@ -111,15 +111,20 @@ SIDES = {"prompty": contextmanager(prompty_turns), "dbos": contextmanager(dbos_t
 
 def durable_costs(rounds: int) -> list[Cost]:
     """A durable turn on either database."""
+    return on_both_databases(lambda name, url: turn_cost(name, url, rounds))
+
+
+def on_both_databases(measure: Callable[[str, str], Cost]) -> list[Cost]:
+    """A cost by the name and the URL of a database: a file, and a server that waits for its disk."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "runs.db"
         with closing(sqlite3.connect(file)) as connection:  # as prompty makes it, for both
             connection.execute("PRAGMA journal_mode = WAL")
-        costs = [turn_cost("SQLite", f"sqlite:///{file}", rounds)]
+        costs = [measure("SQLite", f"sqlite:///{file}")]
     server = Postgres(fsync=True)
     server.start()
     try:
-        return [*costs, turn_cost("PostgreSQL", server.database(), rounds)]
+        return [*costs, measure("PostgreSQL", server.database())]
     finally:
         server.remove()
 
