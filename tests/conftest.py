@@ -8,6 +8,8 @@ import pytest
 from prompty.parsers import parsers
 from prompty.renderers import renderers
 from tests.requirements import REQUIREMENTS
+from tests.soak import SOAK, keep_counts
+from tests.soak import keep as keep
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +52,9 @@ def print_report(proofs: dict[str, dict[str, list[str]]]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how the public vectors fared."""
+    """Print how the public vectors fared, and keep how tests at their full size did."""
+    if SOAK:
+        keep_counts(terminalreporter.stats)
     reports = [
         (outcome, report)
         for outcome in ("passed", "failed", "skipped")

@@ -1,16 +1,22 @@
 """`prompty batch` in one process, against a provider on loopback."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.batch.folder import SECONDS, Folder, numbers_of, until
 from tests.batch.hostile import Hostile
+from tests.durable.databases import Databases
 from tests.loopback import refusing_port
+from tests.terminal import Terminal
 
+PRICE = Decimal("0.0000045")  # of an answer of the provider, whose model is gpt-4o-mini
 TOOLS = """\
 from prompty import tool
 
@@ -46,6 +52,16 @@ def folder(provider: Hostile, tmp_path: Path) -> Folder:
     made = Folder(tmp_path, provider.url)
     made.write_rows({"q": f"n{number}"} for number in range(20))
     return made
+
+
+@pytest.fixture
+def priced(folder: Folder, provider: Hostile, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """A model whose price is known, and which is on loopback all the same."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-batch-0001")
+    text = folder.prompt.read_text()
+    folder.prompt.write_text(re.sub("  connection: .*\n", "", text))
+    return folder
 
 
 def test_every_row_has_its_line_and_is_not_run_again(folder: Folder, provider: Hostile) -> None:
@@ -169,6 +185,15 @@ def test_a_budget_ends_the_starting_of_rows_and_counts_what_was_spent_before(fol
     assert folder.out.read_text() == done
 
 
+def test_a_budget_that_is_used_up_half_way_ends_the_starting_of_rows(priced: Folder, provider: Hostile) -> None:
+    stopped = priced.run("--budget", str(5 * PRICE), "--max-concurrency", "1", code=130)
+    assert "The budget is spent: $0.0000." in stopped.stderr
+    assert (stopped.summary["done"], stopped.summary["left"]) == (5, 15)
+    assert priced.run("--budget", str(5 * PRICE), "--max-concurrency", "1", code=130).summary["done"] == 0
+    assert priced.run("--budget", str(100 * PRICE)).summary["done"] == 15
+    assert provider.asked.total() == 20
+
+
 def test_a_budget_without_prices_is_refused(folder: Folder) -> None:
     folder.prompt.write_text(folder.prompt.read_text().replace("gpt-4o-mini", "made-up"))
     assert "the price of the model 'made-up' is not known" in folder.run("--budget", "1", code=1).stderr
@@ -201,3 +226,40 @@ def test_a_hostile_provider_is_asked_no_more_than_is_told(tmp_path: Path) -> Non
         folder.run()
         assert numbers_of(folder.results()) == list(range(1, 201))
         assert {f"n{line['row'] - 1}": line["attempts"] for line in folder.results()} == provider.asked
+
+
+def test_what_a_provider_asks_to_wait_all_rows_wait(tmp_path: Path) -> None:
+    with Hostile(capacity=3, seconds=0.2, retry_after=1.0) as provider:
+        folder = Folder(tmp_path, provider.url)
+        folder.write_rows({"q": f"n{number}"} for number in range(12))
+        folder.run()
+        assert numbers_of(folder.results()) == list(range(1, 13))
+        gaps = [later - earlier for earlier, later in pairwise(provider.moments)]
+        assert 0.7 < max(gaps) < 5
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_provider_with_little_room_is_not_pushed(shared: bool, tmp_path: Path, databases: Databases) -> None:
+    """Most rows are answered at the first request, although sixty-four might be under way at once."""
+    with Hostile(capacity=6, seconds=0.3) as provider:
+        folder = Folder(tmp_path, provider.url)
+        folder.write_rows({"q": f"n{number}"} for number in range(150))
+        folder.run(*(("--database", databases.postgres(), "--name", "one") if shared else ()))
+        assert numbers_of(folder.results()) == list(range(1, 151))
+        assert provider.asked.total() < 250
+
+
+def test_a_terminal_shows_how_it_comes_along(folder: Folder, provider: Hostile) -> None:
+    provider.seconds = 0.5
+    place = [str(folder.prompt), str(folder.rows), "-o", str(folder.out), "--max-concurrency", "2"]
+    terminal = Terminal(folder.path, "batch", *place)
+    try:
+        shown = terminal.until("of 20 rows")
+        assert "rows/s" in shown
+        assert "0 failed" in shown
+        assert "━" in shown
+        assert " left" in terminal.until(" left")
+        done = terminal.until("20 of 20 rows")
+        assert "300 tokens" in done
+    finally:
+        terminal.close()

@@ -1,18 +1,20 @@
 """A batch in one process, killed at random moments and started again."""
 
-import os
 import random
 import time
 from pathlib import Path
 
 from tests.batch.folder import Folder, numbers_of, until
 from tests.batch.hostile import Hostile
+from tests.soak import SOAK, Keep
 
-KILLS = 300 if os.environ.get("PROMPTY_SOAK") else 30
+KILLS = 300 if SOAK else 30
 ROWS = 20 * KILLS
 
 
-def test_a_batch_that_is_killed_at_random_loses_nothing_and_repeats_only_what_it_tells(tmp_path: Path) -> None:
+def test_a_batch_that_is_killed_at_random_loses_nothing_and_repeats_only_what_it_tells(
+    tmp_path: Path, keep: Keep
+) -> None:
     chance = random.Random(8)  # noqa: S311  not for secrets
     with Hostile(busy=0.01, broken=0.01, cut=0.005, seconds=0.02) as provider:
         folder = Folder(tmp_path, provider.url)
@@ -37,9 +39,11 @@ def test_a_batch_that_is_killed_at_random_loses_nothing_and_repeats_only_what_it
         asked, told = provider.asked[question], line["attempts"]
         assert asked == told if not interrupted else told <= asked <= told + 9 * interrupted
         assert provider.answered[question] <= 1 + interrupted
-    print(  # noqa: T201  the figures of a soak
-        f"{kills} kills, {provider.answered.total() - ROWS} answers lost with a process, "
-        f"{sum(line.get('interrupted', 0) for line in lines)} rows told as cut off"
+    keep(
+        kills=kills,
+        rows=ROWS,
+        answers_lost_with_a_process=provider.answered.total() - ROWS,
+        told_as_interrupted=sum(line.get("interrupted", 0) for line in lines),
     )
 
 

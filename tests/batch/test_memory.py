@@ -1,13 +1,13 @@
 """Rows stream: how many there are does not show in the memory of the process."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.batch.folder import Folder
+from tests.soak import SOAK, Keep
 
-ROWS = 200_000 if os.environ.get("PROMPTY_SOAK") else 5_000
+ROWS = 200_000 if SOAK else 5_000
 MOST_MEGABYTES = 200
 PROMPT = """\
 ---
@@ -32,12 +32,12 @@ def peak_megabytes(folder: Folder, *words: str) -> float:
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)  # noqa: S603  our own code
 
 
-def test_many_rows_take_no_more_memory_than_few(tmp_path: Path) -> None:
+def test_many_rows_take_no_more_memory_than_few(tmp_path: Path, keep: Keep) -> None:
     folder = Folder(tmp_path, "")
     folder.prompt.write_text(PROMPT)
     folder.write_rows({"q": f"number {number}", "text": "x" * 500} for number in range(ROWS))
     few, many, again = peak_megabytes(folder, "--limit", "500"), peak_megabytes(folder), peak_megabytes(folder)
-    print(f"peak MB: {few:.0f} for 500 rows, {many:.0f} for {ROWS:,}, {again:.0f} to find all finished")  # noqa: T201  the figures of a soak
+    keep(rows=ROWS, peak_megabytes={"500 rows": round(few), "all": round(many), "all are finished": round(again)})
     with folder.out.open("rb") as lines:
         assert sum(1 for _ in lines) == ROWS
     assert max(many, again) < MOST_MEGABYTES

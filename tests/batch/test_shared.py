@@ -1,6 +1,5 @@
 """`prompty batch` on the workers of a database: the same command in several processes, one of them killed half-way."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from tests.batch.folder import SECONDS, Folder, Process, lines_of, numbers_of, u
 from tests.batch.hostile import Hostile
 from tests.batch.test_command import SCRIPTED, TOOLS
 from tests.durable.databases import Databases
+from tests.soak import SOAK, Keep
 
-SOAK = bool(os.environ.get("PROMPTY_SOAK"))
 ROWS = 10_000 if SOAK else 1_000
 PATIENCE = 1800 if SOAK else SECONDS
 
@@ -29,9 +28,11 @@ def started(folder: Folder, *words: str) -> Iterator[Process]:
         process.communicate()
 
 
-def test_two_workers_of_which_one_is_killed_finish_every_row_once(databases: Databases, tmp_path: Path) -> None:
+def test_two_workers_of_which_one_is_killed_finish_every_row_once(
+    databases: Databases, tmp_path: Path, keep: Keep
+) -> None:
     url = databases.postgres()
-    with Hostile(busy=0.01, broken=0.01, cut=0.005, seconds=0.02) as provider:
+    with Hostile(busy=0.01, broken=0.01, cut=0.005, seconds=0.5) as provider:
         folder = Folder(tmp_path, provider.url)
         folder.write_rows({"q": f"n{number}"} for number in range(ROWS))
         begun = time.monotonic()
@@ -50,10 +51,15 @@ def test_two_workers_of_which_one_is_killed_finish_every_row_once(databases: Dat
     recovered = {f"n{line['row'] - 1}" for line in lines if line.get("interrupted")}
     twice = {question for question, count in provider.answered.items() if count > 1}
     assert twice <= recovered, "what was paid twice is told"
+    assert twice, "the worker that was killed was not being answered, so this has shown nothing"
     check_the_record(url, provider, recovered)
-    print(  # noqa: T201  the figures of a soak
-        f"{ROWS} rows in {seconds:.0f} s; {provider.asked.total()} requests; killed after {killed} answers; "
-        f"{len(recovered)} rows went on elsewhere or later, {len(twice)} of them were answered twice"
+    keep(
+        rows=ROWS,
+        seconds=round(seconds),
+        requests=provider.asked.total(),
+        answers_before_the_kill=killed,
+        told_as_interrupted=len(recovered),
+        answered_twice=len(twice),
     )
 
 
@@ -72,6 +78,21 @@ def check_the_record(url: str, provider: Hostile, recovered: set[str]) -> None:
 def _question(record: object) -> str:
     assert isinstance(record, dict)
     return str(record["value"]).partition('"q":"')[2].partition('"')[0]
+
+
+def test_rows_go_on_when_the_database_was_away(databases: Databases, tmp_path: Path) -> None:
+    url = databases.postgres()
+    with Hostile(seconds=0.1) as provider:
+        folder = Folder(tmp_path, provider.url)
+        folder.write_rows({"q": f"n{number}"} for number in range(300))
+        with started(folder, "--database", url, "--name", "one") as process:
+            until(lambda: provider.answered.total() > 50)
+            databases.server.stop()
+            time.sleep(2)
+            databases.server.start()
+            assert process.wait(SECONDS) == 0
+    assert numbers_of(folder.results()) == list(range(1, 301))
+    assert provider.answered.total() == 300
 
 
 def test_who_takes_the_place_of_another_pays_for_nothing_again(databases: Databases, tmp_path: Path) -> None:

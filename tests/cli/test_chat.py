@@ -1,18 +1,11 @@
 """`prompty chat`, used as a person uses it: keys are typed into a terminal, and the screen is read."""
 
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-PATIENCE = 40.0
-PROMPTY = Path(sys.executable).parent / "prompty"
-TMUX = shutil.which("tmux")
+from tests.terminal import Terminal
 
 TOOLS = """
 import time
@@ -52,43 +45,6 @@ PAYING = (
 RESTING = "[{call: rest, arguments: {seconds: 60}}, Awake.]"
 
 
-class Terminal:
-    """A terminal with a program in it."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.name = f"prompty-{uuid4().hex[:8]}"
-        command = " ".join([str(PROMPTY), "chat", *arguments])
-        self.tmux("new-session", "-d", "-s", self.name, "-x", "100", "-y", "40", "-c", str(folder), f"{command}; cat")
-
-    def tmux(self, *arguments: str) -> str:
-        assert TMUX, "tmux is not installed"
-        done = subprocess.run([TMUX, "-L", "prompty", *arguments], capture_output=True, text=True, check=True)  # noqa: S603  our own arguments
-        return done.stdout
-
-    def type(self, text: str) -> None:
-        self.tmux("send-keys", "-t", self.name, "-l", text)
-        self.tmux("send-keys", "-t", self.name, "Enter")
-
-    def press(self, key: str) -> None:
-        self.tmux("send-keys", "-t", self.name, key)
-
-    @property
-    def screen(self) -> str:
-        return self.tmux("capture-pane", "-p", "-t", self.name).rstrip()
-
-    def until(self, text: str, times: int = 1) -> str:
-        """The screen, once this text stands on it so often."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if self.screen.count(text) >= times:
-                return self.screen
-            time.sleep(0.05)
-        pytest.fail(f"{text!r} did not appear:\n{self.screen}")
-
-    def close(self) -> None:
-        self.tmux("kill-session", "-t", self.name)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "tools.py").write_text(TOOLS)
@@ -106,7 +62,7 @@ def terminals(folder: Path) -> Iterator[list[Terminal]]:
 
 
 def chat(folder: Path, terminals: list[Terminal], *arguments: str) -> Terminal:
-    terminal = Terminal(folder, *arguments, "--tools", "tools.py", "--database", "sessions.db")
+    terminal = Terminal(folder, "chat", *arguments, "--tools", "tools.py", "--database", "sessions.db")
     terminals.append(terminal)
     terminal.until("you>")
     return terminal

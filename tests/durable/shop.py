@@ -63,6 +63,22 @@ class Shop:
                 found.setdefault(key, []).append(result)
         return found
 
+    def counts(self) -> dict[str, int]:
+        """How much has happened in all."""
+        begun = sum(line.startswith("begin ") for line in self.lines())
+        return {"runs": len(self.started), "calls_begun": begun, "calls_done": len(self.effects())}
+
+    def left_by(self, worker: str) -> dict[str, int]:
+        """The runs that a worker which died had under way, and how many steps of each were kept."""
+        engine = self.client.engine
+        left = [run.id for run in engine.find(outputs=False) if run.worker == worker and run.state == "running"]
+        return {id: len(engine.steps(id)) for id in left}
+
+    def have_gone_on(self, left: dict[str, int]) -> bool:
+        """Whether all of them have got further, or to an end."""
+        engine = self.client.engine
+        return all(len(engine.steps(id)) > steps or engine.wait(id, 0).ended for id, steps in left.items())
+
     def answer_all(self) -> int:
         """Be the person who looks what has happened, and says so: runs that wait are answered by the log."""
         waiting = self.client.list("paused")

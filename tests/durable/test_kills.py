@@ -15,8 +15,8 @@ import pytest
 
 from tests.durable.databases import Databases
 from tests.durable.shop import Shop, kill, until
+from tests.soak import SOAK, Keep
 
-SOAK = bool(os.environ.get("PROMPTY_SOAK"))
 MOMENTS = 500 if SOAK else 50
 # of a run that nobody disturbs; see the last test
 BOUNDARIES = 100
@@ -44,7 +44,8 @@ def test_a_worker_dies_at_every_boundary_of_an_effect(shop: Shop, boundary: int)
 
 
 @databases_of_both_kinds
-def test_workers_are_killed_at_random_moments(shop: Shop) -> None:
+def test_workers_are_killed_at_random_moments(shop: Shop, keep: Keep) -> None:
+    begun = time.monotonic()
     chance = random.Random(11)  # noqa: S311  not for secrets
     shop.pace = 0.05
     for moment in range(MOMENTS):
@@ -58,6 +59,7 @@ def test_workers_are_killed_at_random_moments(shop: Shop) -> None:
     kill(worker)
     shop.check()
     assert shop.asked, "no payment was ever interrupted, so this has shown nothing"
+    keep(kills=MOMENTS, payments_asked_about=len(shop.asked), seconds=round(time.monotonic() - begun), **shop.counts())
 
 
 @databases_of_both_kinds

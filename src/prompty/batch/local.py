@@ -9,12 +9,11 @@ from functools import partial
 
 from prompty.batch.books import Books, encoded
 from prompty.batch.calls import Call, Price
-from prompty.batch.control import REFUSALS, Control, new_control, refused, room, succeeded
 from prompty.batch.lines import Failure, NamedRow, Spent, failed_line, failure_of, failure_of_pause, result_line
+from prompty.batch.pace import Pace
 from prompty.batch.tally import Tally
 from prompty.errors import ModelError
 from prompty.model.agent import PromptAgent
-from prompty.model.event import Retry
 from prompty.model.paused import Paused
 
 ROWS_BEFORE_OTHERS = 256  # finished rows that are passed by before those under way are looked after
@@ -38,8 +37,8 @@ class LocalBatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.agent, self.rows, self.books, self.price, self.tools = agent, rows, books, price, tools
-        self.control: Control = new_control(most)
-        self.tally, self.budget, self.clock = tally, budget, clock
+        self.pace = Pace(most, clock)
+        self.tally, self.budget = tally, budget
         self.stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
@@ -86,10 +85,9 @@ class LocalBatch:
     async def _may_start(self) -> bool:
         """Wait until there is room; False if nothing is to be started any more."""
         while not (self.stopping or self.spent or self._broken):
-            now = self.clock()
-            if room(self.control, len(self._tasks), now):
+            if self.pace.has_room(len(self._tasks)):
                 return True
-            await self._change(self.control.paused_until - now)
+            await self._change(self.pace.pause)
         return False
 
     async def _change(self, seconds: float = 0.0) -> None:
@@ -117,14 +115,13 @@ class LocalBatch:
             task.cancel()
 
     async def _row(self, named: NamedRow) -> None:
-        timer = _Timer(self.clock())
-        call = Call(self.agent, self.tools, self.price, partial(self._refused, timer))
+        timed = self.pace.begin()
+        call = Call(self.agent, self.tools, self.price, partial(self.pace.retried, timed))
         try:
             result = await call.result(named.row.inputs)
             line = None if isinstance(result, Paused) else encoded(result_line(named, result, call.spent))
         except Exception as error:
-            if isinstance(error, ModelError) and error.status in REFUSALS:
-                self._lower(timer, error.retry_after)
+            self.pace.failed(timed, error)
             self._fail(named, failure_of(error, self.agent, named.row.inputs), self._with_last_attempt(call, error))
             return
         if line is None:
@@ -132,8 +129,7 @@ class LocalBatch:
             return
         self.books.finish(line, call.spent.cost)
         self.tally = self.tally.counted(call.spent)
-        now = self.clock()
-        self.control = succeeded(self.control, begun=timer.begun, now=now, under_way=len(self._tasks))
+        self.pace.succeeded(timed, len(self._tasks))
 
     @staticmethod
     def _with_last_attempt(call: Call, error: Exception) -> Spent:
@@ -144,18 +140,3 @@ class LocalBatch:
     def _fail(self, named: NamedRow, failure: Failure, spent: Spent) -> None:
         self.books.fail(encoded(failed_line(named, failure, spent)), spent.cost)
         self.tally = self.tally.counted(spent, failed=True)
-
-    def _refused(self, timer: "_Timer", retry: Retry) -> None:
-        if retry.status in REFUSALS:
-            self._lower(timer, None if retry.retry_after is None else retry.seconds)
-        timer.begun = self.clock() + retry.seconds
-
-    def _lower(self, timer: "_Timer", retry_after: float | None) -> None:
-        self.control = refused(self.control, begun=timer.begun, now=self.clock(), retry_after=retry_after)
-
-
-class _Timer:
-    """When the request of a row that is under way was made."""
-
-    def __init__(self, begun: float) -> None:
-        self.begun = begun

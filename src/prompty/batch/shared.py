@@ -80,26 +80,30 @@ class SharedBatch:
             return
         given = list(islice(self.rows, most))
         self._complete = len(given) < most
+        records: dict[str, Json] = {}
         for named in given:
             if named is None:
                 self.tally = self.tally.skipped()
-            elif named.row.problem is not None:
-                self._fail(named, failure_of(named.row.problem, self.agent, {}), Spent())
             else:
-                self._submit(named)
+                records |= self._submitted(named)
+        if self.retry_failed:
+            self.engine.delete(
+                [one.id for one in self.engine.ended(list(records)) if isinstance(_end(one), PromptyError)]
+            )
+        self.engine.submit(records)
 
-    def _submit(self, named: NamedRow) -> None:
+    def _submitted(self, named: NamedRow) -> dict[str, Json]:
+        """The run of a row, by its id; none of a row that cannot be run."""
         run_id = f"{self._prefix}-{named.id}"
         try:
+            if named.row.problem is not None:
+                raise named.row.problem
             record = self._record(run_id, named).to_json()
         except PromptyError as error:
             self._fail(named, failure_of(error, self.agent, named.row.inputs), Spent())
-            return
-        if self.retry_failed:
-            failed = [one.id for one in self.engine.ended([run_id]) if isinstance(_end(one), PromptyError)]
-            self.engine.delete(failed)
-        self.engine.start(run_id, record)
+            return {}
         self._left[run_id] = named
+        return {run_id: record}
 
     def _record(self, run_id: str, named: NamedRow) -> Record:
         """The run of a row. What is the same for all rows is made once; a sensitive input needs a closer look."""

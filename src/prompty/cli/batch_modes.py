@@ -13,6 +13,7 @@ from pathlib import Path
 from prompty.batch.books import Books
 from prompty.batch.calls import Price
 from prompty.batch.local import LocalBatch
+from prompty.batch.pace import Pace, PacedCalls
 from prompty.batch.plan import rows_to_run
 from prompty.batch.shared import SharedBatch, batch_name
 from prompty.batch.tally import Tally
@@ -102,7 +103,8 @@ def _working(job: Job, url: str, name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    worker = DurableRuntime(url, name=name, limits=Limits(worker_concurrency=job.most), tools=job.tools)
+    pace = PacedCalls(Pace(job.most))
+    worker = DurableRuntime(url, name=name, limits=Limits(worker_concurrency=job.most), tools=job.tools, pace=pace)
     worker.open()
     try:
         yield

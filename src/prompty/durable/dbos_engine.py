@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -158,12 +158,22 @@ class DbosEngine:
 
     def start(self, id: str, record: Json, /, *, priority: int | None = None) -> None:
         if self._loop is None:
-            options = {"workflow_name": WORKFLOW, "queue_name": QUEUE, "workflow_id": id, "app_version": VERSION}
-            self.client.enqueue({**options, **({} if priority is None else {"priority": priority})}, record)
+            self.client.enqueue({**_queued(id), **({} if priority is None else {"priority": priority})}, record)
             return
         handle = self._loop.run(_begun(id, record))
         future = self._running[id] = self._loop.submit(handle.get_result(polling_interval_sec=POLL))
         future.add_done_callback(lambda _: self._running.pop(id, None))
+
+    def submit(self, records: Mapping[str, Json], /) -> None:
+        database = self.client._sys_db
+
+        def in_one_transaction() -> None:
+            with database.engine.begin() as connection:
+                for id, record in records.items():
+                    self.client.enqueue_in_transaction(connection, _queued(id), record)
+
+        until_it_is_there = require("dbos._sys_db", extra="durable").db_retry(sys_db=database)
+        until_it_is_there(in_one_transaction)()
 
     def status(self, id: str, /) -> Status | None:
         found = self.client.list_workflows(workflow_ids=[id])
@@ -241,6 +251,10 @@ def _registered() -> Any:
         return await workflow(engine, record)
 
     return _library().DBOS.workflow(name=WORKFLOW)(turn)
+
+
+def _queued(id: str) -> dict[str, Any]:
+    return {"workflow_name": WORKFLOW, "queue_name": QUEUE, "workflow_id": id, "app_version": VERSION}
 
 
 async def _begun(id: str, record: Json) -> Any:

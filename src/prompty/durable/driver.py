@@ -27,6 +27,7 @@ from prompty.durable.answers import (
 )
 from prompty.durable.deltas import Deltas
 from prompty.durable.engine import Steps
+from prompty.durable.pace import Pace
 from prompty.durable.values import opened, sealed
 from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused, ToolError
 from prompty.loop.effects import (
@@ -62,8 +63,18 @@ class WrongWorker(Exception):
 class DurableDriver:
     """Drives one segment of a run. `nonce` is of this execution alone: by it one knows what another one has begun."""
 
-    def __init__(self, steps: Steps, inner: AsyncDriver, run_id: str, asked: Json, *, cancelled: bool = False) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        inner: AsyncDriver,
+        run_id: str,
+        asked: Json,
+        *,
+        pace: Pace | None = None,
+        cancelled: bool = False,
+    ) -> None:
         self.steps, self.inner, self.run_id, self.asked, self.cancelled = steps, inner, run_id, asked, cancelled
+        self.pace = pace
         self.nonce = uuid4().hex
         self.names = StepNames()
         self.session = Host(memory=inner.host.memory)
@@ -161,6 +172,8 @@ class DurableDriver:
         async def body() -> Json:
             async with Deltas(self.steps.write, name, self.nonce) as deltas:
                 events = self.inner.run(one_effect(effect))
+                if self.pace is not None:
+                    events = self.pace(events)
                 reply = await last_of(deltas.heard(events) if streams else events)
             return {"answer": answer_to_json(effect, reply), "attempt": self.nonce}
 

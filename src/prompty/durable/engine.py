@@ -5,7 +5,7 @@ the worker of the same name calls the function again with the same record; steps
 Above: `durable.driver`, `durable.runtime`. Below: DBOS, in `durable.dbos_engine` and nowhere else.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
@@ -81,6 +81,10 @@ class Engine(Protocol):
 
     def start(self, id: str, record: Json, /, *, priority: int | None = None) -> None:
         """Start a workflow; nothing happens if there is one of this id."""
+        ...
+
+    def submit(self, records: Mapping[str, Json], /) -> None:
+        """Leave workflows by their ids to whoever works, all of them or none; those that there are stay as they are."""
         ...
 
     def status(self, id: str, /) -> Status | None: ...

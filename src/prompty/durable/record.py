@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from prompty.drivers.host import Gate, MemoryStore, Steering
 from prompty.drivers.turns import Execution, Turn, TurnOptions
+from prompty.durable.pace import Pace
 from prompty.durable.secrets import Secrets, with_secrets, without_secrets
 from prompty.durable.values import digest, opened, sealed
 from prompty.errors import RequestError, RunRefused
@@ -65,6 +66,7 @@ class HostArguments(TypedDict, total=False):
     summary: Callable[[list[Message], int], Any] | str | Path | None
     memory: MemoryStore | None
     secrets: Secrets
+    pace: Pace | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +80,7 @@ class HostParts:
     summary: Callable[[list[Message], int], Any] | str | Path | None = None
     memory: MemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
+    pace: Pace | None = None
 
     def asked(self) -> Json:
         """Which functions are asked. A run keeps that: who reads it, or goes on with it, must ask the same."""

@@ -57,7 +57,7 @@ class DurableRuntime:
     starts, reads, answers and steers, and runs nothing. Use it as a context manager, or `open` and `close` it.
 
     Tools, gate, guardrails and the like are the worker's: functions are not stored. `secrets` are values by names that
-    all workers know; a run keeps the name.
+    all workers know; a run keeps the name. Every model call goes through `pace`, which may make it wait.
     """
 
     def __init__(
@@ -101,7 +101,9 @@ class DurableRuntime:
                 span.note({names.RUN_ID: record.run_id})
                 turn = turn_of(record, self.parts, span=span)
                 inner = turn.async_driver()
-                driver = DurableDriver(steps, inner, record.run_id, self.parts.asked(), cancelled=record.cancelled)
+                driver = DurableDriver(
+                    steps, inner, record.run_id, self.parts.asked(), pace=self.parts.pace, cancelled=record.cancelled
+                )
                 end = await driver.run(turn.loop([model.api for model in inner.models]))
                 span("result", result_of_turn(end))
                 return end_to_json(end)

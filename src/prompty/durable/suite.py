@@ -71,6 +71,24 @@ class EngineSuite:
             assert engine.wait("a", SECONDS).output == {"first": True}
         assert runs == [{"first": True}]
 
+    def test_workflows_that_are_submitted_together_run_once_each(self, tmp_path: Path) -> None:
+        runs: list[Json] = []
+
+        async def workflow(_: Steps, record: Json) -> Json:
+            runs.append(record)
+            return record
+
+        outside = self.engine(tmp_path, None)
+        outside.submit({"a": {"of": "a"}, "b": {"of": "b"}})
+        outside.submit({"b": {"of": "another"}, "c": {"of": "c"}})
+        outside.submit({})
+        with self.opened(tmp_path, workflow) as engine:
+            assert [engine.wait(id, SECONDS).output for id in "abc"] == [{"of": "a"}, {"of": "b"}, {"of": "c"}]
+            engine.submit({"c": {"of": "nobody"}, "d": {"of": "d"}})
+            assert [engine.wait(id, SECONDS).output for id in "cd"] == [{"of": "c"}, {"of": "d"}]
+        outside.close()
+        assert sorted(str(run["of"]) for run in runs) == ["a", "b", "c", "d"]
+
     def test_steps_that_left_a_result_are_not_run_again_when_the_worker_comes_back(self, tmp_path: Path) -> None:
         ran: list[str] = []
         going_on: list[bool] = []
