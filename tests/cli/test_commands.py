@@ -79,6 +79,15 @@ def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
     ]
 
 
+def test_check_of_a_portable_file_warns_of_what_other_runtimes_do_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "p.prompty"
+    file.write_text("---\ninputs: {q: {kind: string, sensitive: true}}\n---\n{{q}}")
+    assert "1 file: no problems" in run("check", file).stdout
+    done = run("check", "--portable", file)
+    assert "`sensitive` is read by this runtime alone" in done.stdout + done.stderr
+    assert done.returncode == 0
+
+
 def test_check_as_json_is_for_tools(bad: Path) -> None:
     done = run("check", bad, "--json")
     problems = json.loads(done.stdout)

@@ -6,6 +6,7 @@ import pytest
 
 from prompty import check
 from prompty.pipeline.check import check_text
+from prompty.pipeline.extensions import EXTENSIONS, METADATA
 
 GOOD = """---
 name: good
@@ -158,3 +159,59 @@ def test_a_file_is_checked_by_its_path(tmp_path: Path) -> None:
     [problem] = check(tmp_path / "a.prompty")
     assert problem.path == str(tmp_path / "a.prompty")
     assert [problem.code for problem in check(tmp_path / "nope.prompty")] == ["file-missing"]
+
+
+EVERYWHERE = """name: everywhere
+model: {id: m, connection: {kind: key, endpoint: "https://x", apiKey: "${env:KEY}"}}
+inputs: {q: {kind: string}}
+tools:
+  - {name: f, kind: function, parameters: {u: {kind: string}}}
+  - {name: p, kind: prompty, path: other.prompty}
+  - {name: m, kind: mcp, serverName: s, approvalMode: always}
+  - {name: o, kind: openapi, specification: api.json}
+  - {name: c, kind: mine, options: {}}"""
+HERE_ALONE = """metadata:
+  fallbacks: [gpt-4o]
+  reasoning: none
+model:
+  connection: {endpoint: "https://x", apiKey: "${env:KEY}",
+    apiVersion: "1"}
+inputs:
+  q: {kind: string,
+    sensitive: true}
+tools:
+  - {name: f, kind: function, parameters: {u: {kind: object, properties: {v: {kind: string,
+      sensitive: true}}}},
+     approvalMode: always}
+  - {name: p, kind: prompty, path: other.prompty,
+     parameters: {q: {kind: string}},
+     approvalMode: always}
+  - {name: o, kind: openapi, specification: api.json,
+     operations: [a],
+     tags: [b],
+     methods: [get],
+     approvalMode: always,
+     connection: {kind: foundry, endpoint: "https://x",
+       apiVersion: "1"}}
+  - {name: c, kind: mine,
+     approvalMode: always}"""
+
+
+def extension_lines(text: str) -> list[int]:
+    found = check_text(frontmatter(text, "{{q}}"), env={"KEY": "k"}, portable=True)
+    return [problem.line for problem in found if problem.code == "extension"]
+
+
+def test_a_file_that_is_to_be_portable_is_told_what_this_runtime_alone_reads() -> None:
+    assert extension_lines(HERE_ALONE) == [3, 4, 6, 7, 10, 13, 14, 16, 17, 19, 20, 21, 22, 24, 26]
+    assert "extension" not in dict(codes(frontmatter(HERE_ALONE)))
+
+
+def test_what_the_documents_know_is_portable() -> None:
+    assert extension_lines(EVERYWHERE) == []
+
+
+def test_every_extension_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text().partition("## Beyond the documents")[2]
+    for name in {name for names in EXTENSIONS.values() for name in names} | {f"metadata.{name}" for name in METADATA}:
+        assert f"`{name}`" in page

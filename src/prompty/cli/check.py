@@ -18,11 +18,12 @@ from prompty.pipeline.load import load
 
 def check(
     files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
+    portable: Annotated[bool, Option("--portable", help="Warn of what other runtimes do not read, too.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
     """List the problems and warnings of FILES without running them; exit with 1 if there is an error."""
     found = list(_prompts(files))
-    problems = [problem for file in found for problem in _check(file)]
+    problems = [problem for file in found for problem in _check(file, portable=portable)]
     if as_json:
         show_json([asdict(problem) for problem in problems])
     else:
@@ -40,9 +41,9 @@ def _prompts(paths: Sequence[Path]) -> Iterator[Path]:
         yield from sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
 
 
-def _check(file: Path) -> list[Problem]:
+def _check(file: Path, *, portable: bool) -> list[Problem]:
     load_dotenv(file)
-    return check_file(file)
+    return check_file(file, portable=portable)
 
 
 def show_policies(file: Path) -> None:

@@ -1,5 +1,6 @@
 """How to reach and authenticate with a provider (§2.5): six kinds, told apart by `kind`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema
@@ -76,10 +77,14 @@ _TELLING = (
 )
 
 
+def kind_of_connection(value: Mapping[str, Any]) -> Any:
+    """The kind that a connection says or shows, if any."""
+    return value.get("kind") or next((kind for field, kind in _TELLING if field in value), None)
+
+
 def _with_kind(value: Any) -> Any:
-    if isinstance(value, dict) and "kind" not in value:
-        kind = next((kind for field, kind in _TELLING if field in value), None)
-        return {**value, "kind": kind} if kind else value
+    if isinstance(value, dict) and "kind" not in value and (kind := kind_of_connection(value)):
+        return {**value, "kind": kind}
     return value
 
 

@@ -14,6 +14,7 @@ from prompty.errors import LoadError, Problem, RenderError, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark, read_marker
 from prompty.parsers import parsers
+from prompty.pipeline.extensions import extensions
 from prompty.pipeline.load import Outcome, StrPath, examine, read_file, references_for
 from prompty.pipeline.source import KeyPath, Source
 from prompty.pipeline.unknown_keys import nearest, unknown_keys
@@ -27,15 +28,20 @@ _ENV = re.compile(r"\$\{env:([^:}]*)")
 
 
 def check(
-    path: StrPath, *, allowed_roots: Sequence[StrPath] = (), env: Mapping[str, str] | None = None
+    path: StrPath,
+    *,
+    allowed_roots: Sequence[StrPath] = (),
+    env: Mapping[str, str] | None = None,
+    portable: bool = False,
 ) -> list[Problem]:
-    """Every problem of a file, in the order of its lines. Nothing in it is run."""
+    """Every problem of a file, in the order of its lines. Nothing in it is run. One that is to be `portable` is also
+    warned about what other runtimes do not read."""
     file = Path(path).absolute()
     try:
         text, _ = read_file(file, os.fspath(path))
     except LoadError as error:
         return list(error.problems)
-    return check_text(text, os.fspath(path), file.parent, allowed_roots=allowed_roots, env=env)
+    return check_text(text, os.fspath(path), file.parent, allowed_roots=allowed_roots, env=env, portable=portable)
 
 
 def check_text(
@@ -45,10 +51,13 @@ def check_text(
     *,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
+    portable: bool = False,
 ) -> list[Problem]:
     """Like `check`, for text that need not be saved yet."""
     outcome = examine(text, name, references_for(base_dir, allowed_roots, env))
     found = [*map(_for_a_check, outcome.problems), *_warnings(outcome)]
+    if portable:
+        found += extensions(outcome.data, outcome.source)
     return sorted(found, key=lambda problem: (problem.line, problem.column))
 
 
