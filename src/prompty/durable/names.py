@@ -57,25 +57,35 @@ class PostgresLock:
         self._key = int.from_bytes(sha256(f"prompty:{name}".encode()).digest()[:8], signed=True)
         self._connection = self._taken()
         self._released = threading.Event()
+        self._changing = threading.Lock()
         threading.Thread(target=self._keep, name="prompty name", daemon=True).start()
 
     def _taken(self) -> Any:
         """A connection that has the name. A server needs a moment to see that a process which had it is dead."""
         connection = self._psycopg.connect(self._url, autocommit=True)
         until = time.monotonic() + DEATH_SECONDS
-        while not connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()[0]:
-            if time.monotonic() > until:
-                connection.close()
-                raise NameInUse(self._name)
-            time.sleep(0.05)
+        try:
+            while not connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()[0]:
+                if time.monotonic() > until:
+                    raise NameInUse(self._name)
+                time.sleep(0.05)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _keep(self) -> None:
         while not self._released.wait(CHECK_SECONDS):
-            try:
-                self._connection.execute("SELECT 1")
-            except self._psycopg.Error:
-                self._retake()
+            with self._changing:
+                if not self._released.is_set():  # a name that was given back must not be taken again
+                    self._look()
+
+    def _look(self) -> None:
+        try:
+            self._connection.execute("SELECT 1")
+        except self._psycopg.Error:
+            self._connection.close()
+            self._retake()
 
     def _retake(self) -> None:
         try:
@@ -87,6 +97,7 @@ class PostgresLock:
 
     def release(self) -> None:
         self._released.set()
-        with suppress(self._psycopg.Error):
-            self._connection.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
-        self._connection.close()
+        with self._changing:
+            with suppress(self._psycopg.Error):
+                self._connection.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
+            self._connection.close()
