@@ -80,6 +80,25 @@ def _question(record: object) -> str:
     return str(record["value"]).partition('"q":"')[2].partition('"')[0]
 
 
+def test_when_the_one_who_collects_is_killed_another_one_does(databases: Databases, tmp_path: Path) -> None:
+    url = databases.postgres()
+    with Hostile(seconds=0.2) as provider:
+        folder = Folder(tmp_path, provider.url)
+        folder.write_rows({"q": f"n{number}"} for number in range(300))
+        with started(folder, "--database", url, "--name", "one") as first:
+            until(lambda: folder.out.exists())
+            with started(folder, "--database", url, "--name", "two") as second:
+                until(lambda: len(folder.out.read_bytes().splitlines()) > 100)
+                first.kill()
+                first.wait()
+                with started(folder, "--database", url, "--name", "one") as again:
+                    assert second.wait(SECONDS) == again.wait(SECONDS) == 0
+    lines = folder.results()
+    assert numbers_of(lines) == list(range(1, 301))
+    interrupted = {f"n{line['row'] - 1}" for line in lines if line.get("interrupted")}
+    assert {question for question, count in provider.answered.items() if count > 1} <= interrupted
+
+
 def test_rows_go_on_when_the_database_was_away(databases: Databases, tmp_path: Path) -> None:
     url = databases.postgres()
     with Hostile(seconds=0.1) as provider:
