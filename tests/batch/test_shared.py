@@ -1,5 +1,7 @@
 """`prompty batch` on the workers of a database: the same command in several processes, one of them killed half-way."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from prompty import DurableRuntime
+from prompty.batch.calls import MAX_RETRIES
 from tests.batch.folder import SECONDS, Folder, Process, lines_of, numbers_of, until
 from tests.batch.hostile import Hostile
 from tests.batch.test_command import SCRIPTED, TOOLS
@@ -175,6 +178,11 @@ def test_failed_rows_are_run_once_more(databases: Databases, tmp_path: Path) -> 
         folder = Folder(tmp_path, provider.url)
         folder.write_rows([{"q": "one"}])
         folder.run("--database", url, "--name", "one", code=1)
+        with DurableRuntime(url) as client:
+            [run] = client.list()
+        show = [sys.executable, "-m", "prompty.cli", "runs", "show", run.id, "--database", url]
+        shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout  # noqa: S603  our own code
+        assert shown.count("the model was asked again") == provider.asked.total() - 1 == MAX_RETRIES
         provider.broken_share = 0.0
         folder.run("--database", url, "--name", "one")
         assert folder.results() == []

@@ -15,7 +15,7 @@ from prompty.durable.runs import RunState
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import PromptyError
 from prompty.loop.gate import deny, use_result
-from prompty.model.event import Event, ModelReply, ToolFinished
+from prompty.model.event import Event, ModelReply, Retry, ToolFinished
 from prompty.model.paused import GatedCall, Paused
 from prompty.wire.strict_json import read_json
 
@@ -63,6 +63,8 @@ def _show_event(event: Event) -> None:
         out.print(Text(printable(f"  {event.call.name}({event.call.arguments}) → {event.result.text}")))
     elif isinstance(event, ModelReply) and event.reply.text:
         out.print(Text(printable(f"  {event.reply.text}")))
+    elif isinstance(event, Retry):
+        out.print(Text(printable(f"  the model was asked again: {event.reason}")))
 
 
 def _show_end(runtime: DurableRuntime, run_id: str) -> None:
