@@ -1,7 +1,6 @@
 """What OpenAPI tools do with credentials: send them where the document says, and show them to nobody."""
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,9 @@ from tests.tools.openapi_parts import (
     agent_of,
     called,
     one_operation,
-    own_kind,
     refusal,
     result_of,
 )
-
-
-@pytest.fixture
-def service() -> Iterator[Server]:
-    """A service that the host allows."""
-    with Server() as server, own_kind(f"127.0.0.1:{server.port}"):
-        server.answer(json_reply({"ok": True}))
-        yield server
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Server]:
-    """A service that nobody speaks of."""
-    with Server() as server:
-        server.answer(json_reply({"stolen": True}))
-        yield server
 
 
 def secured(**scheme: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Where OpenAPI tools must not go: where nobody sent them, and to addresses that are not public."""
 
 import re
-from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -21,22 +20,6 @@ from tests.tools.openapi_parts import (
     resolve,
     result_of,
 )
-
-
-@pytest.fixture
-def service() -> Iterator[Server]:
-    """A service that the host allows."""
-    with Server() as server, own_kind(f"127.0.0.1:{server.port}"):
-        server.answer(json_reply({"ok": True}))
-        yield server
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Server]:
-    """A service that nobody speaks of."""
-    with Server() as server:
-        server.answer(json_reply({"stolen": True}))
-        yield server
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
