@@ -145,17 +145,32 @@ def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
     with folder.worker():
         until(lambda: "running" in folder("runs", "list"))
         time.sleep(1)
+        assert "the worker 'one' is still there" in refused(folder, "--name", "two", "--adopt", "one")
     with folder.worker("--adopt", "one", name="two"):
         until(lambda: "paused" in folder("runs", "list"))
 
 
+def test_the_runs_of_a_worker_that_hangs_are_adopted_by_force(folder: Folder) -> None:
+    folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
+    with folder.worker() as hanging:
+        until(lambda: "running" in folder("runs", "list"))
+        time.sleep(1)
+        hanging.send_signal(signal.SIGSTOP)
+        with folder.worker("--adopt", "one", "--force", name="two"):
+            until(lambda: "paused" in folder("runs", "list"))
+
+
 def test_a_second_worker_of_the_same_name_refuses_to_start(folder: Folder) -> None:
     with folder.worker():
-        words = ["worker", "--name", "one", "--database", folder.url]
-        command = [sys.executable, "-m", "prompty.cli", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=60)  # noqa: S603  our own code
+        assert "a worker called 'one' is running" in refused(folder, "--name", "one")
+
+
+def refused(folder: Folder, *words: str) -> str:
+    """What a worker says that does not start."""
+    command = [sys.executable, "-m", "prompty.cli", "worker", *words, "--database", folder.url]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=60)  # noqa: S603  our own code
     assert done.returncode == 1
-    assert "a worker called 'one' is running" in done.stderr
+    return done.stderr
 
 
 def test_what_is_no_verdict_is_said_so(folder: Folder) -> None:

@@ -75,7 +75,7 @@ def test_a_worker_is_stopped_past_a_takeover_and_wakes_up(shop: Shop, moment: in
     time.sleep(random.Random(moment).random() * 0.8)  # noqa: S311  not for secrets
     assert stopped.pid is not None
     os.kill(stopped.pid, signal.SIGSTOP)
-    other = shop.worker("other", adopts="first")
+    other = shop.worker("other", adopts="first", forces=True)
     until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
     os.kill(stopped.pid, signal.SIGCONT)
     time.sleep(2)

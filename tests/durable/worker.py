@@ -46,6 +46,7 @@ class Job:
     pace: float = 0.01
     dies_at: int | None = None
     adopts: str | None = None
+    forces: bool = False
     limits: Limits | None = None
 
 
@@ -56,7 +57,7 @@ def work(job: Job) -> None:
     runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
     runtime.open()
     if job.adopts is not None:
-        runtime.engine.adopt(job.adopts)
+        runtime.engine.adopt(job.adopts, force=job.forces)
     note(job.log, f"open {job.name}")
     with suppress(KeyboardInterrupt):
         signal.pause()

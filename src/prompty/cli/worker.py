@@ -12,7 +12,7 @@ from prompty.cli.functions import functions_from
 from prompty.cli.options import TraceTo, start_tracing
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
-from prompty.errors import PromptyError
+from prompty.errors import NameInUse, PromptyError
 from prompty.redaction import masked_text
 
 
@@ -30,6 +30,7 @@ def worker(
     adopt: Annotated[
         list[str] | None, Option(metavar="NAME", help="Take over the runs of a worker that will not come back.")
     ] = None,
+    force: Annotated[bool, Option("--force", help="Adopt also from a worker that hangs, but is still there.")] = False,
     drain: Annotated[float, Option(help="Seconds that runs have to end when the worker is told to stop.")] = 30.0,
     trace: TraceTo = None,
 ) -> None:
@@ -46,11 +47,19 @@ def worker(
     except PromptyError as error:
         fail(error)
     for lost in adopt or []:
-        out.print(printable(f"{name}: took over {runtime.engine.adopt(lost)} runs of {lost}"))
+        _adopt(runtime, lost, force=force)
     out.print(printable(f"{name}: working on {masked_text(url)}"))
     stopping.wait()
     out.print(printable(f"{name}: stopping"))
     runtime.close(drain)
+
+
+def _adopt(runtime: DurableRuntime, lost: str, *, force: bool) -> None:
+    try:
+        out.print(printable(f"took over {runtime.engine.adopt(lost, force=force)} runs of {lost}"))
+    except NameInUse:
+        runtime.close()
+        fail(f"the worker '{lost}' is still there\n    Stop it; or, if it hangs and cannot be stopped, add --force.")
 
 
 def _rate(given: str | None) -> tuple[int, float] | None:

@@ -227,10 +227,15 @@ class DbosEngine:
     def delete(self, ids: Sequence[str], /) -> None:
         self.client.delete_workflows(list(ids))
 
-    def adopt(self, name: str, /) -> int:
+    def adopt(self, name: str, /, *, force: bool = False) -> int:
         if self._dbos is None:
             raise RequestError("only a worker can take over the runs of another one", "Give the runtime a name.")
-        return len(_library().DBOS._recover_pending_workflows([name]))
+        lock = None if force else name_lock(self.url, name)
+        try:
+            return len(_library().DBOS._recover_pending_workflows([name]))
+        finally:
+            if lock is not None:
+                lock.release()
 
 
 # DBOS is one for each process, and so is the worker: the engine that is open, and what it runs.

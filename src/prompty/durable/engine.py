@@ -125,6 +125,7 @@ class Engine(Protocol):
         """Forget workflows and everything that belongs to them."""
         ...
 
-    def adopt(self, name: str, /) -> int:
-        """Take over the workflows of a worker that will not come back; how many there are."""
+    def adopt(self, name: str, /, *, force: bool = False) -> int:
+        """Take over the workflows of a worker that will not come back; how many there are. Raises NameInUse while its
+        process is there, unless that is wanted: it may be doing something at this moment."""
         ...
