@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -12,6 +13,7 @@ import pytest
 SOAK = bool(os.environ.get("PROMPTY_SOAK"))
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "soak"
 COUNTS = RESULTS / "counts.json"
+LONG = 30  # seconds
 Keep = Callable[..., None]
 
 
@@ -29,15 +31,16 @@ def keep(request: pytest.FixtureRequest) -> Keep:
 
 
 def keep_counts(reports: Mapping[str, Sequence[pytest.TestReport]]) -> None:
-    """Keep how often each test has passed and failed, and how long that took; what ran another time stays."""
-    found: dict[str, dict[str, object]] = {}
-    for outcome in ("passed", "failed"):
-        for test, same in groupby(sorted(reports.get(outcome, ()), key=_test), key=_test):
-            durations = [report.duration for report in same]
-            entry = found.setdefault(test, {"date": datetime.now(UTC).date().isoformat()})
-            entry |= {outcome: len(durations), f"seconds {outcome}": round(sum(durations), 1)}
-    known = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
-    _write(COUNTS, dict(sorted({**known, **found}.items())))
+    """Keep how often each long test has passed and failed, and how long that took; what ran another time stays."""
+    found: dict[str, dict[str, object]] = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
+    ended = [report for outcome in ("passed", "failed") for report in reports.get(outcome, ())]
+    for test, group in groupby(sorted(ended, key=_test), key=_test):
+        same = list(group)
+        seconds = round(sum(report.duration for report in same))
+        if seconds >= LONG:
+            counts = Counter[str](report.outcome for report in same)
+            found[test] = {"date": datetime.now(UTC).date().isoformat(), **counts, "seconds": seconds}
+    _write(COUNTS, dict(sorted(found.items())))
 
 
 def _test(report: pytest.TestReport) -> str:
