@@ -7,6 +7,7 @@ from statistics import median
 
 import pytest
 
+from prompty.errors import RunBroken
 from tests.durable.databases import Databases
 from tests.durable.shop import Shop, kill, until
 from tests.soak import SOAK, Keep
@@ -70,6 +71,29 @@ def test_a_run_goes_on_soon_after_its_worker_is_started_again(
     shop.check()
     shop.close()
     keep(**spread(recoveries))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_run_that_ends_every_worker_is_given_up_until_it_is_retried(
+    kind: str, databases: Databases, tmp_path: Path
+) -> None:
+    shop = Shop(databases.new(kind), tmp_path)
+    shop.start("run")
+    workers = 0
+    while shop.client.list()[0].state != "failed":
+        worker = shop.worker(dies_at=20, recoveries=2)
+        workers += 1
+        until(lambda worker=worker: not worker.is_alive() or shop.client.list()[0].state == "failed")  # type: ignore[misc]  # a default binds it
+    kill(worker)
+    assert workers == 4
+    with pytest.raises(RunBroken, match="its worker died 3 times, so it was given up"):
+        shop.client.result("run")
+    worker = shop.worker()
+    shop.client.retry("run")
+    shop.finish()
+    kill(worker)
+    shop.check()
+    shop.close()
 
 
 def spread(recoveries: list[float]) -> dict[str, object]:

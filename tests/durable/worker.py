@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from prompty import DurableRuntime, SqliteMemory, ToolContext, tool
+from prompty.durable import dbos_engine
 from prompty.durable.answers import UNKNOWN
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Body, Limits, Steps, Workflow
@@ -48,10 +49,12 @@ class Job:
     adopts: str | None = None
     forces: bool = False
     limits: Limits | None = None
+    recoveries: int = dbos_engine.RECOVERIES
 
 
 def work(job: Job) -> None:
     """Work until killed."""
+    dbos_engine.RECOVERIES = job.recoveries
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it is open as long as the process, which is killed
     tools = Tools(job)
     runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))

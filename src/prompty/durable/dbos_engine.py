@@ -35,6 +35,9 @@ TOPIC = "steering"
 STREAM = "deltas"
 WORKFLOW = "prompty.turn"
 POLL = 0.1
+# A run that ends its worker whenever it goes on is given up at last. Workers that come and go may well die a hundred
+# times in a long run, which is what DBOS allows, and a run that was beside another one is none the worse for it.
+RECOVERIES = 1000
 _STATES: dict[str, State] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -216,7 +219,8 @@ class DbosEngine:
         self.client.cancel_workflow(id)
 
     def retry(self, id: str, /) -> None:
-        if self.wait(id, 0).state == "cancelled":
+        status = self.wait(id, 0)
+        if status.state == "cancelled" or status.error is None:  # it was given up
             self.client.resume_workflow(id, queue_name=QUEUE)
         else:
             last = max(
@@ -255,7 +259,7 @@ def _registered() -> Any:
         [(engine, workflow)] = _working
         return await workflow(engine, record)
 
-    return _library().DBOS.workflow(name=WORKFLOW)(turn)
+    return _library().DBOS.workflow(name=WORKFLOW, max_recovery_attempts=RECOVERIES)(turn)
 
 
 def _queued(id: str) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def end_of(status: Status) -> End | None:
     if status.state == "cancelled":
         return Cancelled("the run was cancelled")
     if status.state == "broken":
-        return RunBroken(f"the run '{status.id}' broke: {status.error or 'it ended its worker too often'}")
+        cause = status.error or f"its worker died {status.recovered} times, so it was given up"
+        return RunBroken(f"the run '{status.id}' broke: {cause}")
     place = f"the end of the run '{status.id}'"
     value: Any = opened(status.output, place)
     try:
