@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,7 @@ class Shop:
         process = PROCESSES.Process(target=work, args=(Job(**told),))
         process.start()
         self._processes.append(process)
-        if "dies_at" not in job:
+        if job.keys().isdisjoint({"dies_at", "stops_at"}):
             until(lambda: self.lines().count(f"open {name}") > opened)
         return process
 
@@ -107,10 +109,11 @@ class Shop:
 
         until(done, within)
 
-    def check(self) -> None:
-        """What must hold, however often workers were killed."""
+    def check(self, *, woken: bool = False) -> None:
+        """What must hold, however often workers were killed. One that was stopped and is `woken` after its runs were
+        taken over may begin what it was about to begin; what it must not repeat, it has not begun elsewhere."""
         effects = self.effects()
-        self.check_nothing_is_repeated(effects)
+        self.check_nothing_is_repeated(effects, woken=woken)
         for run_id in self.started:
             assert self.client.result(run_id, timeout=SECONDS) == f"Done with {run_id}."
             *_, last = self.client.events(run_id)
@@ -120,8 +123,8 @@ class Shop:
             if stored:
                 self.check_history(run_id, stored)
 
-    def check_nothing_is_repeated(self, effects: dict[str, list[str]]) -> None:
-        """No payment twice, and nothing at all begins after its result was kept."""
+    def check_nothing_is_repeated(self, effects: dict[str, list[str]], *, woken: bool) -> None:
+        """No payment twice, and nothing at all begins after its result was kept, but for a look of one who woke up."""
         paid = {key: done for key, done in effects.items() if done[0].startswith("paid")}
         assert {key: done for key, done in paid.items() if len(done) != 1} == {}
         assert len(paid) == len(self.started) * ROUNDS * CALLS // 2
@@ -132,7 +135,7 @@ class Shop:
             kind, _, rest = line.partition(" ")
             if kind == "kept":
                 kept.add(rest.removeprefix("tool:"))
-            elif kind == "begin":
+            elif kind == "begin" and not (woken and rest not in paid):
                 assert rest not in kept, f"{line} after its result was kept"
 
     def check_history(self, run_id: str, messages: Any) -> None:
@@ -157,6 +160,30 @@ def kill(process: ForkServerProcess) -> None:
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(SECONDS)
+
+
+def stop(process: ForkServerProcess, url: str) -> None:
+    """Stop a process, but not in the middle of a write to a SQLite file: nobody else could write to it."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    while url.startswith("sqlite") and not _is_free(url.partition("///")[2]):
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.01)
+        os.kill(process.pid, signal.SIGSTOP)
+
+
+def is_stopped(process: ForkServerProcess) -> bool:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _is_free(path: str) -> bool:
+    with closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("ROLLBACK")
+        return True
 
 
 def until(holds: Callable[[], bool], within: float = SECONDS) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.durable.databases import Databases
-from tests.durable.shop import Shop, kill, until
+from tests.durable.shop import Shop, is_stopped, kill, stop, until
 from tests.soak import SOAK, Keep
 
 MOMENTS = 500 if SOAK else 50
 # of a run that nobody disturbs; see the last test
-BOUNDARIES = 100
+BOUNDARIES, BOUNDARIES_WITHOUT_SESSION = 100, 80
 databases_of_both_kinds = pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 
 
@@ -73,12 +73,31 @@ def test_a_worker_is_stopped_past_a_takeover_and_wakes_up(shop: Shop, moment: in
         shop.start(f"run{number}", remembered=False)
     until(lambda: any(line.startswith("begin ") for line in shop.lines()))
     time.sleep(random.Random(moment).random() * 0.8)  # noqa: S311  not for secrets
-    assert stopped.pid is not None
-    os.kill(stopped.pid, signal.SIGSTOP)
+    stop(stopped, shop.url)
     other = shop.worker("other", adopts="first", forces=True)
     until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
+    assert stopped.pid is not None
     os.kill(stopped.pid, signal.SIGCONT)
     time.sleep(2)
+    kill(stopped)
+    shop.finish()
+    kill(other)
+    shop.check(woken=True)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+@pytest.mark.parametrize("boundary", range(2, BOUNDARIES_WITHOUT_SESSION + 1, 1 if SOAK else 26))
+def test_a_worker_that_wakes_up_after_a_takeover_begins_nothing(shop: Shop, boundary: int) -> None:
+    shop.start("run", remembered=False)
+    stopped = shop.worker("first", stops_at=boundary)
+    until(lambda: is_stopped(stopped))
+    other = shop.worker("other", adopts="first", forces=True)
+    until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
+    begun = sum(line.startswith("begin ") for line in shop.lines())
+    assert stopped.pid is not None
+    os.kill(stopped.pid, signal.SIGCONT)
+    time.sleep(2)
+    assert sum(line.startswith("begin ") for line in shop.lines()) == begun
     kill(stopped)
     shop.finish()
     kill(other)

@@ -188,6 +188,9 @@ class StoredSteps:
         assert known == name
         return dict(result)
 
+    async def owned(self) -> bool:
+        return True
+
     async def received(self) -> list[str]:
         raise AssertionError("no stored run was steered")
 

@@ -37,8 +37,8 @@ def script(run_id: str) -> Script:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a worker is told. It dies by itself at the boundary of this number; a boundary is a moment before a step,
-    in it before or after what it does, or after it."""
+    """What a worker is told. It dies or stops by itself at the boundary of this number; a boundary is a moment before a
+    step, in it before or after what it does, or after it."""
 
     url: str
     name: str
@@ -46,6 +46,7 @@ class Job:
     sessions: Path
     pace: float = 0.01
     dies_at: int | None = None
+    stops_at: int | None = None
     adopts: str | None = None
     forces: bool = False
     limits: Limits | None = None
@@ -129,6 +130,11 @@ class Watched:
         _boundaries += 1
         if _boundaries == self._job.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
+        if _boundaries == self._job.stops_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    async def owned(self) -> bool:
+        return await self._steps.owned()
 
     async def received(self) -> list[str]:
         return await self._steps.received()

@@ -138,6 +138,19 @@ class DbosEngine:
             texts.append(str(text))
         return texts
 
+    async def owned(self) -> bool:
+        context, database = require("dbos._context", extra="durable").get_local_dbos_context(), self._dbos._sys_db
+
+        def check() -> None:
+            with database.engine.begin() as connection:
+                database._check_owner_txn(connection, context.workflow_id, context.owner_xid)
+
+        try:
+            await asyncio.to_thread(check)
+        except _library().error.DBOSWorkflowConflictIDError:
+            return False
+        return True
+
     async def write(self, value: Json, /) -> None:
         with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself will be told
             await _library().DBOS.write_stream_async(STREAM, value)

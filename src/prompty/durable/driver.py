@@ -5,6 +5,7 @@ same, the tools run in the same way, and only answers that left no result are as
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from logging import getLogger
@@ -50,6 +51,7 @@ from prompty.redaction import told
 
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"
+LATE = 1.0  # seconds between the beginning of a step and that of what it does
 logger = getLogger("prompty")
 
 
@@ -144,9 +146,11 @@ class DurableDriver:
     async def _step(self, name: str, body: Callable[[], Awaitable[object]]) -> dict[str, object]:
         """What a step gave, now or earlier. Failures are made into values inside it: an engine would give them back as
         errors of another class."""
+        asked = time.monotonic()
 
         async def kept() -> Json:
             try:
+                await self._check_owner(asked)
                 return sealed(await body())
             except PromptyError as error:
                 return sealed({"error": error_to_json(error)})
@@ -160,6 +164,12 @@ class DurableDriver:
         if "error" in value:
             raise error_from(value["error"], self._place(name))
         return value
+
+    async def _check_owner(self, asked: float) -> None:
+        """A process that was stopped can wake up when another worker has gone on with its runs. What did not begin at
+        once may be such a case, and then does not begin any more; the engine would not keep what came of it."""
+        if time.monotonic() - asked > LATE and not await self.steps.owned():
+            raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
 
     def _place(self, name: str) -> str:
         return f"the step '{name}' of the run '{self.run_id}'"
@@ -205,10 +215,11 @@ class DurableDriver:
         return (await self._step(self.names.of_intent(stage), intent)).get("nonce")
 
     async def _call(self, planned: PlannedCall, intended: object, room: asyncio.Semaphore) -> Message | Unknown:
-        name = self.names.of_call(planned)
+        name, asked = self.names.of_call(planned), time.monotonic()
 
         async def body() -> Json:
             async with room:
+                await self._check_owner(asked)
                 return result_to_json(await self._result(planned, intended))
 
         return result_from(await self._step(name, body), self._place(name))

@@ -29,6 +29,11 @@ class Steps(Protocol):
         """What was sent to the workflow and not taken yet. It is kept like the result of a step."""
         ...
 
+    async def owned(self) -> bool:
+        """Whether this execution is still the one that counts: another worker may have taken the workflow over. Asked
+        inside a step. What is kept by one that does not count is refused anyway; this is for what it does."""
+        ...
+
     async def write(self, value: Json, /) -> None:
         """Add to what is told about the workflow while a step runs. A step that is run again tells it again."""
         ...
