@@ -43,7 +43,8 @@ class Shop:
         process.start()
         self._processes.append(process)
         if job.keys().isdisjoint({"dies_at", "stops_at"}):
-            until(lambda: self.lines().count(f"open {name}") > opened)
+            # one that adopts may have to wait until PostgreSQL ends the transaction of a process that hangs, in a minute
+            until(lambda: self.lines().count(f"open {name}") > opened, 2 * SECONDS)
         return process
 
     def start(self, run_id: str, *, remembered: bool = True) -> None:
@@ -166,14 +167,18 @@ def stop(process: ForkServerProcess, url: str) -> None:
     """Stop a process, but not in the middle of a write to a SQLite file: nobody else could write to it."""
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
+    until(lambda: is_stopped(process))
     while url.startswith("sqlite") and not _is_free(url.partition("///")[2]):
         os.kill(process.pid, signal.SIGCONT)
         time.sleep(0.01)
         os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: is_stopped(process))
 
 
 def is_stopped(process: ForkServerProcess) -> bool:
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    """Whether all its threads are."""
+    stats = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def _is_free(path: str) -> bool:

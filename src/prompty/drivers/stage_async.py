@@ -87,6 +87,8 @@ async def _answered(runs: ToolRuns, planned: PlannedCall) -> Message:
     """The message of a call. What a tool raises stays in here, its own time-outs too."""
     try:
         call = runs.prepared(planned)
+        if runs.check is not None:
+            await runs.check(planned)
         value = call() if runs.is_async(planned) else await asyncio.wrap_future(in_thread(call))
         return answered(planned, await value if inspect.isawaitable(value) else value)
     except Exception as error:

@@ -1,7 +1,7 @@
 """What both drivers know about running tools."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from prompty.errors import PromptyError
@@ -30,6 +30,7 @@ class ToolRuns:
     run: object = None
     tell: Callable[[Event], object] | None = None
     inside: Callable[[ToolCall, Callable[[], object], bool], Callable[[], object]] | None = None
+    check: Callable[[PlannedCall], Awaitable[None]] | None = None  # just before a tool begins; it may raise
 
     @property
     def has_kinds(self) -> bool:

@@ -83,6 +83,8 @@ class DurableDriver:
         self.stored = 0
         self.idempotent: frozenset[str] = frozenset()
         self._found_kinds = False
+        self._asked: dict[str, float] = {}
+        self._runs.check = self._check_call
         self._finding = asyncio.Lock()
 
     async def run(self, loop: Loop[T]) -> T:
@@ -171,6 +173,9 @@ class DurableDriver:
         if time.monotonic() - asked > LATE and not await self.steps.owned():
             raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
 
+    async def _check_call(self, planned: PlannedCall) -> None:
+        await self._check_owner(self._asked[planned.key])
+
     def _place(self, name: str) -> str:
         return f"the step '{name}' of the run '{self.run_id}'"
 
@@ -215,11 +220,11 @@ class DurableDriver:
         return (await self._step(self.names.of_intent(stage), intent)).get("nonce")
 
     async def _call(self, planned: PlannedCall, intended: object, room: asyncio.Semaphore) -> Message | Unknown:
-        name, asked = self.names.of_call(planned), time.monotonic()
+        name = self.names.of_call(planned)
+        self._asked[planned.key] = time.monotonic()
 
         async def body() -> Json:
             async with room:
-                await self._check_owner(asked)
                 return result_to_json(await self._result(planned, intended))
 
         return result_from(await self._step(name, body), self._place(name))
