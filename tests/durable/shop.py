@@ -43,7 +43,7 @@ class Shop:
         process.start()
         self._processes.append(process)
         if job.keys().isdisjoint({"dies_at", "stops_at"}):
-            # one that adopts may have to wait until PostgreSQL ends the transaction of a process that hangs, in a minute
+            # who adopts may have to wait until PostgreSQL ends the transaction of a process that hangs: a minute
             until(lambda: self.lines().count(f"open {name}") > opened, 2 * SECONDS)
         return process
 
