@@ -51,7 +51,7 @@ from prompty.redaction import told
 
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"
-LATE = 1.0  # seconds between the beginning of a step and that of what it does
+LATE = 0.25  # seconds between the beginning of a step and that of what it does; no takeover is that quick
 logger = getLogger("prompty")
 
 
