@@ -52,6 +52,7 @@ from prompty.redaction import told
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"
 LATE = 0.25  # seconds between the beginning of a step and that of what it does; no takeover is that quick
+MOST_ASKED = 3
 logger = getLogger("prompty")
 
 
@@ -170,8 +171,12 @@ class DurableDriver:
     async def _check_owner(self, asked: float) -> None:
         """A process that was stopped can wake up when another worker has gone on with its runs. What did not begin at
         once may be such a case, and then does not begin any more; the engine would not keep what came of it."""
-        if time.monotonic() - asked > LATE and not await self.steps.owned():
-            raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
+        for _ in range(MOST_ASKED):  # it can be stopped while it asks, too
+            if time.monotonic() - asked <= LATE:
+                return
+            asked = time.monotonic()
+            if not await self.steps.owned():
+                raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
 
     async def _check_call(self, planned: PlannedCall) -> None:
         await self._check_owner(self._asked[planned.key])
