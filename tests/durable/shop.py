@@ -110,11 +110,10 @@ class Shop:
 
         until(done, within)
 
-    def check(self, *, woken: bool = False) -> None:
-        """What must hold, however often workers were killed. One that was stopped and is `woken` after its runs were
-        taken over may begin what it was about to begin; what it must not repeat, it has not begun elsewhere."""
+    def check(self) -> None:
+        """What must hold, however often workers were killed."""
         effects = self.effects()
-        self.check_nothing_is_repeated(effects, woken=woken)
+        self.check_nothing_is_repeated(effects)
         for run_id in self.started:
             assert self.client.result(run_id, timeout=SECONDS) == f"Done with {run_id}."
             *_, last = self.client.events(run_id)
@@ -124,8 +123,8 @@ class Shop:
             if stored:
                 self.check_history(run_id, stored)
 
-    def check_nothing_is_repeated(self, effects: dict[str, list[str]], *, woken: bool) -> None:
-        """No payment twice, and nothing at all begins after its result was kept, but for a look of one who woke up."""
+    def check_nothing_is_repeated(self, effects: dict[str, list[str]]) -> None:
+        """No payment twice, and nothing at all begins after its result was kept."""
         paid = {key: done for key, done in effects.items() if done[0].startswith("paid")}
         assert {key: done for key, done in paid.items() if len(done) != 1} == {}
         assert len(paid) == len(self.started) * ROUNDS * CALLS // 2
@@ -136,7 +135,7 @@ class Shop:
             kind, _, rest = line.partition(" ")
             if kind == "kept":
                 kept.add(rest.removeprefix("tool:"))
-            elif kind == "begin" and not (woken and rest not in paid):
+            elif kind == "begin":
                 assert rest not in kept, f"{line} after its result was kept"
 
     def check_history(self, run_id: str, messages: Any) -> None:

@@ -82,7 +82,7 @@ def test_a_worker_is_stopped_past_a_takeover_and_wakes_up(shop: Shop, moment: in
     kill(stopped)
     shop.finish()
     kill(other)
-    shop.check(woken=True)
+    shop.check()
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
