@@ -1,4 +1,4 @@
-"""What a durable turn writes and takes, as docs/scaling.md tells it: `python -m benchmarks.scaling`.
+"""What a durable turn writes and takes, as docs/explanation/scaling.md tells it: `python -m benchmarks.scaling`.
 
 Of a turn of one answer, and of one of three rounds with four tools each: rows and bytes that stay in the database, on
 PostgreSQL also transactions and the bytes of its log, processor time of the worker, and memory of a turn under way.

@@ -1,4 +1,4 @@
-"""Write `docs/providers/*.md`: what each provider makes of messages, tools and options, from the code itself (§7.8)."""
+"""Write `docs/reference/providers/*.md` from the code: the wire form of messages, tools and options (§7.8)."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from prompty.model.options import ModelOptions
 from prompty.providers import Api, Provider, providers
 from prompty.wire.functions import Function
 
-FOLDER = Path(__file__).parent.parent / "docs" / "providers"
+FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
 
 HEADS = {
     "openai": "OpenAI, and every server that speaks its format: set `connection.endpoint`. Extra: `openai`.",

@@ -11,7 +11,7 @@ from prompty import check, loads
 from prompty.pipeline.check import check_text
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -19,31 +19,44 @@ def blocks(page: Path, language: str) -> list[str]:
     return [body for word, body in FENCE.findall(page.read_text(encoding="utf-8")) if word == language]
 
 
-PROMPTS = [(page.name, text) for page in PAGES for text in blocks(page, "") if text.startswith("---\n")]
+def prompts(page: Path) -> list[str]:
+    return [text for text in blocks(page, "") if text.startswith("---\n")]
 
 
-@pytest.mark.parametrize(("page", "text"), PROMPTS, ids=[page for page, _ in PROMPTS])
-def test_the_prompts_in_the_documents_have_no_problems(page: str, text: str) -> None:
-    assert check_text(text, page, env={"OPENAI_API_KEY": "x"}) == []
+def write_prompts(page: Path, folder: Path) -> None:
+    """Write each prompt of `page` to a file called by the prompt's own name, as the code of the page expects."""
+    for text in prompts(page):
+        (folder / f"{loads(text).name}.prompty").write_text(text)
+
+
+PROMPTS = [(page, text) for page in PAGES for text in prompts(page)]
+
+
+@pytest.mark.parametrize(("page", "text"), PROMPTS, ids=[page.name for page, _ in PROMPTS])
+def test_the_prompts_in_the_documents_have_no_problems(page: Path, text: str) -> None:
+    assert check_text(text, page.name, env={"OPENAI_API_KEY": "x"}) == []
     assert loads(text, env={"OPENAI_API_KEY": "x"}).name
 
 
 def test_the_first_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
-    [prompt] = [text for page, text in PROMPTS if page == "README.md"]
-    (tmp_path / "answer.prompty").write_text(prompt)
+    write_prompts(ROOT / "README.md", tmp_path)
     [code] = blocks(ROOT / "README.md", "python")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603  our own code
     assert done.stdout == "system You help Ada. Answer briefly.\nuser What is a monad?\n"
 
 
-PAGES_THAT_RUN = ("agents.md", "conversations.md", "durable.md", "kinds.md", "testing.md", "tracing.md")
-RUNNING = [ROOT / "docs" / name for name in PAGES_THAT_RUN]
+RUNNING = [
+    page for page in PAGES if any("provider: scripted" in text for text in prompts(page)) and blocks(page, "python")
+]
+
+
+def test_pages_that_can_run_are_found() -> None:
+    assert {page.stem for page in RUNNING} >= {"agents", "conversations", "durable", "kinds", "testing", "tracing"}
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)
 def test_pages_with_a_scripted_model_run_as_printed(page: Path, tmp_path: Path) -> None:
-    [prompt] = [text for name, text in PROMPTS if name == page.name]
-    (tmp_path / "weather.prompty").write_text(prompt)
+    write_prompts(page, tmp_path)
     for code in blocks(page, "python"):
         subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True, timeout=60)  # noqa: S603  our own code
 
@@ -51,6 +64,11 @@ def test_pages_with_a_scripted_model_run_as_printed(page: Path, tmp_path: Path) 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.prompty")), ids=lambda file: file.name)
 def test_the_examples_have_no_problems(file: Path) -> None:
     assert check(file) == []
+
+
+def test_every_page_is_in_one_of_the_four_folders() -> None:
+    folders = {page.relative_to(ROOT / "docs").parts[0] for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert folders == {"tutorial", "how-to", "reference", "explanation"}
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")

@@ -1,19 +1,20 @@
-"""The commands of docs/batch.md do what is printed beside them."""
+"""The commands of docs/how-to/batch.md do what is printed beside them."""
 
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.architecture.test_docs import PROMPTS, ROOT, blocks
+from tests.architecture.test_docs import ROOT, blocks, write_prompts
 from tests.batch.folder import lines_of, numbers_of
+
+PAGE = ROOT / "docs" / "how-to" / "batch.md"
 
 
 def test_the_commands_of_the_page_run_as_printed(tmp_path: Path) -> None:
-    [prompt] = [text for page, text in PROMPTS if page == "batch.md"]
-    (tmp_path / "translate.prompty").write_text(prompt)
+    write_prompts(PAGE, tmp_path)
     (tmp_path / "rows.csv").write_text("text\nHello.\nGood evening.\nGoodbye.\n")
-    first, _ = blocks(ROOT / "docs" / "batch.md", "sh")
+    first, _ = blocks(PAGE, "sh")
     for line in first.splitlines():
         words = shlex.split(line, comments=True)
         command = [sys.executable, "-m", "prompty.cli", *words[1:]]

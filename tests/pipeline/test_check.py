@@ -212,6 +212,7 @@ def test_what_the_documents_know_is_portable() -> None:
 
 
 def test_every_extension_is_in_the_documentation() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text().partition("## Beyond the documents")[2]
+    differences = Path(__file__).parents[2] / "docs" / "explanation" / "differences.md"
+    page = differences.read_text().partition("## Beyond the documents")[2]
     for name in {name for names in EXTENSIONS.values() for name in names} | {f"metadata.{name}" for name in METADATA}:
         assert f"`{name}`" in page

@@ -44,7 +44,7 @@ def _problem(keys: KeyPath, what: str, source: Source) -> Problem:
         keys,
         "extension",
         f"{what} is read by this runtime alone",
-        "Elsewhere the file behaves as if it were not there, or is refused. See docs/differences.md.",
+        "Elsewhere the file behaves as if it were not there, or is refused. See docs/explanation/differences.md.",
         severity="warning",
         on_key=True,
     )
