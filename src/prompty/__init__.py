@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from prompty.api_turn import invoke_agent, register_tool, register_tool_kind, repair, resume, turn
     from prompty.api_turn_async import invoke_agent_async, resume_async, turn_async
+    from prompty.cancellation import CancelToken
     from prompty.drivers.host import MemoryStore, Steering
     from prompty.drivers.stream import PromptyStream
     from prompty.drivers.stream_async import AsyncPromptyStream
@@ -125,7 +126,7 @@ if TYPE_CHECKING:
     from prompty.pipeline.check import check
     from prompty.providers import Api, Provider
     from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
-    from prompty.tools.context import CancelToken, ToolContext
+    from prompty.tools.context import ToolContext
     from prompty.tools.function import tool
     from prompty.tools.kinds import KindTool, ToolKind
     from prompty.tools.mcp import (
@@ -186,7 +187,8 @@ _MODULES = {
     "prompty.pipeline.validate": "validate_inputs",
     "prompty.providers": "Api Provider",
     "prompty.providers.foreign": "ExecutorProtocol ProcessorProtocol",
-    "prompty.tools.context": "CancelToken ToolContext",
+    "prompty.cancellation": "CancelToken",
+    "prompty.tools.context": "ToolContext",
     "prompty.tools.function": "tool",
     "prompty.tools.kinds": "KindTool ToolKind",
     "prompty.tools.mcp": (

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from prompty.api import Inputs, Source, agent_from
+from prompty.cancellation import CancelToken
 from prompty.drivers.calls import last_of
 from prompty.drivers.host import Gate, Listener, MemoryStore, Steering
 from prompty.drivers.spanning import result_of_turn, turn_span
@@ -18,7 +19,6 @@ from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.request import read_messages
 from prompty.providers import providers
-from prompty.tools.context import CancelToken
 from prompty.tools.kinds import ToolKind, tool_kinds
 from prompty.tools.toolbox import Tools, registered_tools
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from prompty import GatedCall, Guardrails, Message, PromptAgent, Steering, ToolContext, deny, turn, turn_async
+from prompty.cancellation import CancelToken
 from prompty.errors import Cancelled, GuardrailError, IterationsExceeded, PromptyError
 from prompty.model.event import Done, Event, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
-from prompty.tools.context import CancelToken
 from tests.conformance.test_vectors import Vector, vectors
 from tests.drivers.modes import close_clients
 from tests.drivers.wires import Chat

@@ -5,6 +5,7 @@ from uuid import uuid4
 from rich.text import Text
 
 from prompty.api_turn import turn
+from prompty.cancellation import CancelToken
 from prompty.cli.console import out, printable
 from prompty.cli.keyboard import Keyboard, interrupts
 from prompty.drivers.host import MemoryStore, Steering
@@ -29,7 +30,6 @@ from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
 from prompty.pipeline.messages import message_from
 from prompty.pipeline.prepare import prepare
-from prompty.tools.context import CancelToken
 from prompty.wire.json_bytes import write_bytes
 
 HELP = """\

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from prompty.tools.context import CancelToken
+from prompty.cancellation import CancelToken
 
 
 class Keyboard:

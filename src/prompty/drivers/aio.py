@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from random import uniform
 from typing import Protocol, TypeVar, cast
 
+from prompty.cancellation import CancelToken, interruptible
 from prompty.drivers.deadline import Clock, Deadline, within
 from prompty.drivers.decoding import Outcome, without_secrets
 from prompty.drivers.host import Host, Question
-from prompty.drivers.interruption import interruptible
 from prompty.drivers.stage_async import StageInterrupted, run_stage_async
 from prompty.drivers.sync import LOCK_POLL, check
 from prompty.drivers.toolruns import ToolRuns
@@ -38,7 +38,6 @@ from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import Api, WireRequest
-from prompty.tools.context import CancelToken
 
 T = TypeVar("T")
 

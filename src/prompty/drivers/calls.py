@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
+from prompty.concurrency import in_event_loop
 from prompty.drivers.models import model_of
 from prompty.drivers.sync import SyncDriver
 from prompty.drivers.watch import watched
@@ -13,7 +14,6 @@ from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import has_kinds, offered_functions, request_for
-from prompty.tools.threads import in_event_loop
 from prompty.tracing.spans import Span, current_span
 from prompty.wire.structured import cast
 

@@ -3,6 +3,8 @@
 import queue
 from collections.abc import Callable, Generator, Iterator
 
+from prompty.cancellation import CancelToken
+from prompty.concurrency import in_thread
 from prompty.drivers.deadline import Deadline, timed, within
 from prompty.drivers.decoding import MALFORMED, cut, read_reply
 from prompty.errors import Cancelled, ModelError
@@ -10,8 +12,6 @@ from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.providers import Api, Bytes, Transport, WireRequest
 from prompty.providers.listening import ListeningTransport
-from prompty.tools.context import CancelToken
-from prompty.tools.threads import in_thread
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder
 

@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from prompty.cancellation import CancelToken, interruptible
 from prompty.drivers.deadline import Deadline, timed, within
 from prompty.drivers.decoding import MALFORMED, Outcome, cut, read_reply
-from prompty.drivers.interruption import interruptible
 from prompty.errors import ModelError
 from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.providers import Api, AsyncBytes, AsyncTransport, WireRequest
 from prompty.providers.listening import AsyncListeningTransport
-from prompty.tools.context import CancelToken
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder
 

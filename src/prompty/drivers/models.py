@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import cast
 
+from prompty.cancellation import CancelToken
 from prompty.drivers.deadline import Deadline
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.executor import target_of
@@ -16,7 +17,6 @@ from prompty.model.reply import Reply
 from prompty.pipeline.messages import messages_from
 from prompty.providers import Api, WireRequest, turn_messages
 from prompty.providers.foreign import Pair
-from prompty.tools.context import CancelToken
 from prompty.wire.functions import Function
 
 

@@ -8,11 +8,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, cast
 
+from prompty.concurrency import in_event_loop, in_thread
 from prompty.drivers.toolruns import ToolRuns, answered, due, failed, interrupted, timed_out
 from prompty.loop.effects import CallTools, PlannedCall
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message
-from prompty.tools.threads import in_event_loop, in_thread
 
 Results = list[Message | None]
 

@@ -5,15 +5,14 @@ import inspect
 from collections import deque
 from collections.abc import AsyncGenerator
 
+from prompty.cancellation import CancelToken, interruptible
+from prompty.concurrency import in_thread
 from prompty.drivers.decoding import Outcome
-from prompty.drivers.interruption import interruptible
 from prompty.drivers.toolruns import ToolRuns, answered, failed, interrupted, timed_out
 from prompty.errors import Cancelled
 from prompty.loop.effects import CallTools, PlannedCall
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message
-from prompty.tools.context import CancelToken
-from prompty.tools.threads import in_thread
 
 Results = list[Message | None]
 Running = dict[asyncio.Task[Message], tuple[int, PlannedCall]]

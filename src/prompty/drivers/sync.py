@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from random import uniform
 from typing import Any, Protocol, TypeVar, cast
 
+from prompty.cancellation import CancelToken
+from prompty.concurrency import in_event_loop
 from prompty.drivers.deadline import Clock, Deadline, within
 from prompty.drivers.decoding import without_secrets
 from prompty.drivers.host import Host, Question
@@ -34,8 +36,6 @@ from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import WireRequest
-from prompty.tools.context import CancelToken
-from prompty.tools.threads import in_event_loop
 
 T = TypeVar("T")
 LOCK_POLL = 0.02

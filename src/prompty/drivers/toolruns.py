@@ -4,13 +4,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from prompty.cancellation import CancelToken
 from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
 from prompty.model.message import Message, ToolCall
 from prompty.pipeline.request import has_kinds
-from prompty.tools.context import CancelToken, ToolContext
+from prompty.tools.context import ToolContext
 from prompty.tools.results import error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import uuid4
 
+from prompty.cancellation import CancelToken
 from prompty.drivers.aio import AsyncDriver
 from prompty.drivers.deadline import Clock
 from prompty.drivers.decoding import Outcome
@@ -35,7 +36,6 @@ from prompty.pipeline.prices import price_of
 from prompty.pipeline.telemetry import show_turn
 from prompty.pipeline.validate import validate_inputs
 from prompty.providers import Api
-from prompty.tools.context import CancelToken
 from prompty.tools.toolbox import Tools, toolbox
 from prompty.tracing.spans import SILENCE, Span
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
+from prompty.concurrency import in_thread
 from prompty.drivers.spanning import result_of_turn
 from prompty.drivers.turns import decisions
 from prompty.durable.dbos_engine import DbosEngine
@@ -37,7 +38,6 @@ from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.telemetry import begin_call
-from prompty.tools.threads import in_thread
 from prompty.tools.toolbox import handlers_of
 from prompty.tracing import names
 from prompty.wire.structured import cast

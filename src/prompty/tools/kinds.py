@@ -1,7 +1,7 @@
 """Kinds of tools beyond functions: each describes functions and runs their calls.
 
 A kind is one object with one method; `register_tool_kind` or an entry point `prompty.tool_kinds` makes it known. Its
-calls are coroutines: they run on the event loop of async code, and on the one of `tools.threads` for sync code. What
+calls are coroutines: they run on the event loop of async code, and on the one of `concurrency` for sync code. What
 must stay on one event loop is a kind's own affair.
 """
 

@@ -9,12 +9,12 @@ from functools import partial
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
+from prompty.concurrency import in_thread
 from prompty.errors import PromptyError
 from prompty.extras import require
 from prompty.redaction import MASK, masked_text
 from prompty.tools.mcp_content import McpError, visible
 from prompty.tools.mcp_servers import Address
-from prompty.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -1,7 +1,7 @@
 """Sessions with MCP servers, shared by all turns of a process.
 
 The SDK wants a session to be opened and closed by one task. So each has an owner: a task on the event loop of
-`tools.threads`, which opens the connection, starts what comes through its queue, and closes. Sync code and any event
+`concurrency`, which opens the connection, starts what comes through its queue, and closes. Sync code and any event
 loop get there by `asyncio.wrap_future(in_event_loop(…))`. A session that is lost is replaced at the next use.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from logging import ERROR, INFO, Logger, getLevelNamesMapping, getLogger
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from prompty.concurrency import in_event_loop
 from prompty.redaction import masked_text
 from prompty.tools.mcp_connection import cause_of, connect, is_lost
 from prompty.tools.mcp_content import McpError, visible
 from prompty.tools.mcp_servers import Address
 from prompty.tools.results import text_of
-from prompty.tools.threads import in_event_loop
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -155,7 +155,7 @@ class Session:
 
 
 class Server:
-    """A server, whatever session it is used by. All its methods run on the event loop of `tools.threads`."""
+    """A server, whatever session it is used by. All its methods run on the event loop of `concurrency`."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

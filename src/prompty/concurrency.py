@@ -1,4 +1,4 @@
-"""Work on other threads: functions that block, and coroutines for code that has no event loop."""
+"""Run blocking functions on threads, and coroutines from code that has no event loop."""
 
 import asyncio
 import threading
@@ -12,16 +12,18 @@ T = TypeVar("T")
 
 
 def in_thread(function: Callable[[], T]) -> Future[T]:
-    """Run a function on a thread of its own, with the context variables of here. A program can end while it runs: a
-    thread cannot be stopped, and a tool that hangs must not keep the process."""
+    """Run a function on a new daemon thread, with the caller's context variables.
+
+    A thread cannot be stopped, and a tool that hangs must not keep the process alive.
+    """
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on nobody can cancel it: its thread goes on
+    future.set_running_or_notify_cancel()  # the future cannot be cancelled any more: its thread would go on
     context = copy_context()
 
     def work() -> None:
         try:
             future.set_result(context.run(function))
-        except BaseException as error:  # whoever waits for the future gets it
+        except BaseException as error:  # raised where the future is awaited
             future.set_exception(error)
 
     threading.Thread(target=work, name="prompty", daemon=True).start()
@@ -29,8 +31,7 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
 
 
 def in_event_loop(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine from code without an event loop, or inside one that is busy, with the context variables of here.
-    Cancelling the future cancels it."""
+    """Run a coroutine from synchronous code, with the caller's context variables. Cancelling the future cancels it."""
     loop, context = _event_loop(), copy_context()
 
     async def in_context() -> T:
@@ -41,7 +42,7 @@ def in_event_loop(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 
 @cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """The one event loop for async parts of synchronous programs; it runs as long as the process."""
+    """Return the event loop for the async parts of synchronous programs. It runs until the process ends."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="prompty event loop", daemon=True).start()
     return loop
