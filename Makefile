@@ -2,7 +2,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup check format test conformance bench docs pin soak
+NPM := build/npm
+
+# Pages that `make prose` checks. Every new or rewritten page joins the list.
+PROSE := README.md docs/reference/glossary.md
+
+.PHONY: setup check format types prose test conformance bench docs pin soak
 
 setup: $(VENV)/.ready
 
@@ -10,6 +15,10 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(NPM)/.ready: requirements/npm.txt
+	npm install --prefix $(NPM) --no-audit --no-fund --silent $$(cat requirements/npm.txt)
 	touch $@
 
 check: setup
@@ -21,6 +30,13 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Pyright reads the installed package, as an editor does, so it needs the environment's Python on its path.
+types: setup $(NPM)/.ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright --verifytypes prompty --ignoreexternal
+
+prose: $(NPM)/.ready
+	$(NPM)/node_modules/.bin/textlint $(PROSE)
 
 test: setup
 	$(BIN)/pytest -n 2
