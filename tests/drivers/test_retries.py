@@ -11,7 +11,7 @@ from prompty.loop.effects import CallModel, Emit, Wait
 from prompty.loop.retry import call_model
 from prompty.model.event import ModelReply, Retry
 from prompty.model.reply import Reply as ModelAnswer
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 from prompty.providers.transport import retry_after
 from tests.drivers.modes import Mode
 from tests.drivers.wires import Chat, Wire

@@ -9,11 +9,11 @@ from typing import Any
 from prompty.loop.repair import repaired
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
+from prompty.model.request import Function
 from prompty.pipeline.request import request_for
 from prompty.providers import Api
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
-from prompty.wire.functions import Function
 from tests.legality import assert_legal
 
 APIS: dict[str, Api] = {"chat": chat.API, "responses": responses.API, "messages": messages.API}

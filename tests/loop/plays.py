@@ -17,8 +17,8 @@ from prompty.loop.state import Plan
 from prompty.loop.stop import Stop
 from prompty.model.message import Message, ToolCall, assistant, tool_result, user
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.request import Function
 from prompty.testing.encoding import WIRES
-from prompty.wire.functions import Function
 from tests.loop.bodies import AGENTS, APIS
 
 Failure = Callable[[], PromptyError]

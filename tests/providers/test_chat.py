@@ -26,11 +26,12 @@ from prompty.model.message import (
     user,
 )
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import functions_of
 from prompty.providers.openai.chat import API, ChatDecoder, message_to_wire, part_to_wire, reply, request
-from prompty.wire.functions import Function, function_of
+from prompty.wire.functions import function_of
 from tests.legality import assert_legal
 
 Json = dict[str, Any]

@@ -8,10 +8,10 @@ from prompty.errors import EmptyReply, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import ImagePart, Message, assistant, system, user
 from prompty.model.reply import Usage
+from prompty.model.request import Function
 from prompty.pipeline.process import result_of
 from prompty.providers import providers
 from prompty.providers.openai import embeddings, images
-from prompty.wire.functions import Function
 from prompty.wire.options import dropped_options
 from tests.legality import assert_legal
 

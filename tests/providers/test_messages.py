@@ -33,11 +33,12 @@ from prompty.model.message import (
     user,
 )
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.messages import messages_from
 from prompty.providers.anthropic.messages import API, MessagesDecoder
 from prompty.tools.arguments import parse_arguments
-from prompty.wire.functions import Function, function_of
+from prompty.wire.functions import function_of
 from prompty.wire.sse import EventReader
 from tests.legality import assert_legal
 

@@ -31,8 +31,8 @@ from prompty.model.message import (
     user,
 )
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.request import Function
 from prompty.providers.openai.responses import API, ResponsesDecoder, reply, request
-from prompty.wire.functions import Function
 
 Json = dict[str, Any]
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))

@@ -33,8 +33,9 @@ from prompty import (
 from prompty.drivers.executor import ProviderExecutor
 from prompty.errors import EmptyReply
 from prompty.model.message import Json
+from prompty.model.request import WireRequest
 from prompty.pipeline.request import request_for
-from prompty.providers import WireRequest, providers
+from prompty.providers import providers
 from prompty.providers.listening import Answered
 from prompty.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prompty import ModelError, PromptAgent, Reply, RequestError, StreamCut, ToolCall, Usage, invoke, run, user
 from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, tool_result
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script
 from prompty.testing.encoding import WIRES
 from prompty.wire.json_bytes import read_bytes, write_bytes

@@ -25,10 +25,10 @@ from prompty import (
     tool,
 )
 from prompty.model.message import Json
+from prompty.model.request import Function
 from prompty.model.tool import CustomTool, ToolDefinition
 from prompty.testing import Script, call
 from prompty.tools.kinds import tool_kinds
-from prompty.wire.functions import Function
 from tests.conversations.turns import Seen, every_way, run_turn
 
 CHILD = """---

@@ -14,11 +14,11 @@ from prompty.errors import PromptyError
 from prompty.loop.approval import policy_in_words
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
+from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import functions_of, request_for
 from prompty.providers import providers
 from prompty.tools.kinds import projected_tools
-from prompty.wire.functions import Function
 
 
 class Shown(NamedTuple):

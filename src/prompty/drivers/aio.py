@@ -37,7 +37,8 @@ from prompty.loop.effects import (
 from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.reply import Reply
-from prompty.providers import Api, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import Api
 
 T = TypeVar("T")
 

@@ -17,13 +17,13 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
 from prompty.model.message import Json
 from prompty.model.paused import Paused
+from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition
 from prompty.pipeline.load import load
 from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
 from prompty.tools.results import Metered
 from prompty.tools.toolbox import handlers_of
-from prompty.wire.functions import Function
 from prompty.wire.schema import schema_of
 
 MOST_LEVELS = 5

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from prompty.errors import BudgetSpent, ModelError
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 
 Deadline = float | None
 

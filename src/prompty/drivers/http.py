@@ -10,7 +10,8 @@ from prompty.drivers.decoding import MALFORMED, cut, read_reply
 from prompty.errors import Cancelled, ModelError
 from prompty.model.event import Event
 from prompty.model.reply import Reply
-from prompty.providers import Api, Bytes, Transport, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import Api, Bytes, Transport
 from prompty.providers.listening import ListeningTransport
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder

@@ -8,7 +8,8 @@ from prompty.drivers.decoding import MALFORMED, Outcome, cut, read_reply
 from prompty.errors import ModelError
 from prompty.model.event import Event
 from prompty.model.reply import Reply
-from prompty.providers import Api, AsyncBytes, AsyncTransport, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import Api, AsyncBytes, AsyncTransport
 from prompty.providers.listening import AsyncListeningTransport
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder

@@ -14,10 +14,10 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, TextDelta
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
+from prompty.model.request import Function, WireRequest
 from prompty.pipeline.messages import messages_from
-from prompty.providers import Api, WireRequest, turn_messages
+from prompty.providers import Api, turn_messages
 from prompty.providers.foreign import Pair
-from prompty.wire.functions import Function
 
 
 def model_of(agent: PromptAgent, cancel: CancelToken | None = None) -> "HttpModel | PairModel":

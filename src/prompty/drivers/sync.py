@@ -35,7 +35,7 @@ from prompty.loop.effects import (
 from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.reply import Reply
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 
 T = TypeVar("T")
 LOCK_POLL = 0.02

@@ -18,10 +18,11 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ToolFinished, ToolStarted
 from prompty.model.message import Message, TextPart, ToolCall
 from prompty.model.reply import Reply
+from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.explain import sent
 from prompty.pipeline.telemetry import call_span, show_reply
-from prompty.providers import Api, WireRequest
+from prompty.providers import Api
 from prompty.providers.listening import Answered, Exchange
 from prompty.providers.transport import address_of
 from prompty.tools.kinds import KindRunner

@@ -26,8 +26,8 @@ from prompty.loop.gate import verdicts
 from prompty.loop.guardrails import read
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply, reply_from
+from prompty.model.request import Function
 from prompty.pipeline.messages import message_from
-from prompty.wire.functions import Function
 
 # What reading raises when JSON is not what was written.
 _MISREAD = (AttributeError, LookupError, TypeError, ValueError)

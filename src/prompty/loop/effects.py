@@ -11,8 +11,7 @@ from prompty.model.event import Event
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.model.reply import Reply
-from prompty.providers import WireRequest
-from prompty.wire.functions import Function
+from prompty.model.request import Function, WireRequest
 
 Answer = TypeVar("Answer", covariant=True)
 Result = TypeVar("Result")

@@ -6,7 +6,7 @@ from prompty.errors import ModelError
 from prompty.loop.effects import CallModel, Emit, Loop, Wait
 from prompty.model.event import ModelReply, Retry
 from prompty.model.reply import Reply
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0

@@ -7,9 +7,10 @@ from shlex import quote
 
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
+from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import request_for
-from prompty.providers import Address, Api, WireRequest, providers
+from prompty.providers import Address, Api, providers
 from prompty.redaction import masked_text
 from prompty.wire.options import dropped_options
 

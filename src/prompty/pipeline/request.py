@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
+from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.messages import NotAMessage, message_from
-from prompty.providers import Api, WireRequest
+from prompty.providers import Api
 from prompty.tools.kinds import projected_tools
-from prompty.wire.functions import Function, function_of
+from prompty.wire.functions import function_of
 
 
 def request_for(

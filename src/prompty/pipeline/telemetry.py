@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
+from prompty.model.request import WireRequest
 from prompty.pipeline.secrets import secrets_in
-from prompty.providers import Api, WireRequest, tapped
+from prompty.providers import Api, tapped
 from prompty.redaction import MASK, names_a_credential, remember_secrets
 from prompty.tracing import names
 from prompty.tracing.spans import SILENCE, Span, begin, listening

@@ -14,24 +14,10 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
+from prompty.model.request import Function, WireRequest
 from prompty.registry import Registry
-from prompty.wire.functions import Function
 from prompty.wire.options import NONE
 from prompty.wire.stream import Decoder
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WireRequest:
-    """What is sent: a path below the endpoint, a body, and headers beside the usual ones. `messages` and `functions`
-    are what the body was made of, for those who watch."""
-
-    path: str
-    body: Json
-    headers: Mapping[str, str]
-    stream: bool = False
-    timeout: float | None = None
-    messages: Sequence[Message] = field(default=(), compare=False, repr=False)
-    functions: Sequence[Function] = field(default=(), compare=False, repr=False)
 
 
 class Bytes(Protocol):

@@ -8,7 +8,8 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from prompty.errors import ModelError
-from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport
 from prompty.redaction import masked_text
 
 Inner = TypeVar("Inner")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 from prompty.redaction import MASK, SHORTEST_SECRET, masked_text, remember_secrets
 from prompty.version import __version__
 from prompty.wire.json_bytes import write_bytes

@@ -11,8 +11,8 @@ from typing import Any
 from prompty.errors import EmptyReply, ModelError, ResponseFailed
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.model.request import WireRequest
 from prompty.pipeline.secrets import secrets_in
-from prompty.providers import WireRequest
 from prompty.providers.listening import Answered
 from prompty.redaction import MASK, SHORTEST_NAMED, SHORTEST_SECRET, masked_text, names_a_credential, written
 from prompty.tracing.plain import leaves

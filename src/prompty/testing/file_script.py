@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 from prompty.errors import RequestError
 from prompty.model.message import Json, ToolCall
 from prompty.model.reply import Reply
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.testing.script import Answers, Fault, answer, call_with, nothing_left, numbered

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from prompty.errors import RecordingMissing
 from prompty.model.agent import PromptAgent
-from prompty.providers import AsyncTransport, Provider, Tap, Transport, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import AsyncTransport, Provider, Tap, Transport
 from prompty.providers.listening import Answered
 from prompty.testing.exchange import Asked, Hidden, asked, masking, read_line
 from prompty.testing.transport import AsyncLocalTransport, LocalTransport, Received

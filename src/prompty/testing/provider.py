@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
+from prompty.model.request import Function
 from prompty.providers import Api, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.testing.transport import AsyncScriptedTransport, ScriptedTransport
-from prompty.wire.functions import Function
 
 
 def _without_script(api: Api) -> Api:

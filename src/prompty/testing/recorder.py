@@ -6,7 +6,8 @@ from pathlib import Path
 from threading import Lock
 
 from prompty.model.agent import PromptAgent
-from prompty.providers import AsyncTransport, Provider, Tap, Transport, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import AsyncTransport, Provider, Tap, Transport
 from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
 from prompty.testing.exchange import Hidden, asked, line_of, masking
 

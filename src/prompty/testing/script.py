@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 from prompty.errors import ModelError
 from prompty.model.message import ToolCall
 from prompty.model.reply import Reply, Usage
-from prompty.providers import WireRequest
+from prompty.model.request import WireRequest
 
 # The id of a call that waits for its number.
 _NUMBERED = "call_<n>"

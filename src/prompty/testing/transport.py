@@ -9,7 +9,8 @@ from typing import cast
 from prompty.errors import ModelError
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
-from prompty.providers import AsyncBytes, Bytes, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import AsyncBytes, Bytes
 from prompty.testing.encoding import WIRES
 from prompty.testing.file_script import file_script
 from prompty.testing.script import Answers, Fault, script_of

@@ -12,9 +12,9 @@ from pydantic.fields import FieldInfo
 
 from prompty.errors import ArgumentsError, ToolError
 from prompty.model.message import Json
+from prompty.model.request import Function
 from prompty.tools.context import ToolContext
 from prompty.tools.docstring import read_docstring
-from prompty.wire.functions import Function
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
 MARK = "__prompty_tool__"

@@ -13,11 +13,11 @@ from typing import NamedTuple, Protocol
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
-from prompty.wire.functions import Function
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

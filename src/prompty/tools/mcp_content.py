@@ -12,9 +12,9 @@ from unicodedata import category
 
 from prompty.errors import ToolError
 from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, TextPart
+from prompty.model.request import Function
 from prompty.tools.arguments import validator_of
 from prompty.tools.results import text_of
-from prompty.wire.functions import Function
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents, Tool

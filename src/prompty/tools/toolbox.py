@@ -8,13 +8,14 @@ from warnings import warn
 from prompty.errors import PromptyWarning, ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import Registry
 from prompty.tools.bindings import bound_arguments
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, ToolOptions, handler_of
 from prompty.tools.kinds import KindRunner, projected_tools
-from prompty.wire.functions import Function, function_of
+from prompty.wire.functions import function_of
 
 registered_tools: Registry[Callable[..., object]] = Registry("tool", {})
 

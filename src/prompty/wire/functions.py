@@ -1,20 +1,8 @@
 """Tools as functions a model can be told about (§7.1.3), without what the host fills in (§2.9.1)."""
 
-from dataclasses import dataclass
-
-from prompty.model.message import Json
+from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.wire.schema import schema_of
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Function:
-    """What a model sees of a tool."""
-
-    name: str
-    description: str | None
-    parameters: Json
-    strict: bool = False
 
 
 def function_of(tool: FunctionTool) -> Function:

@@ -6,7 +6,8 @@ from typing import Any
 from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
-from prompty.providers import Address, Api, WireRequest
+from prompty.model.request import WireRequest
+from prompty.providers import Address, Api
 from prompty.providers.clients import Endpoint, SdkConnector, connection_limits, locate_endpoint
 from prompty.providers.transport import AsyncSdkTransport, SdkConnection, SdkTransport
 

@@ -18,8 +18,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
 from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Json, Message, TextPart, ToolCall
 from prompty.model.reply import Reply, Usage
+from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
-from prompty.wire.functions import Function
 from prompty.wire.media import encoded, is_url, only_text
 from prompty.wire.options import MESSAGES, wire_options
 from prompty.wire.stream import CallAssembler

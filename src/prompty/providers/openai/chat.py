@@ -16,8 +16,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Json, Message, TextPart
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
-from prompty.wire.functions import Function
 from prompty.wire.media import data_uri, encoded, is_url, only_text
 from prompty.wire.options import CHAT, wire_options
 from prompty.wire.reasoning import reasoning_field, reasoning_to_wire

@@ -7,8 +7,8 @@ from prompty.errors import EmptyReply, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, TextPart
 from prompty.model.reply import Reply, Usage
+from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
-from prompty.wire.functions import Function
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:

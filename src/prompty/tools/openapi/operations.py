@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, cast
 
 from prompty.errors import ToolError
 from prompty.model.message import Json
+from prompty.model.request import Function
 from prompty.tools.openapi.bodies import Body, Field, read_body
 from prompty.tools.openapi.document import Document
 from prompty.tools.openapi.schemas import Schemas, is_legal
 from prompty.tools.openapi.wording import argument_name, function_name, numbered, readable
-from prompty.wire.functions import Function
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 Place = Literal["path", "query", "header", "cookie"]

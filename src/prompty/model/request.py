@@ -1,0 +1,32 @@
+"""A request as it is sent, and the functions a model is offered in it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prompty.model.message import Json, Message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Function:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str | None
+    parameters: Json
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WireRequest:
+    """A path below the endpoint, a body, and headers beside the usual ones.
+
+    `messages` and `functions` are the values the body was built from, for traces.
+    """
+
+    path: str
+    body: Json
+    headers: Mapping[str, str]
+    stream: bool = False
+    timeout: float | None = None
+    messages: Sequence[Message] = field(default=(), compare=False, repr=False)
+    functions: Sequence[Function] = field(default=(), compare=False, repr=False)
