@@ -10,6 +10,7 @@ from prompty.version import __version__
 TYPE_CHECKING = False  # what checkers take for true; importing it from typing would double the cost of this module
 
 if TYPE_CHECKING:
+    from prompty.analysis.check import check
     from prompty.api import (
         cast,
         executor_of,
@@ -123,7 +124,6 @@ if TYPE_CHECKING:
     )
     from prompty.model.paused import GatedCall, Paused
     from prompty.model.reply import Reply, Usage
-    from prompty.pipeline.check import check
     from prompty.providers import Api, Provider
     from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
     from prompty.tools.context import ToolContext
@@ -181,7 +181,7 @@ _MODULES = {
     "prompty.memory.sqlite": "SqliteMemory",
     "prompty.model.paused": "GatedCall Paused",
     "prompty.model.reply": "Reply Usage",
-    "prompty.pipeline.check": "check",
+    "prompty.analysis.check": "check",
     "prompty.pipeline.load": "load loads",
     "prompty.pipeline.prepare": "parse prepare render",
     "prompty.pipeline.validate": "validate_inputs",

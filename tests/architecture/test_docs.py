@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prompty import check, loads
-from prompty.pipeline.check import check_text
+from prompty.analysis.check import check_text
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -17,7 +17,7 @@ from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.pipeline.messages import messages_from
-from prompty.pipeline.rich import show_rich
+from prompty.pipeline.rich_inputs import show_rich
 
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 VECTORS = SHARED / "vectors"

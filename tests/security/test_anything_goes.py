@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
-from prompty.pipeline.check import check_text
+from prompty.analysis.check import check_text
 
 EXAMPLES = 3000 if os.environ.get("PROMPTY_SOAK") else 300
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from prompty import LoadError, PromptAgent, PromptyError, RenderError, loads, parse, prepare, render
+from prompty.analysis.check import check_text
 from prompty.errors import ArgumentsError
 from prompty.model.marker import mark, read_marker
-from prompty.pipeline.check import check_text
 from prompty.pipeline.references import References
 from prompty.pipeline.yaml_data import YamlError, read_yaml
 from prompty.redaction import find_secret, masked_line, names_a_credential

@@ -26,7 +26,7 @@ from prompty import (
     user,
     validate_inputs,
 )
-from prompty.pipeline.check import check_text
+from prompty.analysis.check import check_text
 
 
 def test_the_types_of_results_are_known() -> None:

@@ -19,7 +19,7 @@ from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError, RequestError
-from prompty.pipeline.prices import price_of
+from prompty.pricing import price_of
 from prompty.redaction import masked_text
 
 STOPPED = 130

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
+from prompty.analysis.check import check as check_file
 from prompty.cli.console import out, printable, show_json, show_problem
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.approval import policy_in_words
-from prompty.pipeline.check import check as check_file
 from prompty.pipeline.load import load
 
 

@@ -7,14 +7,14 @@ from typing import Annotated
 from rich.text import Text
 from typer import Option
 
+from prompty.analysis.explain import Explanation
+from prompty.analysis.explain import explain as explain_prompt
 from prompty.api import load
 from prompty.cli.console import fail, out, printable, show_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
 from prompty.cli.render import show_message
 from prompty.errors import PromptyError
-from prompty.pipeline.explain import Explanation
-from prompty.pipeline.explain import explain as explain_prompt
 
 
 def explain(

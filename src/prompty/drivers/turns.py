@@ -32,9 +32,9 @@ from prompty.loop.turn import resumed_turn
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
 from prompty.model.paused import GatedCall, Paused
-from prompty.pipeline.prices import price_of
 from prompty.pipeline.telemetry import show_turn
 from prompty.pipeline.validate import validate_inputs
+from prompty.pricing import price_of
 from prompty.providers import Api
 from prompty.tools.toolbox import Tools, toolbox
 from prompty.tracing.spans import SILENCE, Span

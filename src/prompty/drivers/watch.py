@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from json import loads
 from typing import Any, cast
 
+from prompty.analysis.explain import sent
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.host import Host
 from prompty.drivers.toolruns import ToolRuns
@@ -20,7 +21,6 @@ from prompty.model.message import Message, TextPart, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.explain import sent
 from prompty.pipeline.telemetry import call_span, show_reply
 from prompty.providers import Api
 from prompty.providers.listening import Answered, Exchange

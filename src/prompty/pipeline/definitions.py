@@ -1,6 +1,6 @@
 """From plain data to a `PromptAgent`, or to problems with their places."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from prompty.errors import Problem
 from prompty.model.agent import Frontmatter, PromptAgent
-from prompty.pipeline.source import KeyPath, Source
+from prompty.pipeline.source_map import KeyPath, Source
 
 KNOWN_KEYS = frozenset(field.alias or name for name, field in Frontmatter.model_fields.items())
 
@@ -90,3 +90,44 @@ def _one_of(detail: ErrorDetails, keys: KeyPath, source: Source) -> tuple[str, s
     meant = _MEANT.get(written.lower())
     near = [meant] if meant in choices else get_close_matches(written.lower(), choices, 1)
     return f"one of {', '.join(choices)}", f"Write `{(near or choices)[0]}`."
+
+
+_MODEL_KEYS = {
+    "api": "Write `apiType:` under `model:`.",
+    "configuration": "Write `id:`, `provider:` and `connection:` under `model:`.",
+    "parameters": "Write `options:` under `model:` (`max_tokens` is `maxOutputTokens` there).",
+}
+
+
+def version1_signs(data: Mapping[str, Any], source: Source) -> list[Problem]:
+    """One warning for each part of a file that v1 had and v2 reads differently."""
+    return [
+        source.at_key(
+            keys,
+            "version-1",
+            f"`{keys[-1]}` is Prompty v1 and has no effect",
+            fix,
+            severity="warning",
+            on_key=True,
+        )
+        for keys, fix in _signs(data)
+    ]
+
+
+def _signs(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    model = data.get("model")
+    if isinstance(model, dict):
+        for key, fix in _MODEL_KEYS.items():
+            if key in model:
+                yield ("model", key), fix
+    if "sample" in data:
+        yield ("sample",), "Write a `default:` or an `example:` on each input."
+    for group in ("inputs", "outputs"):
+        entries = data.get(group)
+        if isinstance(entries, dict):
+            for name, entry in entries.items():
+                if isinstance(entry, dict) and "type" in entry and "kind" not in entry:
+                    yield (
+                        (group, name, "type"),
+                        "Write `kind:` instead of `type:` (`number` is `float` there).",
+                    )

@@ -15,12 +15,11 @@ from pydantic import ValidationError
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
-from prompty.pipeline.definitions import agent_from, problems_of
+from prompty.pipeline.definitions import agent_from, problems_of, version1_signs
 from prompty.pipeline.frontmatter import Parts, Unclosed, normalised, split
 from prompty.pipeline.references import Identity, References, identity
 from prompty.pipeline.secrets import secrets_in
-from prompty.pipeline.source import Source
-from prompty.pipeline.version1 import version1_signs
+from prompty.pipeline.source_map import Source
 from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
 from prompty.redaction import remember_secrets
 from prompty.tracing.spans import begin

@@ -7,7 +7,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark
 from prompty.model.message import Message
 from prompty.parsers import parsers
-from prompty.pipeline.rich import hide_rich, show_rich
+from prompty.pipeline.rich_inputs import hide_rich, show_rich
 from prompty.pipeline.telemetry import show_inputs
 from prompty.pipeline.validate import plain_inputs, validate_inputs
 from prompty.renderers import renderers

@@ -9,7 +9,7 @@ from functools import cache
 
 from prompty.model.agent import Model, PromptAgent
 from prompty.model.reply import Reply, Usage
-from prompty.pipeline.prices import price_of
+from prompty.pricing import price_of
 from prompty.viewer.trace import MODEL_CALL, Frame
 
 _USAGE_ATTRIBUTES = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from prompty import check
-from prompty.pipeline.check import check_text
-from prompty.pipeline.extensions import EXTENSIONS, METADATA
+from prompty.analysis.check import check_text
+from prompty.analysis.extensions import EXTENSIONS, METADATA
 
 GOOD = """---
 name: good

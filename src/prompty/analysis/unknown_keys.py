@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from prompty.analysis.definition_sites import places
 from prompty.errors import Problem
-from prompty.pipeline.places import places
-from prompty.pipeline.source import Source
+from prompty.pipeline.source_map import Source
 
 
 def unknown_keys(data: Mapping[str, Any], source: Source) -> list[Problem]:

@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from prompty.analysis.definition_sites import CONNECTIONS, places
 from prompty.errors import Problem
 from prompty.model.agent import Frontmatter
 from prompty.model.connection import ApiKeyConnection, FoundryConnection
 from prompty.model.property import Property
 from prompty.model.tool import CustomTool, FunctionTool, OpenApiTool, PromptyTool
-from prompty.pipeline.places import CONNECTIONS, places
-from prompty.pipeline.source import KeyPath, Source
+from prompty.pipeline.source_map import KeyPath, Source
 
 EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
     Property: ("sensitive",),

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from prompty.analysis.extensions import extensions
+from prompty.analysis.unknown_keys import nearest, unknown_keys
 from prompty.errors import LoadError, Problem, RenderError, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark, read_marker
 from prompty.parsers import parsers
-from prompty.pipeline.extensions import extensions
+from prompty.pipeline.definitions import version1_signs
 from prompty.pipeline.load import Outcome, StrPath, examine, read_file, references_for
-from prompty.pipeline.source import KeyPath, Source
-from prompty.pipeline.unknown_keys import nearest, unknown_keys
-from prompty.pipeline.version1 import version1_signs
+from prompty.pipeline.source_map import KeyPath, Source
 from prompty.redaction import find_secret, names_a_credential
 from prompty.renderers import renderers
 
