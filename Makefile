@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NPM := build/npm
 
 # Pages that `make prose` checks. Every new or rewritten page joins the list.
-PROSE := README.md docs/reference/glossary.md
+PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md
 
 .PHONY: setup check format types prose test conformance bench docs pin soak
 

@@ -1,15 +1,15 @@
 """Shared by all tests: where the public vectors are, and the report of which section each test proves."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from prompty.parsers import parsers
 from prompty.renderers import renderers
-from tests.requirements import REQUIREMENTS
 from tests.soak import SOAK, keep_counts
 from tests.soak import keep as keep
+from tests.spec_report import report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,38 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--spec-report"):
-        return
-    proofs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for item in items:
-        for mark in item.iter_markers("spec"):
-            section, requirement = mark.args
-            proofs[section][requirement].append(item.nodeid)
-    print_report(proofs)
-    unproved = [
-        f"{section}: {requirement}"
-        for section, requirements in REQUIREMENTS.items()
-        for requirement in requirements
-        if not proofs[section][requirement]
-    ]
-    unknown = [
-        f"{section}: {requirement}"
-        for section, requirements in proofs.items()
-        for requirement in requirements
-        if requirements[requirement] and requirement not in REQUIREMENTS.get(section, ())
-    ]
-    if unproved or unknown:
-        raise pytest.UsageError(f"requirements without a test: {unproved}; tests of unknown requirements: {unknown}")
-
-
-def print_report(proofs: dict[str, dict[str, list[str]]]) -> None:
-    lines = []
-    for section, requirements in sorted(proofs.items()):
-        lines.append(section)
-        for requirement, tests in requirements.items():
-            names = sorted({test.partition("::")[2].partition("[")[0] for test in tests})
-            lines.append(f"    {requirement}: {', '.join(names)} ({len(tests)})")
-    print("\n".join(lines))  # noqa: T201  the report is what the option asks for
+    if config.getoption("--spec-report"):
+        print(report(items))  # noqa: T201  the report is what the option asks for
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
