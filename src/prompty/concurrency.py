@@ -1,11 +1,15 @@
-"""Run blocking functions on threads, and coroutines from code that has no event loop."""
+"""Run blocking functions on threads, coroutines from code that has no event loop, and lock files between processes."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,3 +50,62 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="prompty event loop", daemon=True).start()
     return loop
+
+
+def _import_if_present(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+fcntl, msvcrt = _import_if_present("fcntl"), _import_if_present("msvcrt")  # POSIX has the one, Windows the other
+_LOCKED_BYTE = 2**31 - 2  # msvcrt blocks reads and writes of what it locks: lock one byte, as far back as it can
+
+
+class FileLock:
+    """Exclusive lock on a file, held by one process at a time.
+
+    Raises `BlockingIOError` if another process holds it. The operating system releases it when the process ends,
+    however it ends. `remove=True` deletes the file on release.
+    """
+
+    def __init__(self, path: Path, *, remove: bool = False) -> None:
+        self._path, self._remove = path, remove
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            _lock(self._file)
+            if remove:
+                self._check_still_linked()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _check_still_linked(self) -> None:
+        """Raise if the last holder removed the file after this process opened it: the lock would exclude nobody."""
+        try:
+            linked = os.stat(self._path).st_ino == os.fstat(self._file).st_ino
+        except FileNotFoundError:
+            linked = False
+        if not linked:
+            raise BlockingIOError(f"'{self._path}' is being released")
+
+    def release(self) -> None:
+        if self._remove:
+            with suppress(PermissionError):  # Windows does not delete open files: the next holder uses the same file
+                self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+
+def _lock(file: int) -> None:
+    """Lock an open file without waiting, or raise `BlockingIOError`."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    elif msvcrt is not None:
+        os.lseek(file, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError(*error.args) from None
+    else:
+        raise OSError("Files cannot be locked: this Python has neither fcntl nor msvcrt.")

@@ -243,3 +243,32 @@ def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) ->
     wire = json.loads(run("tools", file, "--provider", "anthropic", "--json").stdout)
     assert [one["name"] for one in wire] == ["pay", "shorten"]
     assert list(wire[0]["input_schema"]["properties"]) == ["amount"]
+
+
+COMMANDS = ("check", "render", "run", "explain", "tools", "chat", "batch", "trace", "worker", "submit", "runs")
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=["prompty", *COMMANDS])
+def test_every_command_starts_with_fcntl_missing(command: tuple[str, ...]) -> None:
+    """As on Windows. A file can only be locked there with msvcrt, but nothing that locks files keeps a command down."""
+    code = "import sys; sys.modules['fcntl'] = None; from prompty.cli import main; main()"
+    done = subprocess.run(  # noqa: S603  our own command
+        [sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: " in done.stdout
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    code = "import sys; from prompty.cli.app import app; app(['check', '--help'], standalone_mode=False)"
+    code += "; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  our own code
+    loaded = set(done.stdout.split())
+    assert "prompty.cli.check" in loaded
+    assert not {name for name in loaded if name.startswith(("prompty.durable", "prompty.batch", "prompty.viewer"))}
+
+
+def test_a_misspelt_command_is_met_with_the_right_one() -> None:
+    done = run("chek")
+    assert done.returncode == 2
+    assert "No such command 'chek'. Did you mean 'check'?" in done.stderr

@@ -4,7 +4,6 @@ A process can be killed at any moment: what it has written stays, and a line tha
 one. The machine can lose what was written in the last second.
 """
 
-import fcntl
 import json
 import os
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 from prompty.batch.index import Index
 from prompty.batch.lines import cost_in
+from prompty.concurrency import FileLock
 from prompty.errors import RequestError
 from prompty.model.message import Json
 
@@ -34,9 +34,9 @@ class Books:
         self.index = Index()
         self.spent = Decimal()
         self._clock, self._synced = clock, clock()
-        self._out = _opened(out)
+        self._lock = _locked(out)
         try:
-            _lock(self._out, out)
+            self._out = _opened(out)
             self._failed = _opened(self.failed_path)
             self._read(self._out, out)
             self._read(self._failed, self.failed_path)
@@ -44,7 +44,7 @@ class Books:
             if retry_failed:
                 self._forget_failures()
         except BaseException:
-            os.close(self._out)  # and the lock with it
+            self._lock.release()
             raise
 
     def begin(self, id: str) -> None:
@@ -64,6 +64,7 @@ class Books:
         self._sync()
         for file in (self._journal, self._failed, self._out):
             os.close(file)
+        self._lock.release()
         self.index.close()
         for path, unneeded in ((self.journal_path, complete), (self.failed_path, not self.failed_path.stat().st_size)):
             if unneeded:
@@ -125,10 +126,9 @@ def _opened(path: Path) -> int:
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
 
 
-def _lock(file: int, path: Path) -> None:
-    """The system gives the lock back when the process ends, however it ends."""
+def _locked(path: Path) -> FileLock:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return FileLock(path)
     except BlockingIOError:
         raise RequestError(
             f"another process writes to '{path}'", "Wait for it, or write to another file; --database shares rows."

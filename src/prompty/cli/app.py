@@ -1,41 +1,63 @@
-"""The commands, put together."""
+"""The `prompty` command and its subcommands, each of which is a module of this package."""
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 from typer import Exit, Option, Typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from prompty.cli.batch import batch
-from prompty.cli.chat import chat
-from prompty.cli.check import check
 from prompty.cli.console import out
-from prompty.cli.explain import explain
-from prompty.cli.render import render
-from prompty.cli.run import run
-from prompty.cli.runs import runs
-from prompty.cli.submit import submit
-from prompty.cli.tools import tools
-from prompty.cli.trace import trace_app
-from prompty.cli.worker import worker
 from prompty.version import __version__
+
+COMMANDS = {
+    "check": "check:check",
+    "render": "render:render",
+    "run": "run:run",
+    "explain": "explain:explain",
+    "tools": "tools:tools",
+    "chat": "chat:chat",
+    "batch": "batch:batch",
+    "worker": "worker:worker",
+    "submit": "submit:submit",
+    "trace": "trace:trace_app",
+    "runs": "runs:runs",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Group that imports a subcommand when it is used: `prompty check` starts without the code of durable runs."""
+
+    commands: dict[str, Any]  # click's classes: some releases of typer use the package, others a copy of their own
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands.update(dict.fromkeys(COMMANDS))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _load_command(cmd_name)
+        return self.commands.get(cmd_name)
+
+
+def _load_command(name: str) -> Any:
+    module, _, attribute = COMMANDS[name].partition(":")
+    command = getattr(import_module(f"prompty.cli.{module}"), attribute)
+    if isinstance(command, Typer):
+        return get_group(command)
+    single = Typer(add_completion=False)
+    single.command(name)(command)
+    return get_command(single)
+
 
 app = Typer(
     name="prompty",
+    cls=LazyGroup,
     help="Prompts and agents kept as text.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals may hold secrets
 )
-app.command()(check)
-app.command()(render)
-app.command()(run)
-app.command()(explain)
-app.command()(tools)
-app.command()(chat)
-app.command()(batch)
-app.add_typer(trace_app)
-app.command()(worker)
-app.command()(submit)
-app.add_typer(runs, name="runs")
 
 
 def _version(wanted: bool) -> None:

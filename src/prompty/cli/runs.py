@@ -19,7 +19,7 @@ from prompty.model.event import Event, ModelReply, Retry, ToolFinished
 from prompty.model.paused import GatedCall, Paused
 from prompty.wire.strict_json import read_json
 
-runs = Typer(help="See, answer, cancel, retry and forget durable runs.", no_args_is_help=True)
+runs = Typer(name="runs", help="See, answer, cancel, retry and forget durable runs.", no_args_is_help=True)
 RunId = Annotated[str, Argument(help="The id of the run.")]
 _WORDS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
 

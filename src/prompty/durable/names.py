@@ -1,7 +1,5 @@
 """A worker's name is its own: two processes of one name would take each other's runs for their own left ones."""
 
-import fcntl
-import os
 import threading
 import time
 from contextlib import suppress
@@ -10,6 +8,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, Protocol
 
+from prompty.concurrency import FileLock
 from prompty.errors import NameInUse
 from prompty.extras import require
 
@@ -26,26 +25,14 @@ class NameLock(Protocol):
 
 def name_lock(url: str, name: str) -> NameLock:
     """Take a name in a database. The system gives it back when the process ends, however it ends."""
-    if url.startswith("sqlite:"):
-        return FileLock(Path(url.partition("///")[2]), name)
-    return PostgresLock(url, name)
-
-
-class FileLock:
-    """A lock on a file beside the database."""
-
-    def __init__(self, database: Path, name: str) -> None:
-        self._path = database.with_name(f"{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise NameInUse(name) from None
-
-    def release(self) -> None:
-        os.close(self._file)
+    if not url.startswith("sqlite:"):
+        return PostgresLock(url, name)
+    database = Path(url.partition("///")[2])
+    database.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return FileLock(database.with_name(f"{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock"))
+    except BlockingIOError:
+        raise NameInUse(name) from None
 
 
 class PostgresLock:

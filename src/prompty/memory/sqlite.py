@@ -1,6 +1,5 @@
 """Conversations in a SQLite file, for one machine and any number of processes."""
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from prompty.concurrency import FileLock
 from prompty.model.message import Json
 
 SCHEMA_VERSION = 1
@@ -72,17 +72,7 @@ class SqliteMemory:
 
     def acquire(self, session_id: str, /) -> Callable[[], None] | None:
         path = self.path.with_name(f"{self.path.name}.{sha256(session_id.encode()).hexdigest()[:24]}.lock")
-        lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.stat(path).st_ino == os.fstat(lock).st_ino:  # else whoever had it has removed it meanwhile
-                return lambda: _release(path, lock)
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        os.close(lock)
-        return None
-
-
-def _release(path: Path, lock: int) -> None:
-    path.unlink(missing_ok=True)
-    os.close(lock)
+            return FileLock(path, remove=True).release
+        except BlockingIOError:
+            return None
