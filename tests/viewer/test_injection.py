@@ -4,11 +4,14 @@ import json
 from itertools import cycle
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import pytest
 
+from prompty.safety.visible import visible
 from prompty.viewer.page import write_page
 from prompty.viewer.reading import read_trace
+from tests.safety.test_visible import HIDDEN
 from tests.viewer.browser import Browser, Page
 from tests.viewer.samples import Fields, day_out, save
 
@@ -94,7 +97,7 @@ def test_an_attack_in_every_field_of_every_frame_stays_text(
     opened.wait_for("document.querySelectorAll('mark').length > 0")
     assert ATTACKS[0] in seen
     assert ATTACKS[1] in seen
-    assert "\\u202egnp.exe\\u2066\\u0007\\u009b31m" in seen
+    assert "\\u202egnp.exe\\u2066\\x07\\x9b31m" in seen
     assert not {"\u202e", "\u2066", "\x07", "\x9b"} & set(seen)
     assert opened.evaluate("typeof window.canary") == "undefined"
     assert opened.evaluate("document.scripts.length") == 2
@@ -102,3 +105,35 @@ def test_an_attack_in_every_field_of_every_frame_stays_text(
     assert foreign_elements(opened) == []
     assert [one for one in opened.requests() if not one.startswith(("file:", "data:image/"))] == []
     assert opened.complaints() == []
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Page:
+    target = tmp_path / "page.html"
+    write_page(read_trace(save(day_out(), tmp_path, "day-out.20261115.064017.tracy")), target)
+    return browser.open(target)
+
+
+def test_the_page_escapes_the_characters_that_the_console_escapes(opened: Page) -> None:
+    marks: str = opened.evaluate(
+        """Array.from({length: 0x110000}, (_, code) => {
+            const character = String.fromCodePoint(code);
+            if (/\\p{Cn}/u.test(character)) return "?";
+            return visible("a" + character) === "a" + character ? "=" : "x";
+        }).join("")"""
+    )
+    # Python and the browser may know different versions of Unicode: compare what both know.
+    known = [code for code, mark in enumerate(marks) if mark != "?" and category(chr(code)) != "Cn"]
+    assert [hex(code) for code in known if (visible(f"a{chr(code)}") == f"a{chr(code)}") != (marks[code] == "=")] == []
+    assert len(known) > 280_000
+
+
+@pytest.mark.parametrize(("hidden", "escape"), HIDDEN.values(), ids=HIDDEN)
+def test_the_page_writes_the_escape_of_the_console(opened: Page, hidden: str, escape: str) -> None:
+    assert opened.evaluate(f"visible({json.dumps(f'a{hidden}b')})") == f"a{escape}b"
+    assert opened.evaluate(f"words({json.dumps(f'a{hidden}b')}).textContent") == f"a{escape}b"
+
+
+@pytest.mark.parametrize("text", ["⚠\ufe0f", "1\ufe0f\u20e3", "\ufe0f", "\n\t"])
+def test_the_page_leaves_emoji_and_lines_alone(opened: Page, text: str) -> None:
+    assert opened.evaluate(f"visible({json.dumps(text)})") == text

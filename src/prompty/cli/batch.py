@@ -14,13 +14,14 @@ from prompty.api import load
 from prompty.batch.rows import chosen_numbers, count_rows
 from prompty.batch.tally import Tally, in_words
 from prompty.cli.batch_modes import Job, run_here, run_shared
-from prompty.cli.console import err, fail, out, printable, show_json
+from prompty.cli.console import err, fail, out, show_json
 from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError, RequestError
 from prompty.pricing import price_of
 from prompty.redaction import masked_text
+from prompty.safety.visible import visible
 
 STOPPED = 130
 
@@ -97,10 +98,10 @@ def _report(job: Job, tally: Tally, *, complete: bool, as_json: bool) -> None:
     if as_json:
         show_json({**tally.to_json(now), "complete": complete})
     else:
-        out.print(printable(in_words(tally, now)))
+        out.print(visible(in_words(tally, now)))
     if not complete:
-        err.print(printable(masked_text(f"To go on: {shlex.join(['prompty', *sys.argv[1:]])}")))
+        err.print(visible(masked_text(f"To go on: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(STOPPED)
     if tally.failed:
-        err.print(printable(f"See {job.output.stem}.failed.jsonl; --retry-failed runs those rows once more."))
+        err.print(visible(f"See {job.output.stem}.failed.jsonl; --retry-failed runs those rows once more."))
         raise Exit(1)

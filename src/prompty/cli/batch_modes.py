@@ -18,12 +18,13 @@ from prompty.batch.plan import rows_to_run
 from prompty.batch.shared import SharedBatch, batch_name
 from prompty.batch.tally import Tally
 from prompty.cli.batch_progress import shown_progress
-from prompty.cli.console import err, printable
+from prompty.cli.console import err
 from prompty.durable.engine import Limits
 from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import NameInUse, RequestError
 from prompty.model.agent import PromptAgent
+from prompty.safety.visible import visible
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DRAIN = 30.0
@@ -124,7 +125,7 @@ def _collecting(url: str, batch: str, stopping: threading.Event, *, waits: bool)
                     f"another process collects the batch '{batch}'", "Give this one a --name to work on it, too."
                 ) from None
         if not told:
-            err.print(printable(f"Working on {batch}; another process collects its results."))
+            err.print(visible(f"Working on {batch}; another process collects its results."))
             told = True
         stopping.wait(LOCK_SECONDS)
     return None

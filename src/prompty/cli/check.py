@@ -9,11 +9,12 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.analysis.check import check as check_file
-from prompty.cli.console import out, printable, show_json, show_problem
+from prompty.cli.console import out, show_json, show_problem
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.approval import policy_in_words
 from prompty.pipeline.load import load
+from prompty.safety.visible import visible
 
 
 def check(
@@ -55,7 +56,7 @@ def show_policies(file: Path) -> None:
     except PromptyError:
         return  # what is wrong with it stands above
     for tool in tools:
-        out.print(printable(f"{file.name}: {tool.name}: {policy_in_words(tool.approval_mode)} before it runs"))
+        out.print(visible(f"{file.name}: {tool.name}: {policy_in_words(tool.approval_mode)} before it runs"))
 
 
 def _summary(files: int, problems: Sequence[Problem]) -> str:

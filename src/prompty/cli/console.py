@@ -7,9 +7,7 @@ from rich.text import Text
 from typer import Exit
 
 from prompty.errors import Problem, PromptyError
-from prompty.tracing.console import printable
-
-__all__ = ["err", "fail", "out", "printable", "show_json", "show_problem"]
+from prompty.safety.visible import visible
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
@@ -27,18 +25,18 @@ def show_problem(problem: Problem) -> None:
     subject = f"{problem.key}: " if problem.key else ""
     out.print(
         Text.assemble(
-            (printable(problem.place), "bold"),
+            (visible(problem.place), "bold"),
             ": ",
             (problem.severity, _STYLES[problem.severity]),
-            f": {printable(subject + problem.message)}",
+            f": {visible(subject + problem.message)}",
         )
     )
     if problem.text.strip():
-        out.print(Text(f"    {printable(problem.text.strip())}", "dim"))
-    out.print(Text(f"    {printable(problem.fix)}", "green"))
+        out.print(Text(f"    {visible(problem.text.strip())}", "dim"))
+    out.print(Text(f"    {visible(problem.fix)}", "green"))
 
 
 def fail(error: PromptyError | str) -> NoReturn:
     """End the command with a message."""
-    err.print(Text.assemble(("error", "bold red"), f": {printable(str(error))}"))
+    err.print(Text.assemble(("error", "bold red"), f": {visible(str(error))}"))
     raise Exit(1)

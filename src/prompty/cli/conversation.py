@@ -6,7 +6,7 @@ from rich.text import Text
 
 from prompty.api_turn import turn
 from prompty.cancellation import CancelToken
-from prompty.cli.console import out, printable
+from prompty.cli.console import out
 from prompty.cli.keyboard import Keyboard, interrupts
 from prompty.drivers.host import MemoryStore, Steering
 from prompty.errors import Cancelled, InputError, PromptyError
@@ -30,6 +30,7 @@ from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
 from prompty.pipeline.messages import message_from
 from prompty.pipeline.prepare import prepare
+from prompty.safety.visible import visible
 from prompty.wire.json_bytes import write_bytes
 
 HELP = """\
@@ -97,7 +98,7 @@ class Conversation:
             case "/steer":
                 out.print(Text("nothing is running; just say it", "dim"))
             case _ if command.startswith("/") and command[1:].isalpha():
-                out.print(Text(f"there is no {printable(command)}; /help lists what there is", "yellow"))
+                out.print(Text(f"there is no {visible(command)}; /help lists what there is", "yellow"))
             case _:
                 self._turn(line)
 
@@ -124,14 +125,14 @@ class Conversation:
                     show.event(event)
                     for said in self.keyboard.typed_meanwhile():
                         steering.send(said.removeprefix("/steer").strip())
-                        out.print(Text(f"  (told: {printable(said)})", "dim"))
+                        out.print(Text(f"  (told: {visible(said)})", "dim"))
             show.end()
         except Cancelled as error:
             show.end()
-            out.print(Text(f"cancelled: {printable(error.reason)}", "yellow"))
+            out.print(Text(f"cancelled: {visible(error.reason)}", "yellow"))
         except PromptyError as error:
             show.end()
-            out.print(Text(f"error: {printable(str(error))}", "red"))
+            out.print(Text(f"error: {visible(str(error))}", "red"))
 
     def _judge(self, calls: list[GatedCall]) -> list[Verdict]:
         return [self._asked(call) if call.needs_approval else ALLOW for call in calls]
@@ -159,7 +160,7 @@ class Conversation:
         for message in self._messages():
             if message.role in ("user", "assistant") and message.text:
                 style = "cyan" if message.role == "user" else "dim"
-                out.print(Text(f"{message.role}: {printable(shortened(message.text))}", style))
+                out.print(Text(f"{message.role}: {visible(shortened(message.text))}", style))
 
     def _undo(self) -> None:
         messages = self._messages()
@@ -168,7 +169,7 @@ class Conversation:
             out.print(Text("there is nothing to undo", "dim"))
             return
         self.store.replace(self.session, tuple(message.to_json() for message in messages[: spoken[-1]]))
-        out.print(Text(f"forgotten: {printable(shortened(messages[spoken[-1]].text))}", "dim"))
+        out.print(Text(f"forgotten: {visible(shortened(messages[spoken[-1]].text))}", "dim"))
 
     def _save(self, name: str) -> None:
         if not name:
@@ -176,7 +177,7 @@ class Conversation:
             return
         self.saved.replace(name, tuple(self.store.load(self.session)))
         self.store, self.session = self.saved, name
-        out.print(Text(f"kept as {printable(name)}; go on later with --session {printable(name)}", "dim"))
+        out.print(Text(f"kept as {visible(name)}; go on later with --session {visible(name)}", "dim"))
 
 
 class Display:
@@ -192,18 +193,18 @@ class Display:
             case ReasoningDelta(text):
                 self._write(text, "dim italic")
             case ToolStarted(call):
-                self._line(f"→ {call.name} {printable(shortened(call.arguments))}", "magenta")
+                self._line(f"→ {call.name} {visible(shortened(call.arguments))}", "magenta")
             case ToolFinished(call, result):
                 style = "red" if event.is_error else "green"
-                self._line(f"← {call.name} {printable(shortened(result.text))}", style)
+                self._line(f"← {call.name} {visible(shortened(result.text))}", style)
             case Retry(attempt, seconds, reason):
-                self._line(f"attempt {attempt} failed: {printable(reason)}; again in {seconds:.1f} s", "yellow")
+                self._line(f"attempt {attempt} failed: {visible(reason)}; again in {seconds:.1f} s", "yellow")
             case Compacted(messages, _):
                 self._line(f"({messages} messages are summed up from here on)", "dim")
             case HistoryRepaired(problems):
-                self._line(f"(the stored conversation was mended: {printable('; '.join(problems))})", "yellow")
+                self._line(f"(the stored conversation was mended: {visible('; '.join(problems))})", "yellow")
             case FellBack(model, reason):
-                self._line(f"({printable(reason)}; going on with {printable(model)})", "yellow")
+                self._line(f"({visible(reason)}; going on with {visible(model)})", "yellow")
             case ModelReply():
                 self.end()
 
@@ -212,7 +213,7 @@ class Display:
         if self._style not in (None, style):
             out.print()
         self._style = style
-        out.print(Text(printable(text), style), end="")
+        out.print(Text(visible(text), style), end="")
 
     def _line(self, text: str, style: str) -> None:
         self.end()
@@ -226,7 +227,7 @@ class Display:
 
 
 def shown_call(name: str, arguments: dict[str, object]) -> str:
-    return printable(f"{name} {shortened(write_bytes(arguments).decode())}")
+    return visible(f"{name} {shortened(write_bytes(arguments).decode())}")
 
 
 def shortened(text: str) -> str:

@@ -10,11 +10,12 @@ from typer import Option
 from prompty.analysis.explain import Explanation
 from prompty.analysis.explain import explain as explain_prompt
 from prompty.api import load
-from prompty.cli.console import fail, out, printable, show_json
+from prompty.cli.console import fail, out, show_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
 from prompty.cli.render import show_message
 from prompty.errors import PromptyError
+from prompty.safety.visible import visible
 
 
 def explain(
@@ -45,21 +46,21 @@ def _show(explanation: Explanation) -> None:
         show_message(message)
     _heading(f"POST {explanation.url}")
     for header in explanation.headers:
-        out.print(Text(printable(header)))
-    out.print(Text(printable(json.dumps(explanation.body, indent=2, ensure_ascii=False))), end="\n\n")
+        out.print(Text(visible(header)))
+    out.print(Text(visible(json.dumps(explanation.body, indent=2, ensure_ascii=False))), end="\n\n")
     if explanation.dropped:
         _heading("options left out")
         for name, reason in explanation.dropped.items():
-            out.print(Text(printable(f"{name}: {reason}")))
+            out.print(Text(visible(f"{name}: {reason}")))
         out.print()
     if explanation.bound:
         _heading("parameters the model does not see")
         for tool, parameters in explanation.bound.items():
-            out.print(Text(printable(f"{tool}: {', '.join(parameters)}")))
+            out.print(Text(visible(f"{tool}: {', '.join(parameters)}")))
         out.print()
     _heading("by hand")
-    out.print(Text(printable(explanation.curl)))
+    out.print(Text(visible(explanation.curl)))
 
 
 def _heading(text: str) -> None:
-    out.print(Text(f"── {printable(text)} ──", "bold blue"))
+    out.print(Text(f"── {visible(text)} ──", "bold blue"))

@@ -6,11 +6,12 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import load, prepare
-from prompty.cli.console import fail, out, printable, show_json
+from prompty.cli.console import fail, out, show_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import AsJson, File, InputPairs
 from prompty.errors import PromptyError
 from prompty.model.message import ContentPart, Message, TextPart
+from prompty.safety.visible import visible
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
 
@@ -40,14 +41,14 @@ def render(
 def show_message(message: Message) -> None:
     """A message as its role and its text; media are named."""
     attributes = ", ".join(f"{name}={value}" for name, value in message.metadata.items())
-    heading = printable(f"{message.role} [{attributes}]" if attributes else message.role)
+    heading = visible(f"{message.role} [{attributes}]" if attributes else message.role)
     out.print(Text(f"── {heading} ──", f"bold {_STYLES.get(message.role, 'white')}"))
     out.print(Text("".join(map(_shown, message.content))), end="\n\n")
 
 
 def _shown(part: ContentPart) -> str:
     if isinstance(part, TextPart):
-        return printable(part.value)
+        return visible(part.value)
     about = part.media_type or ""
     value = part.value if len(part.value) <= 80 else f"{part.value[:60]}… ({len(part.value):,} characters)"
-    return printable(f"[{part.kind} {about} {value}]".replace("  ", " "))
+    return visible(f"[{part.kind} {about} {value}]".replace("  ", " "))

@@ -8,7 +8,7 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import MAX_RETRIES, load, prepare
-from prompty.cli.console import err, fail, out, printable, show_json
+from prompty.cli.console import err, fail, out, show_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
     ApiType,
@@ -31,6 +31,7 @@ from prompty.model.message import Message
 from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
 from prompty.pipeline.telemetry import begin_call, show_call
+from prompty.safety.visible import visible
 from prompty.tracing.spans import Span
 
 
@@ -72,13 +73,13 @@ def _stream(span: Span, agent: PromptAgent, messages: Sequence[Message], **optio
 def _show_event(event: Event, *, quiet: bool) -> bool:
     """Show what happens; whether any of it was the answer itself."""
     if isinstance(event, Retry):
-        err.print(Text(f"attempt {event.attempt} failed: {printable(event.reason)}; trying again", "yellow"))
+        err.print(Text(f"attempt {event.attempt} failed: {visible(event.reason)}; trying again", "yellow"))
     elif quiet:
         return False
     elif isinstance(event, ReasoningDelta):
-        err.print(Text(printable(event.text), "dim"), end="")
+        err.print(Text(visible(event.text), "dim"), end="")
     elif isinstance(event, TextDelta):
-        out.print(Text(printable(event.text)), end="")
+        out.print(Text(visible(event.text)), end="")
         return True
     return False
 
@@ -92,6 +93,6 @@ def _show_result(reply: Reply, result: object, *, streamed: bool, as_json: bool)
     elif streamed and not reply.tool_calls:
         out.print()
     elif isinstance(plain, str):
-        out.print(Text(printable(plain)))
+        out.print(Text(visible(plain)))
     else:
         show_json(plain)

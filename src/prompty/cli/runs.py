@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, BadParameter, Option, Typer
 
-from prompty.cli.console import out, printable
+from prompty.cli.console import out
 from prompty.cli.durable import DatabaseUrl, reading
 from prompty.cli.options import AsJson
 from prompty.durable.runs import RunState
@@ -17,6 +17,7 @@ from prompty.errors import PromptyError
 from prompty.loop.gate import deny, use_result
 from prompty.model.event import Event, ModelReply, Retry, ToolFinished
 from prompty.model.paused import GatedCall, Paused
+from prompty.safety.visible import visible
 from prompty.wire.strict_json import read_json
 
 runs = Typer(name="runs", help="See, answer, cancel, retry and forget durable runs.", no_args_is_help=True)
@@ -40,7 +41,7 @@ def list_runs(
     table = Table("run", "state", "worker", "started", "segments", box=None)
     for run in found:
         started = f"{run.created:%Y-%m-%d %H:%M:%S}"
-        table.add_row(*map(printable, (run.id, run.state, run.worker or "", started, str(run.segments))))
+        table.add_row(*map(visible, (run.id, run.state, run.worker or "", started, str(run.segments))))
     out.print(table)
 
 
@@ -50,7 +51,7 @@ def show(run_id: RunId, database: DatabaseUrl = None) -> None:
     with reading(database) as runtime:
         runtime.attach(run_id)
         [state] = [run.state for run in runtime.list() if run.id == run_id]
-        out.print(printable(f"{run_id}: {state}"))
+        out.print(visible(f"{run_id}: {state}"))
         if state in ("waiting", "running"):
             return
         for event in runtime.events(run_id):
@@ -60,23 +61,23 @@ def show(run_id: RunId, database: DatabaseUrl = None) -> None:
 
 def _show_event(event: Event) -> None:
     if isinstance(event, ToolFinished):
-        out.print(Text(printable(f"  {event.call.name}({event.call.arguments}) → {event.result.text}")))
+        out.print(Text(visible(f"  {event.call.name}({event.call.arguments}) → {event.result.text}")))
     elif isinstance(event, ModelReply) and event.reply.text:
-        out.print(Text(printable(f"  {event.reply.text}")))
+        out.print(Text(visible(f"  {event.reply.text}")))
     elif isinstance(event, Retry):
-        out.print(Text(printable(f"  the model was asked again: {event.reason}")))
+        out.print(Text(visible(f"  the model was asked again: {event.reason}")))
 
 
 def _show_end(runtime: DurableRuntime, run_id: str) -> None:
     try:
         end = runtime.result(run_id)
     except PromptyError as error:
-        out.print(Text(printable(str(error)), "bold red"))
+        out.print(Text(visible(str(error)), "bold red"))
         return
     if isinstance(end, Paused):
         for number, call in enumerate(end.pending, 1):
-            out.print(Text(printable(f"  {number}. {_asked(call)}"), "yellow"))
-        out.print(f"Answer each in order: prompty runs answer {printable(run_id)} … with {_WORDS}.")
+            out.print(Text(visible(f"  {number}. {_asked(call)}"), "yellow"))
+        out.print(f"Answer each in order: prompty runs answer {visible(run_id)} … with {_WORDS}.")
 
 
 def _asked(call: GatedCall) -> str:

@@ -5,10 +5,11 @@ from typing import Annotated
 from typer import Option
 
 from prompty.api import load
-from prompty.cli.console import out, printable
+from prompty.cli.console import out
 from prompty.cli.durable import DatabaseUrl, reading
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.safety.visible import visible
 
 
 def submit(
@@ -39,4 +40,4 @@ def submit(
             tools=tool,
             approval="always" if approve else None,
         )
-        out.print(printable(run.id))
+        out.print(visible(run.id))

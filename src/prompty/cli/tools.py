@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from prompty.api import load
-from prompty.cli.console import fail, out, printable, show_json
+from prompty.cli.console import fail, out, show_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ProviderKey, with_model
 from prompty.errors import PromptyError
@@ -18,6 +18,7 @@ from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import functions_of, request_for
 from prompty.providers import providers
+from prompty.safety.visible import visible
 from prompty.tools.kinds import projected_tools
 
 
@@ -68,13 +69,13 @@ def _definitions(agent: PromptAgent, functions: list[Function]) -> object:
 
 
 def _show(one: Shown) -> None:
-    out.print(Text.assemble((printable(one.function.name), "bold"), f"  ({printable(one.source)}; {one.approval})"))
+    out.print(Text.assemble((visible(one.function.name), "bold"), f"  ({visible(one.source)}; {one.approval})"))
     if one.function.description:
-        out.print(Text(f"    {printable(one.function.description)}", "dim"))
+        out.print(Text(f"    {visible(one.function.description)}", "dim"))
     for line in _parameters(one.function.parameters):
-        out.print(f"    {printable(line)}")
+        out.print(f"    {visible(line)}")
     for name in one.bound:
-        out.print(Text(f"    {printable(name)}: filled in by the host, not seen by the model", "yellow"))
+        out.print(Text(f"    {visible(name)}: filled in by the host, not seen by the model", "yellow"))
 
 
 def _parameters(schema: Mapping[str, object]) -> Iterator[str]:

@@ -8,9 +8,10 @@ from rich.cells import cell_len
 from rich.text import Text
 from typer import Argument, Option, Typer
 
-from prompty.cli.console import err, fail, out, printable, show_json
+from prompty.cli.console import err, fail, out, show_json
 from prompty.cli.options import AsJson
 from prompty.errors import PromptyError
+from prompty.safety.visible import visible
 from prompty.viewer.page import trace_to_json, write_page
 from prompty.viewer.reading import find_traces, read_trace
 from prompty.viewer.trace import Frame, Trace, TraceUnreadable
@@ -55,7 +56,7 @@ def show(
     for frame, first, rest in _guided(trace.frames):
         out.print(Text.assemble((first, "dim"), *_told(frame)))
         for line in transcript(frame) if content else ():
-            out.print(Text.assemble((f"{rest}    ", "dim"), printable(line)))
+            out.print(Text.assemble((f"{rest}    ", "dim"), visible(line)))
 
 
 @trace_app.command()
@@ -70,7 +71,7 @@ def html(
         write_page(trace, target)
     except OSError as error:
         fail(f"{target}: the page cannot be written: {error.strerror}\n    Name another place with --output.")
-    out.print(printable(str(target)))
+    out.print(visible(str(target)))
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -96,7 +97,7 @@ def _readable(files: Iterable[Path]) -> Iterator[Trace]:
         try:
             yield read_trace(file)
         except TraceUnreadable as error:
-            err.print(Text.assemble(("warning", "yellow"), f": {printable(str(error))}"))
+            err.print(Text.assemble(("warning", "yellow"), f": {visible(str(error))}"))
 
 
 def _line(trace: Trace) -> list[Text]:
@@ -115,7 +116,7 @@ def _line(trace: Trace) -> list[Text]:
 
 def _on_one_line(text: str) -> str:
     """Text that cannot draw lines of its own between ours."""
-    return printable(" ".join(text.split("\n")))
+    return visible(" ".join(text.split("\n")))
 
 
 def _print_columns(heads: list[str], lines: list[list[Text]]) -> None:

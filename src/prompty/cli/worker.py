@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import BadParameter, Option
 
-from prompty.cli.console import fail, out, printable
+from prompty.cli.console import fail, out
 from prompty.cli.durable import DatabaseUrl, database_url
 from prompty.cli.functions import functions_from
 from prompty.cli.options import TraceTo, start_tracing
@@ -14,6 +14,7 @@ from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import NameInUse, PromptyError
 from prompty.redaction import masked_text
+from prompty.safety.visible import visible
 
 
 def worker(
@@ -48,15 +49,15 @@ def worker(
         fail(error)
     for lost in adopt or []:
         _adopt(runtime, lost, force=force)
-    out.print(printable(f"{name}: working on {masked_text(url)}"))
+    out.print(visible(f"{name}: working on {masked_text(url)}"))
     stopping.wait()
-    out.print(printable(f"{name}: stopping"))
+    out.print(visible(f"{name}: stopping"))
     runtime.close(drain)
 
 
 def _adopt(runtime: DurableRuntime, lost: str, *, force: bool) -> None:
     try:
-        out.print(printable(f"took over {runtime.engine.adopt(lost, force=force)} runs of {lost}"))
+        out.print(visible(f"took over {runtime.engine.adopt(lost, force=force)} runs of {lost}"))
     except NameInUse:
         runtime.close()
         fail(f"the worker '{lost}' is still there\n    Stop it; or, if it hangs and cannot be stopped, add --force.")

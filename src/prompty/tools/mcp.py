@@ -12,11 +12,12 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import ContentPart, Json
 from prompty.model.tool import McpTool, ToolDefinition
 from prompty.redaction import masked_text
+from prompty.safety.visible import visible
 from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
 from prompty.tools.mcp_approval import policy_for
 from prompty.tools.mcp_connection import CONNECT_SECONDS
-from prompty.tools.mcp_content import McpError, fingerprint, functions_of, parts_of, visible
+from prompty.tools.mcp_content import McpError, fingerprint, functions_of, parts_of
 from prompty.tools.mcp_servers import Known, approve_mcp_changes, load_mcp_servers, register_mcp_server, server_for
 from prompty.tools.mcp_sessions import Server, close_mcp_servers, close_mcp_servers_async, on_its_loop, server_at
 

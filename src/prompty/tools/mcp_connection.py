@@ -13,7 +13,8 @@ from prompty.concurrency import in_thread
 from prompty.errors import PromptyError
 from prompty.extras import require
 from prompty.redaction import MASK, masked_text
-from prompty.tools.mcp_content import McpError, visible
+from prompty.safety.visible import visible
+from prompty.tools.mcp_content import McpError
 from prompty.tools.mcp_servers import Address
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
-from unicodedata import category
 
 from prompty.errors import ToolError
 from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.request import Function
+from prompty.safety.visible import visible
 from prompty.tools.arguments import validator_of
 from prompty.tools.results import text_of
 
@@ -21,28 +21,12 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
-_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-# Letters and marks that show nothing: fillers, joiners and variation selectors have carried hidden text before.
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
-    map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
-)
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 class McpError(RuntimeError):
     """What went wrong in a call, in words for the model."""
-
-
-def visible(text: str) -> str:
-    """Text with every character that shows nothing, or turns the rest around, written as its number."""
-    return "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t" or (character not in _UNSEEN and category(character) not in _UNSEEN_CATEGORIES):
-        return character
-    return f"\\u{{{ord(character):x}}}"
 
 
 def functions_of(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Function]]":

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from prompty.concurrency import in_event_loop
 from prompty.redaction import masked_text
+from prompty.safety.visible import visible
 from prompty.tools.mcp_connection import cause_of, connect, is_lost
-from prompty.tools.mcp_content import McpError, visible
+from prompty.tools.mcp_content import McpError
 from prompty.tools.mcp_servers import Address
 from prompty.tools.results import text_of
 

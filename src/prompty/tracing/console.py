@@ -1,18 +1,10 @@
 """A sink for people: a line when something begins and one when it is over, as a tree, on stderr."""
 
-import re
 import sys
 
+from prompty.safety.visible import visible
 from prompty.tracing.names import REQUEST_MODEL, TOOL_NAME
 from prompty.tracing.spans import Span
-
-# Control characters (but for newline and tab), and the marks that reorder or hide text.
-_DANGEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Text in which every character that could control a terminal is shown as its escape."""
-    return _DANGEROUS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class ConsoleSink:
@@ -44,6 +36,6 @@ def _write(span: Span, line: str) -> None:
     depth, above = 0, span.parent
     while above is not None:
         depth, above = depth + 1, above.parent
-    shown = printable(line).replace("\n", " ")
+    shown = visible(line).replace("\n", " ")
     sys.stderr.write(f"[prompty] {'  ' * depth}{shown}\n")  # one write, so that lines of threads stay whole
     sys.stderr.flush()

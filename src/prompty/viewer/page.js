@@ -8,8 +8,9 @@ const KINDS = { execute: "model", execute_tool: "tool", turn: "agent", invoke: "
   load: "stage", render: "stage", parse: "stage", prepare: "stage", process: "stage" };
 const MEDIA = ["image", "audio", "file"];
 const STATUS_WORDS = { ok: "ok", failed: "failed", unfinished: "did not finish" };
-// Control characters, and marks that hide or reorder the text around them.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+// The characters that prompty.safety.visible escapes.
+const HIDDEN = new RegExp("(?![\\n\\t])[\\p{C}\\p{Zl}\\p{Zp}\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180d\\u180f\\u2800\\u3164\\uffa0"
+  + "\\ufe00-\\ufe0e\\u{e0100}-\\u{e01ef}]|(?<=\\P{S}|\\u2800)\\ufe0f(?!\\u20e3)", "gu");
 
 const trace = readJson(byId("data").textContent);
 const frames = trace.frames;
@@ -43,37 +44,42 @@ function button(label, action, attributes = {}) {
   return made;
 }
 
-/** Text with the hits of the search marked and unseen characters made visible. */
+/** Text with the hits of the search marked and hidden characters escaped. */
 function words(text) {
   const made = document.createDocumentFragment();
-  if (!state.query) { appendSeen(made, text); return made; }
+  if (!state.query) { appendVisible(made, text); return made; }
   const lower = text.toLowerCase();
   // Lower case may have another length, as of İ; then places do not fit and nothing is marked.
   let from = 0, at = lower.length === text.length ? lower.indexOf(state.query) : -1;
   for (; at >= 0; at = lower.indexOf(state.query, from)) {
-    appendSeen(made, text.slice(from, at));
+    appendVisible(made, text.slice(from, at));
     const hit = document.createElement("mark");
     from = at + state.query.length;
-    appendSeen(hit, text.slice(at, from));
+    appendVisible(hit, text.slice(at, from));
     made.append(hit);
   }
-  appendSeen(made, text.slice(from));
+  appendVisible(made, text.slice(from));
   return made;
 }
 
-function appendSeen(parent, text) {
+function appendVisible(parent, text) {
   let from = 0;
-  for (const found of text.matchAll(UNSEEN)) {
+  for (const found of text.matchAll(HIDDEN)) {
     const chip = document.createElement("span");
     chip.className = "escape";
-    chip.textContent = seen(found[0]);
+    chip.textContent = escapeCode(found[0].codePointAt(0));
     parent.append(text.slice(from, found.index), chip);
-    from = found.index + 1;
+    from = found.index + found[0].length;
   }
   if (from < text.length) parent.append(text.slice(from));
 }
 
-function seen(text) { return text.replace(UNSEEN, (mark) => "\\u" + mark.charCodeAt(0).toString(16).padStart(4, "0")); }
+function visible(text) { return text.replace(HIDDEN, (character) => escapeCode(character.codePointAt(0))); }
+
+function escapeCode(code) {
+  const [prefix, digits] = code < 0x100 ? ["\\x", 2] : code < 0x10000 ? ["\\u", 4] : ["\\U", 8];
+  return code === 0x0d ? "\\r" : prefix + code.toString(16).padStart(digits, "0");
+}
 
 function isObject(value) { return typeof value === "object" && value !== null && !Array.isArray(value) && !JSON.isRawJSON?.(value); }
 function list(value) { return Array.isArray(value) ? value : []; }
@@ -140,7 +146,7 @@ function countVisible() {
 // The top.
 function drawTop() {
   const root = frames[0];
-  document.title = seen(root.title) + " · trace";
+  document.title = visible(root.title) + " · trace";
   byId("name").replaceChildren(words(root.title), " ", pill(root));
   const when = root.start ? new Date(root.start).toLocaleString() : "";
   byId("origin").replaceChildren(words([when, trace.file, trace.runtime].filter(Boolean).join(" · ")));
@@ -223,7 +229,7 @@ function titleOf(frame) {
   const space = ["agent", "model", "tool"].includes(frame.kind) ? frame.title.indexOf(" ") : -1;
   const parts = space < 0 ? [frame.title]
     : [element("span", { class: "dim" }, frame.title.slice(0, space)), " ", frame.title.slice(space + 1)];
-  return element("span", { class: "title", title: seen(frame.title) }, ...parts);
+  return element("span", { class: "title", title: visible(frame.title) }, ...parts);
 }
 
 /** What tells a tool call from its neighbours: the values it was given. */
@@ -392,7 +398,7 @@ function copier(text) {
   return button("Copy", async (clicked) => {
     try {
       // What is copied is what is seen, so that nothing hidden reaches a terminal.
-      await navigator.clipboard.writeText(seen(text));
+      await navigator.clipboard.writeText(visible(text));
       clicked.textContent = "Copied";
     } catch {
       getSelection().selectAllChildren(clicked.parentElement.querySelector("pre"));
@@ -441,7 +447,7 @@ function media(piece) {
   const source = piece.kind === "image" ? imageSource(given, type) : null;
   const words = () => long(given, (text) => element("div", { class: "plain" }, text), 300);
   if (!source) return element("figure", { class: "media" }, caption, words());
-  const image = element("img", { alt: seen(asText(piece.name ?? "image in the message")) });
+  const image = element("img", { alt: visible(asText(piece.name ?? "image in the message")) });
   image.addEventListener("error", () => image.replaceWith(words()));
   image.src = source;
   return element("figure", { class: "media" }, image, caption);

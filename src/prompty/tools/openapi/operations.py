@@ -15,7 +15,7 @@ from prompty.model.request import Function
 from prompty.tools.openapi.bodies import Body, Field, read_body
 from prompty.tools.openapi.document import Document
 from prompty.tools.openapi.schemas import Schemas, is_legal
-from prompty.tools.openapi.wording import argument_name, function_name, numbered, readable
+from prompty.tools.openapi.wording import argument_name, clean_description, function_name, numbered
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 Place = Literal["path", "query", "header", "cookie"]
@@ -163,14 +163,14 @@ def _projected(document: Document, schemas: Schemas, one: Found) -> Operation:
 
 
 def _description(data: Json) -> str | None:
-    summary, more = readable(data.get("summary")), readable(data.get("description"))
+    summary, more = clean_description(data.get("summary")), clean_description(data.get("description"))
     text = summary if more.startswith(summary) and summary == more else f"{summary}\n\n{more}"
-    return readable(text) or None
+    return clean_description(text) or None
 
 
 def _with_description(schema: object, one: Field) -> object:
     """A parameter's own description says more than that of its schema."""
-    text = readable(one.description)
+    text = clean_description(one.description)
     if not text:
         return schema
     return {**schema, "description": text} if isinstance(schema, dict) else {"description": text}

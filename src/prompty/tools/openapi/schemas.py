@@ -12,7 +12,7 @@ import jsonschema_rs
 
 from prompty.model.message import Json
 from prompty.tools.openapi.document import Document
-from prompty.tools.openapi.wording import argument_name, numbered, readable
+from prompty.tools.openapi.wording import argument_name, clean_description, numbered
 
 _ONE = frozenset(
     [
@@ -140,7 +140,7 @@ class Schemas:
             case "$ref":
                 return self._reference(value, needs)
             case "description":
-                return readable(value) or _DROPPED
+                return clean_description(value) or _DROPPED
             case "pattern" if isinstance(value, str) and is_pattern(value):
                 return value
         return _DROPPED

@@ -2,25 +2,20 @@
 
 import re
 
+from prompty.safety.visible import visible
+
 LONGEST_DESCRIPTION = 1_000
 LONGEST_NAME = 64
 
-# Control characters (but for newline and tab), and the marks that hide or reorder text: what a person who reads the
-# document cannot see must not reach the model unseen either.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e01ef]"
-)
 _NOT_IN_FUNCTIONS = re.compile(r"[^A-Za-z0-9_-]+")
 _NOT_IN_ARGUMENTS = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def readable(text: object) -> str:
-    """A description with hidden characters shown as their escapes, and of a bounded length."""
+def clean_description(text: object) -> str:
+    """Return a description without hidden characters and of a bounded length; "" for what is no text."""
     if not isinstance(text, str):
         return ""
-    shown = text[: LONGEST_DESCRIPTION + 1].replace("\r\n", "\n").strip()
-    shown = _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
+    shown = visible(text[: LONGEST_DESCRIPTION + 1].replace("\r\n", "\n").strip())
     return shown if len(shown) <= LONGEST_DESCRIPTION else f"{shown[: LONGEST_DESCRIPTION - 1]}…"
 
 
