@@ -7,8 +7,9 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import AudioPart, FilePart, ImagePart, Json, Message, assistant, system, tool_result, user
 from prompty.model.options import ModelOptions
-from prompty.providers import Api, Provider, providers
-from prompty.wire.functions import Function
+from prompty.model.request import Function
+from prompty.providers import Api, Provider
+from prompty.registry import DEFAULT
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
 
@@ -77,7 +78,7 @@ def shown(api: Api, agent: PromptAgent, messages: list[Message], *functions: Fun
 
 
 def pages() -> dict[Path, str]:
-    return {FOLDER / f"{key}.md": page(providers.get(key)) for key in HEADS}
+    return {FOLDER / f"{key}.md": page(DEFAULT.providers.get(key)) for key in HEADS}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """Shared by all tests: where the public vectors are, and the report of which section each test proves."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
-from prompty.parsers import parsers
-from prompty.renderers import renderers
+from prompty.registry import DEFAULT, Registry
 from tests.soak import SOAK, keep_counts
 from tests.soak import keep as keep
 from tests.spec_report import report
@@ -41,12 +39,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def clean_registries() -> Iterator[None]:
-    """Undo what a test registered."""
-    before = [(registry, dict(registry._found)) for registry in (renderers, parsers)]
-    yield
-    for registry, found in before:
-        registry._found = found  # type: ignore[assignment]  # each registry gets its own kind back
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start with an empty default registry, and undo what the test registers."""
+    for name, table in vars(Registry()).items():
+        monkeypatch.setattr(DEFAULT, name, table)
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,15 @@ from prompty.drivers.executor import executor_for, processor_for
 from prompty.drivers.spanning import spanned
 from prompty.drivers.stream import PromptyStream
 from prompty.model.agent import PromptAgent
-from prompty.parsers import Parser, parsers
+from prompty.parsers import Parser
 from prompty.pipeline.load import StrPath, load, loads
 from prompty.pipeline.prepare import parse, prepare, render
 from prompty.pipeline.telemetry import begin_call, show_call
 from prompty.pipeline.validate import validate_inputs
-from prompty.providers import Provider, providers
-from prompty.providers.clients import named_clients
-from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol, executors, processors
-from prompty.renderers import Renderer, renderers
+from prompty.providers import Provider
+from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
+from prompty.registry import DEFAULT, Registry
+from prompty.renderers import Renderer
 from prompty.tracing.spans import Span
 from prompty.wire.structured import cast
 
@@ -163,39 +163,39 @@ def process(agent: PromptAgent, response: object) -> object:
 
 def executor_of(agent: PromptAgent) -> ExecutorProtocol:
     """The executor of an agent's provider (§7.8)."""
-    return executor_for(agent.model.provider)
+    return executor_for(agent)
 
 
 def processor_of(agent: PromptAgent) -> ProcessorProtocol:
     """The processor of an agent's provider (§7.8)."""
-    return processor_for(agent.model.provider)
+    return processor_for(agent)
 
 
-def register_connection(name: str, *clients: object) -> None:
+def register_connection(name: str, *clients: object, registry: Registry = DEFAULT) -> None:
     """Let files say `connection: {kind: reference, name: name}` and mean these SDK clients, sync and async."""
-    named_clients.register(name, *clients)
+    registry.connections.register(name, *clients)
 
 
-def register_provider(name: str, provider: Provider) -> None:
+def register_provider(name: str, provider: Provider, *, registry: Registry = DEFAULT) -> None:
     """Let files say `provider: name`."""
-    providers.register(name, provider)
+    registry.providers.register(name, provider)
 
 
-def register_executor(name: str, executor: ExecutorProtocol) -> None:
+def register_executor(name: str, executor: ExecutorProtocol, *, registry: Registry = DEFAULT) -> None:
     """Let files say `provider: name`, with a processor of the same name."""
-    executors.register(name, executor)
+    registry.executors.register(name, executor)
 
 
-def register_processor(name: str, processor: ProcessorProtocol) -> None:
+def register_processor(name: str, processor: ProcessorProtocol, *, registry: Registry = DEFAULT) -> None:
     """Let files say `provider: name`, with an executor of the same name."""
-    processors.register(name, processor)
+    registry.processors.register(name, processor)
 
 
-def register_renderer(name: str, renderer: Renderer) -> None:
+def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:
     """Let files say `template: {format: {kind: name}}`."""
-    renderers.register(name, renderer)
+    registry.renderers.register(name, renderer)
 
 
-def register_parser(name: str, parser: Parser) -> None:
+def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
     """Let files say `template: {parser: {kind: name}}`."""
-    parsers.register(name, parser)
+    registry.parsers.register(name, parser)

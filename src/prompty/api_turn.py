@@ -18,9 +18,9 @@ from prompty.loop.stop import Progress
 from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.request import read_messages
-from prompty.providers import providers
-from prompty.tools.kinds import ToolKind, tool_kinds
-from prompty.tools.toolbox import Tools, registered_tools
+from prompty.registry import DEFAULT, Registry
+from prompty.tools.kinds import ToolKind
+from prompty.tools.toolbox import Tools
 
 T = TypeVar("T")
 
@@ -134,17 +134,19 @@ def resume(
     return PromptyStream(events, result_of_turn) if stream else result_of_turn(last_of(events))
 
 
-def register_tool(name: str, function: Callable[..., object]) -> None:
+def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:
     """Let files declare a function tool of this name without passing it to every turn."""
-    registered_tools.register(name, function)
+    registry.tools.register(name, function)
 
 
-def register_tool_kind(kind: str, handler: ToolKind) -> None:
+def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:
     """Let files declare tools of this kind."""
-    tool_kinds.register(kind, handler)
+    registry.tool_kinds.register(kind, handler)
 
 
-def repair(messages: Sequence[object], provider: str = "openai", api_type: str = "chat") -> list[Message]:
+def repair(
+    messages: Sequence[object], provider: str = "openai", api_type: str = "chat", *, registry: Registry = DEFAULT
+) -> list[Message]:
     """A history as an API takes it: each call with one result, in order, under ids that are unique. `turn` does this
     before every request; the messages given stay as they are."""
-    return repaired(read_messages(messages), providers.get(provider).api(api_type).call_ids)
+    return repaired(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)

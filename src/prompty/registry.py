@@ -1,61 +1,146 @@
-"""From a name in a file to what implements it: registered, built in, or an entry point of an installed package."""
+"""Implementations that files refer to by name: providers, template formats, tools, connections.
 
-from collections.abc import Mapping
+A `Registry` is one configuration. `load(path, registry=…)` ties an agent to it, and every later lookup goes through
+`agent.registry`, so that several configurations can live in one process. Without that argument, and for the
+`register_…` functions, it is `DEFAULT`. Caches (loaded files, HTTP clients, signatures) are no configuration and are
+shared by all registries.
+"""
+
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from prompty.errors import UnknownName
+from prompty.errors import RequestError, UnknownName
+
+if TYPE_CHECKING:
+    from prompty.parsers import Parser
+    from prompty.providers import Provider
+    from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
+    from prompty.renderers import Renderer
+    from prompty.tools.kinds import ToolKind
 
 T = TypeVar("T")
 
+# Strings, because built-ins are imported at first use. The layer contract does not see these edges. They point down
+# from the layers that look names up, but for two: the turns of child prompts (`prompty.drivers`) and the scripted
+# provider (`prompty.testing`), which must work in a file without an import in the program.
+_PROVIDERS = {
+    "openai": "prompty.providers.openai:PROVIDER",
+    "azure": "prompty.providers.foundry:AZURE",
+    "foundry": "prompty.providers.foundry:PROVIDER",
+    "anthropic": "prompty.providers.anthropic:PROVIDER",
+    "scripted": "prompty.testing:PROVIDER",
+}
+_RENDERERS = {"jinja2": "prompty.renderers.jinja2:renderer", "mustache": "prompty.renderers.mustache:renderer"}
+_PARSERS = {"prompty": "prompty.parsers.prompty:parse"}
+_TOOL_KINDS = {
+    "prompty": "prompty.drivers.children:KIND",
+    "mcp": "prompty.tools.mcp:KIND",
+    "openapi": "prompty.tools.openapi:KIND",
+}
 
-class Registry(Generic[T]):
-    """Implementations of one kind. Nothing is imported before its name is asked for.
 
-    A single dict assignment is all that registering does, so threads need no lock.
+class Implementations(Generic[T]):
+    """Implementations of one kind by name: registered, built in, or an entry point of an installed package.
+
+    Nothing is imported before its name is looked up. Registering is a single dict assignment, so threads need no lock.
     """
 
-    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, built_in: Mapping[str, str] | None = None) -> None:
         self.kind = kind
         self.group = f"prompty.{kind}s"
-        self._built_in = dict(built_in)
-        self._found: dict[str, T] = {}
+        self.built_in = dict(built_in or {})
+        self._loaded: dict[str, T] = {}
         self._registered: set[str] = set()
 
     def register(self, name: str, implementation: T) -> None:
-        """Put `implementation` under `name`, in place of whatever was there."""
+        """Register `implementation` under `name`, replacing any other of that name."""
         self._registered.add(name)
-        self._found[name] = implementation
+        self._loaded[name] = implementation
 
     def unregister(self, name: str) -> None:
-        """Forget what was registered under `name`; a built-in of that name is found again."""
+        """Remove the registration of `name`. A built-in of that name is found again."""
         self._registered.discard(name)
-        self._found.pop(name, None)
+        self._loaded.pop(name, None)
 
-    def registered(self, name: str) -> bool:
-        """Whether something was put under `name` from code."""
+    def is_registered(self, name: str) -> bool:
+        """Return True if `name` was registered from code."""
         return name in self._registered
 
     def get(self, name: str) -> T:
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = self._discover(name)
-        return found
+        """Return the implementation called `name`, or raise `UnknownName`."""
+        implementation = self._loaded.get(name)
+        if implementation is None:
+            implementation = self._loaded[name] = self._load(name)
+        return implementation
 
     def has(self, name: str) -> bool:
-        """Whether `get` would find something."""
-        return name in self._found or name in self._built_in or bool(entry_points(group=self.group, name=name))
+        """Return True if `get` would succeed, without importing anything."""
+        return name in self._loaded or name in self.built_in or bool(entry_points(group=self.group, name=name))
 
     def names(self) -> list[str]:
-        offered = {point.name for point in entry_points(group=self.group)}
-        return sorted({*self._built_in, *self._found, *offered})
+        """Return all names, sorted."""
+        installed = {point.name for point in entry_points(group=self.group)}
+        return sorted({*self.built_in, *self._loaded, *installed})
 
-    def _discover(self, name: str) -> T:
-        target = self._built_in.get(name)
+    def _load(self, name: str) -> T:
+        target = self.built_in.get(name)
         if target is not None:
             module, _, attribute = target.partition(":")
             return cast(T, getattr(import_module(module), attribute))
         for point in entry_points(group=self.group, name=name):
             return cast(T, point.load())
         raise UnknownName(self.kind, name, self.names())
+
+
+class Connections:
+    """SDK clients that the host has built, for connections of kind `reference`."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, tuple[Any, ...]] = {}
+
+    def register(self, name: str, *clients: Any) -> None:
+        """Register clients under `name`, replacing any others of that name."""
+        self._clients[name] = clients
+
+    def find(self, name: str | None, client_class: type) -> Any:
+        """Return the client of this name that is an instance of `client_class`."""
+        if name not in self._clients:
+            known = ", ".join(self._clients) or "none"
+            raise RequestError(
+                f"no connection is registered as '{name}' (registered: {known})",
+                f"Call prompty.register_connection('{name}', client) before running the prompt.",
+            )
+        for client in self._clients[name]:
+            if isinstance(client, client_class):
+                return client
+        raise RequestError(
+            f"the connection '{name}' has no client that this call can use: it needs one of {client_class.__name__}",
+            f"Register one more: prompty.register_connection('{name}', client, {client_class.__name__}(…)).",
+        )
+
+
+class Registry:
+    """One configuration: all that is registered by name."""
+
+    def __init__(self) -> None:
+        self.providers: Implementations[Provider] = Implementations("provider", _PROVIDERS)
+        self.executors: Implementations[ExecutorProtocol] = Implementations("executor")
+        self.processors: Implementations[ProcessorProtocol] = Implementations("processor")
+        self.renderers: Implementations[Renderer] = Implementations("renderer", _RENDERERS)
+        self.parsers: Implementations[Parser] = Implementations("parser", _PARSERS)
+        self.tool_kinds: Implementations[ToolKind] = Implementations("tool_kind", _TOOL_KINDS)
+        self.tools: Implementations[Callable[..., object]] = Implementations("tool")
+        self.connections = Connections()
+
+    def __deepcopy__(self, _memo: object) -> "Registry":
+        return self  # a copy of an agent uses the same configuration
+
+    def __reduce__(self) -> str:
+        if self is not DEFAULT:
+            raise TypeError("An agent with a registry of its own cannot be pickled. Load it in the other process.")
+        return "DEFAULT"
+
+
+DEFAULT = Registry()

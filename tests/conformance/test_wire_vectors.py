@@ -18,7 +18,8 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.messages import messages_from
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import functions_of
-from prompty.providers import Api, providers
+from prompty.providers import Api
+from prompty.registry import DEFAULT
 from prompty.wire.functions import function_of
 from tests.conformance.test_vectors import VECTORS, Vector, vectors
 
@@ -55,7 +56,7 @@ def agent_of(given: Vector) -> PromptAgent:
 
 
 def api_of(given: Vector) -> Api:
-    return providers.get(given["provider"]).api(given.get("apiType", "chat"))
+    return DEFAULT.providers.get(given["provider"]).api(given.get("apiType", "chat"))
 
 
 # The requirements that single vectors prove.

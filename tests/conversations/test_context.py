@@ -14,7 +14,7 @@ from prompty.loop.repair import repaired
 from prompty.model.message import tool_result
 from prompty.model.reply import tool_call_to_wire
 from prompty.pipeline.request import request_for
-from prompty.providers import providers
+from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.conversations.turns import assert_history_is_legal, every_way, run_turn, scripted
 from tests.legality import assert_legal
@@ -70,7 +70,7 @@ def test_what_is_left_is_whole_and_fits(messages: list[Message], limit: int) -> 
 def check_signatures(messages: list[Message], kept: list[Message]) -> None:
     """No signed block without its neighbours, and every API takes the rest."""
     assert_history_is_legal(kept)
-    api = providers.get("anthropic").api("chat")
+    api = DEFAULT.providers.get("anthropic").api("chat")
     body: Any = request_for(scripted(), repaired([*kept, user("?")], api.call_ids), api).body
     assert_legal("messages", body)
     blocks = [one.metadata["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.metadata]

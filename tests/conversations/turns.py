@@ -11,7 +11,7 @@ from prompty import Message, Paused, PromptAgent, PromptyError, resume, resume_a
 from prompty.loop.repair import repaired
 from prompty.model.event import Done, Event
 from prompty.pipeline.request import request_for
-from prompty.providers import providers
+from prompty.registry import DEFAULT
 from tests.legality import assert_legal
 
 every_way = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
@@ -72,7 +72,7 @@ def _seen(asynchronous: bool, sync_way: Any, async_way: Any, *arguments: Any, **
 def assert_history_is_legal(messages: Sequence[Message]) -> None:
     """Every API takes it, under the ids it is sent with, and with a new question behind it."""
     for provider, api_type in (("openai", "chat"), ("openai", "responses"), ("anthropic", "chat")):
-        api = providers.get(provider).api(api_type)
+        api = DEFAULT.providers.get(provider).api(api_type)
         agent = scripted()
         asked = [*messages, Message("user", [])] if messages and messages[-1].role != "user" else messages
         body = request_for(agent, repaired(asked, api.call_ids), api).body

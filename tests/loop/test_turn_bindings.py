@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from prompty import PromptyWarning, ToolError, bind_tools, register_tool, tool, turn
+from prompty.registry import DEFAULT
 from prompty.testing import Script, call
-from prompty.tools.toolbox import registered_tools
 from tests.loop.ways import Way, agent_of, every_way
 
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
@@ -55,7 +55,7 @@ def registered() -> Iterator[Callable[[str, Callable[..., object]], None]]:
 
     yield register
     for name in names:
-        registered_tools.unregister(name)
+        DEFAULT.tools.unregister(name)
 
 
 @every_way

@@ -16,8 +16,8 @@ from azure.core.credentials import AccessToken
 from prompty import PromptAgent, executor_of, invoke, invoke_async, register_connection, user
 from prompty.errors import ModelError, RequestError
 from prompty.model.message import Json
-from prompty.providers import AsyncTransport, Transport, providers
-from prompty.providers.clients import named_clients
+from prompty.providers import AsyncTransport, Transport
+from prompty.registry import DEFAULT
 from tests.drivers.modes import close_clients
 from tests.drivers.wires import Chat, Messages, Responses, Wire
 from tests.loopback import Request, Server, json_reply
@@ -36,10 +36,7 @@ def only_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
 
-@pytest.fixture(autouse=True)
-def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test starts without registered clients."""
-    monkeypatch.setattr(named_clients, "_clients", {})
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 
 @pytest.fixture
@@ -70,11 +67,11 @@ def asynchronous(request: pytest.FixtureRequest) -> bool:
 
 
 def transport_of(connection: Json, provider: str = "openai", **model: Any) -> Transport:
-    return providers.get(provider).transport(agent_of(provider, connection=connection, **model))
+    return DEFAULT.providers.get(provider).transport(agent_of(provider, connection=connection, **model))
 
 
 async def transport_async_of(connection: Json) -> AsyncTransport:
-    return providers.get("openai").transport_async(agent_of(connection=connection))
+    return DEFAULT.providers.get("openai").transport_async(agent_of(connection=connection))
 
 
 def test_prompts_with_the_same_endpoint_and_key_share_a_client() -> None:

@@ -10,8 +10,8 @@ from prompty.model.message import ImagePart, Message, assistant, system, user
 from prompty.model.reply import Usage
 from prompty.model.request import Function
 from prompty.pipeline.process import result_of
-from prompty.providers import providers
 from prompty.providers.openai import embeddings, images
+from prompty.registry import DEFAULT
 from prompty.wire.options import dropped_options
 from tests.legality import assert_legal
 
@@ -166,7 +166,7 @@ OFFERED = {
 @pytest.mark.parametrize("api_type", ["chat", "responses", "embedding", "image", "telepathy"])
 @pytest.mark.parametrize("name", OFFERED)
 def test_an_api_that_a_provider_does_not_have_is_an_error_naming_those_it_has(name: str, api_type: str) -> None:
-    provider = providers.get(name)
+    provider = DEFAULT.providers.get(name)
     if api_type in OFFERED[name]:
         assert provider.api(api_type).path
         return

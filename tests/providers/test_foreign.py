@@ -26,23 +26,14 @@ from prompty import (
 )
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
-from prompty.providers import providers
 from prompty.providers.clients import SdkConnector, connection_limits
-from prompty.providers.foreign import executors, processors
 from prompty.providers.openai import chat
+from prompty.registry import DEFAULT
 from tests.drivers.modes import close_clients
 from tests.drivers.wires import WIRES, Chat, Wire
 from tests.loopback import Server, json_reply, stream
 
-
-@pytest.fixture(autouse=True)
-def clean_registries() -> Iterator[None]:
-    """Undo what a test registered."""
-    registries = (executors, processors, providers)
-    before = [(registry, dict(registry._found), set(registry._registered)) for registry in registries]
-    yield
-    for registry, found, registered in before:
-        registry._found, registry._registered = found, registered  # type: ignore[assignment]  # each gets its own back
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 
 @pytest.fixture
@@ -199,8 +190,8 @@ def test_a_pair_takes_the_place_of_a_provider(server: Server) -> None:
     assert invoke(agent) == "Hi"
     assert asyncio.run(invoke_async(agent)) == "Hi"
     assert invoke(agent, stream=True).result == "Hi"
-    executors.unregister("openai")
-    processors.unregister("openai")
+    DEFAULT.executors.unregister("openai")
+    DEFAULT.processors.unregister("openai")
     server.answer(json_reply(Chat().whole("Hello")))
     assert invoke(agent) == "Hello"
 

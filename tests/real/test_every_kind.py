@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from prompty import IterationsExceeded, PromptAgent, ToolCall, ToolFinished, load, register_tool_kind, tool
+from prompty.registry import DEFAULT
 from prompty.testing import Script, call
-from prompty.tools.kinds import tool_kinds
 from tests.conversations.turns import assert_history_is_legal, every_way, run_turn
 from tests.loopback import Server, json_reply
 from tests.real.ways import FAMILIES, Family
@@ -48,7 +48,7 @@ def outside() -> Iterator[Server]:
     with contextmanager(running)(OwnServer()), Server() as service, own_kind(f"127.0.0.1:{service.port}"):
         service.answer(json_reply({"name": "Rex"}))
         yield service
-    tool_kinds.unregister("echo")
+    DEFAULT.tool_kinds.unregister("echo")
 
 
 def agent_with(folder: Path, service: Server, model: dict[str, Any]) -> PromptAgent:

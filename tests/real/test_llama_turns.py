@@ -46,7 +46,7 @@ from prompty.model.event import (
 )
 from prompty.model.reply import tool_call_to_wire
 from prompty.pipeline.request import request_for
-from prompty.providers import providers
+from prompty.registry import DEFAULT
 from prompty.tools.arguments import parse_arguments
 from tests.drivers.modes import MODES, Mode
 from tests.legality import assert_legal
@@ -281,7 +281,7 @@ def check_next_request(way: Way, agent: PromptAgent, messages: Sequence[Message]
     """What a turn leaves has its calls and results in order, and is what the API's own document and types allow."""
     family = way.family
     assert outline(repair(messages, family.provider, family.api_type)) == outline(messages)
-    api = providers.get(family.provider).api(family.api_type)
+    api = DEFAULT.providers.get(family.provider).api(family.api_type)
     history = [*map(with_plain_ids, messages), user("And now?")]
     body = request_for(agent, history, api, stream=way.mode.streamed).body
     assert_legal(way.name, {name: value for name, value in body.items() if name not in UNKNOWN_ELSEWHERE})

@@ -11,7 +11,7 @@ import pytest
 
 from prompty import ModelError, PromptAgent, Stop, invoke, load, prepare, turn, turn_async
 from prompty.pipeline.request import request_for
-from prompty.providers import providers
+from prompty.registry import DEFAULT
 from prompty.testing import Player, Recorder
 from tests.drivers.modes import close_clients
 from tests.real.llama import llama_server
@@ -48,7 +48,7 @@ def show(tmp_path: Path) -> Iterator[Show]:
 
 def whole_bytes(agent: PromptAgent) -> list[bytes]:
     """The bytes of an answer in all four ways, those of streams as their chunks."""
-    provider = providers.get(agent.model.provider)
+    provider = DEFAULT.providers.get(agent.model.provider)
     messages, api = prepare(agent, QUESTION), provider.api(agent.model.api_type)
     whole, streamed = (request_for(agent, messages, api, stream=stream) for stream in (False, True))
 

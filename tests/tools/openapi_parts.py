@@ -11,9 +11,9 @@ import pytest
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
+from prompty.registry import DEFAULT
 from prompty.testing import Script
 from prompty.testing.script import call_with
-from prompty.tools.kinds import tool_kinds
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.document import Document, parsed
 from prompty.tools.openapi.operations import Operation, operations_of
@@ -59,11 +59,11 @@ def own_kind(*hosts: str, servers: tuple[str, ...] = ()) -> Iterator[OpenApiKind
     """A kind that allows these hosts, for as long as it lasts."""
     kind = OpenApiKind()
     kind.permissions.allow(hosts=hosts, servers=servers)
-    tool_kinds.register("openapi", kind)
+    DEFAULT.tool_kinds.register("openapi", kind)
     try:
         yield kind
     finally:
-        tool_kinds.unregister("openapi")
+        DEFAULT.tool_kinds.unregister("openapi")
 
 
 def called(agent: PromptAgent, arguments: Mapping[str, Any], *, name: str = "act", asynchronous: bool = False) -> Seen:

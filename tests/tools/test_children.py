@@ -27,8 +27,8 @@ from prompty import (
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import CustomTool, ToolDefinition
+from prompty.registry import DEFAULT
 from prompty.testing import Script, call
-from prompty.tools.kinds import tool_kinds
 from tests.conversations.turns import Seen, every_way, run_turn
 
 CHILD = """---
@@ -223,7 +223,7 @@ class Echo:
 def echo() -> Iterator[None]:
     register_tool_kind("echo", Echo())
     yield
-    tool_kinds.unregister("echo")
+    DEFAULT.tool_kinds.unregister("echo")
 
 
 ECHOING = {"name": "echo", "kind": "echo", "bindings": {"key": "secret"}, "options": {"loud": True}}

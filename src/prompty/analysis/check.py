@@ -15,12 +15,10 @@ from prompty.analysis.unknown_keys import nearest, unknown_keys
 from prompty.errors import LoadError, Problem, RenderError, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark, read_marker
-from prompty.parsers import parsers
 from prompty.pipeline.definitions import version1_signs
 from prompty.pipeline.load import Outcome, StrPath, examine, read_file, references_for
 from prompty.pipeline.source_map import KeyPath, Source
 from prompty.redaction import find_secret, names_a_credential
-from prompty.renderers import renderers
 
 _EXPRESSION = re.compile(r"\{\{[^{}]*\}\}")
 _TAG = re.compile(r"\{%[^{}]*%\}")
@@ -133,8 +131,8 @@ def _lines(source: Source) -> Iterator[Problem]:
 
 def _template(agent: PromptAgent, source: Source) -> Iterator[Problem]:
     try:
-        parsers.get(agent.template.parser.kind)
-        renderer = renderers.get(agent.template.format.kind)
+        agent.registry.parsers.get(agent.template.parser.kind)
+        renderer = agent.registry.renderers.get(agent.template.format.kind)
         variables = getattr(renderer, "variables", None)
         used: Mapping[str, int] | None = variables(mark(source.parts.body)) if variables else None
     except UnknownName as error:

@@ -10,7 +10,7 @@ from prompty.model.message import Json, Message
 from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import request_for
-from prompty.providers import Address, Api, providers
+from prompty.providers import Address, Api
 from prompty.redaction import masked_text
 from prompty.wire.options import dropped_options
 
@@ -32,7 +32,7 @@ class Explanation:
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
     """The messages, the exact request body, what was left out of it and why, and a curl line."""
-    provider = providers.get(agent.model.provider)
+    provider = agent.registry.providers.get(agent.model.provider)
     api = provider.api(agent.model.api_type)
     messages = prepare(agent, inputs)
     request = request_for(agent, messages, api, stream=stream and api.decoder is not None)
@@ -53,7 +53,7 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
 
 def sent(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
     """A request for people to see and to repeat; `body` is the part of it that may be shown."""
-    address = providers.get(agent.model.provider).address(agent, api)
+    address = agent.registry.providers.get(agent.model.provider).address(agent, api)
     return {"url": address.url, "request": body, "curl": _curl(address.url, _headers(address, request), body)}
 
 

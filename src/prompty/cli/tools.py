@@ -17,7 +17,6 @@ from prompty.model.message import user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import functions_of, request_for
-from prompty.providers import providers
 from prompty.safety.visible import visible
 from prompty.tools.kinds import projected_tools
 
@@ -64,7 +63,7 @@ async def _found(agent: PromptAgent) -> list[Shown]:
 
 def _definitions(agent: PromptAgent, functions: list[Function]) -> object:
     """The definitions in the body of a request."""
-    api = providers.get(agent.model.provider).api(agent.model.api_type)
+    api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
     return request_for(agent, [user("…")], api, functions=functions).body.get("tools", [])
 
 

@@ -65,7 +65,7 @@ def child_of(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     path = (folder / tool.path).resolve()
     if not path.is_relative_to(folder):
         raise ToolError(f"the prompt '{tool.path}' of '{tool.name}' is not below the folder of its parent", "Move it.")
-    return load(path)
+    return load(path, registry=agent.registry)
 
 
 def child_turn(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Turn:

@@ -10,8 +10,8 @@ from prompty.model.message import Json, Message
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import request_for
 from prompty.pipeline.telemetry import call_span, show_reply
-from prompty.providers import Api, Provider, providers
-from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol, executors, processors
+from prompty.providers import Api, Provider
+from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol
 from prompty.providers.transport import address_of
 from prompty.tracing.spans import Span
 from prompty.wire.json_bytes import read_bytes
@@ -21,14 +21,14 @@ class ProviderExecutor:
     """Calls the model an agent names and gives back its JSON."""
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        provider = providers.get(agent.model.provider)
+        provider = agent.registry.providers.get(agent.model.provider)
         api, transport = provider.api(agent.model.api_type), provider.transport_for(agent)
         request = request_for(agent, messages, api)
         with call_span(agent, api, request, address_of(transport)) as span:
             return _shown(span, api, as_object(read_bytes(transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        provider = providers.get(agent.model.provider)
+        provider = agent.registry.providers.get(agent.model.provider)
         api, transport = provider.api(agent.model.api_type), provider.transport_async_for(agent)
         request = request_for(agent, messages, api)
         with call_span(agent, api, request, address_of(transport)) as span:
@@ -47,28 +47,32 @@ class ProviderProcessor:
     """Reads the JSON of the provider an agent names."""
 
     def process(self, agent: PromptAgent, response: object, /) -> object:
-        api = providers.get(agent.model.provider).api(agent.model.api_type)
+        api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
         return result_of(agent, reply_of(api, response))
 
     async def process_async(self, agent: PromptAgent, response: object, /) -> object:
         return self.process(agent, response)
 
 
-def executor_for(key: str) -> ExecutorProtocol:
-    """The executor of a provider key: one registered from code comes before a provider."""
-    return ProviderExecutor() if not executors.registered(key) and providers.has(key) else executors.get(key)
+def executor_for(agent: PromptAgent) -> ExecutorProtocol:
+    """Return the executor of an agent's provider. One registered from code comes before a provider."""
+    key, registry = agent.model.provider, agent.registry
+    is_provider = not registry.executors.is_registered(key) and registry.providers.has(key)
+    return ProviderExecutor() if is_provider else registry.executors.get(key)
 
 
-def processor_for(key: str) -> ProcessorProtocol:
-    """The processor of a provider key: one registered from code comes before a provider."""
-    return ProviderProcessor() if not processors.registered(key) and providers.has(key) else processors.get(key)
+def processor_for(agent: PromptAgent) -> ProcessorProtocol:
+    """Return the processor of an agent's provider. One registered from code comes before a provider."""
+    key, registry = agent.model.provider, agent.registry
+    is_provider = not registry.processors.is_registered(key) and registry.providers.has(key)
+    return ProviderProcessor() if is_provider else registry.processors.get(key)
 
 
 def target_of(agent: PromptAgent) -> Provider | Pair:
     """Who answers. Where the host has put an executor or a processor of its own in the place of a provider, the
     other half is the provider's."""
-    key = agent.model.provider
-    replaced = executors.registered(key) or processors.registered(key)
-    if not replaced and (providers.has(key) or not executors.has(key)):
-        return providers.get(key)
-    return Pair(executor_for(key), processor_for(key))
+    key, registry = agent.model.provider, agent.registry
+    replaced = registry.executors.is_registered(key) or registry.processors.is_registered(key)
+    if not replaced and (registry.providers.has(key) or not registry.executors.has(key)):
+        return registry.providers.get(key)
+    return Pair(executor_for(agent), processor_for(agent))

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic.json_schema import SkipJsonSchema
 
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
@@ -11,6 +12,7 @@ from prompty.model.options import ModelOptions
 from prompty.model.property import Properties
 from prompty.model.template import Template, TemplateField
 from prompty.model.tool import Tool
+from prompty.registry import DEFAULT, Registry
 
 
 class Model(Definition):
@@ -51,3 +53,4 @@ class PromptAgent(Frontmatter):
     kind: Literal["prompt"] = "prompt"
     instructions: str = ""
     path: Path | None = Field(None, exclude=True, description="The file it was loaded from.")
+    registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)

@@ -3,7 +3,6 @@
 from typing import Protocol
 
 from prompty.model.message import Message
-from prompty.registry import Registry
 
 
 class Parser(Protocol):
@@ -14,6 +13,3 @@ class Parser(Protocol):
     """
 
     def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...
-
-
-parsers: Registry[Parser] = Registry("parser", {"prompty": "prompty.parsers.prompty:parse"})

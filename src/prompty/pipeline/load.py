@@ -22,6 +22,7 @@ from prompty.pipeline.secrets import secrets_in
 from prompty.pipeline.source_map import Source
 from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
 from prompty.redaction import remember_secrets
+from prompty.registry import DEFAULT, Registry
 from prompty.tracing.spans import begin
 
 MAX_FILE_BYTES = 4_000_000
@@ -40,22 +41,29 @@ class Outcome:
     problems: list[Problem] = field(default_factory=list)
 
 
-def load(path: StrPath, *, allowed_roots: Sequence[StrPath] = (), env: Mapping[str, str] | None = None) -> PromptAgent:
+def load(
+    path: StrPath,
+    *,
+    allowed_roots: Sequence[StrPath] = (),
+    env: Mapping[str, str] | None = None,
+    registry: Registry = DEFAULT,
+) -> PromptAgent:
     """Load a .prompty file. An unchanged file with unchanged references is not read again."""
     with begin("load") as span:
         span("inputs", {"path": path} if span.live else None)
-        return _loaded(path, allowed_roots, env)
+        return _loaded(path, allowed_roots, env, registry)
 
 
-def _loaded(path: StrPath, allowed_roots: Sequence[StrPath], env: Mapping[str, str] | None) -> PromptAgent:
-    key = (os.fspath(path), *[os.fspath(root) for root in allowed_roots])
+def _loaded(
+    path: StrPath, allowed_roots: Sequence[StrPath], env: Mapping[str, str] | None, registry: Registry
+) -> PromptAgent:
+    key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]))
     if env is None and (cached := _cached(key)):
         return cached
     file = Path(path).absolute()
     text, status = read_file(file, os.fspath(path))
     references = references_for(file.parent, allowed_roots, env)
-    outcome = examine(text, os.fspath(path), references, file)
-    agent = _agreed(outcome)
+    agent = _with_registry(_agreed(examine(text, os.fspath(path), references, file)), registry)
     if env is None:
         _remember(key, agent, identity(status), references)
     return agent
@@ -67,15 +75,20 @@ def loads(
     base_dir: StrPath | None = None,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
+    registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load the text of a .prompty file; `${file:}` is relative to `base_dir`."""
     with begin("load"):
         base = Path(base_dir).absolute() if base_dir is not None else None
-        return _read(text, references_for(base, allowed_roots, env))
+        return _with_registry(_read(text, references_for(base, allowed_roots, env)), registry)
 
 
 def _read(text: str, references: References) -> PromptAgent:
     return _agreed(examine(text, "<text>", references))
+
+
+def _with_registry(agent: PromptAgent, registry: Registry) -> PromptAgent:
+    return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
 
 
 def examine(text: str, name: str, references: References, path: Path | None = None) -> Outcome:
@@ -200,6 +213,8 @@ def _whole_file(name: str, message: str, fix: str, code: str = "unreadable-file"
 _YOUNG_NANOSECONDS = 50_000_000
 _MOST_CACHED = 1024
 
+_Key = tuple[Registry, str, tuple[str, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
@@ -209,16 +224,16 @@ class _Cached:
     files: tuple[tuple[Path, Identity], ...]
 
 
-_cache: dict[tuple[str, ...], _Cached] = {}
+_cache: dict[_Key, _Cached] = {}
 
 
-def _cached(key: tuple[str, ...]) -> PromptAgent | None:
+def _cached(key: _Key) -> PromptAgent | None:
     entry = _cache.get(key)
     if entry is None:
         return None
     try:
         fresh = (
-            identity(os.stat(key[0])) == entry.identity
+            identity(os.stat(key[1])) == entry.identity
             and all(os.environ.get(name) == value for name, value in entry.variables)
             and all(identity(os.stat(file)) == known for file, known in entry.files)
         )
@@ -227,7 +242,7 @@ def _cached(key: tuple[str, ...]) -> PromptAgent | None:
     return entry.agent if fresh else None
 
 
-def _remember(key: tuple[str, ...], agent: PromptAgent, file: Identity, references: References) -> None:
+def _remember(key: _Key, agent: PromptAgent, file: Identity, references: References) -> None:
     newest = max(file[3], *(known[3] for known in references.files.values()), 0)
     if time.time_ns() - newest < _YOUNG_NANOSECONDS:
         return

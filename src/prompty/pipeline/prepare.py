@@ -6,11 +6,9 @@ from secrets import randbits, token_hex
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark
 from prompty.model.message import Message
-from prompty.parsers import parsers
 from prompty.pipeline.rich_inputs import hide_rich, show_rich
 from prompty.pipeline.telemetry import show_inputs
 from prompty.pipeline.validate import plain_inputs, validate_inputs
-from prompty.renderers import renderers
 from prompty.tracing.spans import begin
 
 
@@ -19,7 +17,8 @@ def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, st
     with begin("render") as span:
         show_inputs(span, agent, inputs)
         shown, _ = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
-        text = renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, strict=strict)
+        renderer = agent.registry.renderers.get(agent.template.format.kind)
+        text = renderer(mark(agent.instructions), shown, strict=strict)
         span("result", text)
         return text
 
@@ -27,7 +26,7 @@ def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, st
 def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
     """Rendered text as messages. Without a nonce every marker line is structure: for text you trust."""
     with begin("parse") as span:
-        messages = parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+        messages = agent.registry.parsers.get(agent.template.parser.kind)(text, nonce=nonce)
         span("result", messages)
         return messages
 
@@ -46,6 +45,8 @@ def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
 
 def _rendered(agent: PromptAgent, shown: Mapping[str, object], nonce: str, strict: bool) -> str:
     with begin("render") as span:
-        text = renderers.get(agent.template.format.kind)(mark(agent.instructions), shown, nonce=nonce, strict=strict)
+        text = agent.registry.renderers.get(agent.template.format.kind)(
+            mark(agent.instructions), shown, nonce=nonce, strict=strict
+        )
         span("result", text.replace(nonce, "") if span.live else None)
         return text

@@ -15,7 +15,6 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
-from prompty.registry import Registry
 from prompty.wire.options import NONE
 from prompty.wire.stream import Decoder
 
@@ -152,15 +151,3 @@ class Provider:
 def turn_messages(reply: Reply, results: Sequence[Message]) -> list[Message]:
     """An assistant's turn and the results of its calls, in the order of the calls."""
     return [reply.message(), *results]
-
-
-providers: Registry[Provider] = Registry(
-    "provider",
-    {
-        "openai": "prompty.providers.openai:PROVIDER",
-        "azure": "prompty.providers.foundry:AZURE",
-        "foundry": "prompty.providers.foundry:PROVIDER",
-        "anthropic": "prompty.providers.anthropic:PROVIDER",
-        "scripted": "prompty.testing:PROVIDER",
-    },
-)

@@ -28,35 +28,6 @@ CALLS_PER_CLIENT = 16  # before there is another one
 CALLS_PER_PASS = 32  # that begin in one pass of the event loop
 
 
-class NamedClients:
-    """Clients that the host has built itself, for connections of kind `reference`."""
-
-    def __init__(self) -> None:
-        self._clients: dict[str, tuple[Any, ...]] = {}
-
-    def register(self, name: str, *clients: Any) -> None:
-        self._clients[name] = clients
-
-    def find(self, name: str | None, wanted: type) -> Any:
-        """The client of this name that is of this type."""
-        if name not in self._clients:
-            known = ", ".join(self._clients) or "none"
-            raise RequestError(
-                f"no connection is registered as '{name}' (registered: {known})",
-                f"Call prompty.register_connection('{name}', client) before running the prompt.",
-            )
-        for client in self._clients[name]:
-            if isinstance(client, wanted):
-                return client
-        raise RequestError(
-            f"the connection '{name}' has no client that this call can use",
-            f"Register one more: prompty.register_connection('{name}', client, {wanted.__name__}(…)).",
-        )
-
-
-named_clients = NamedClients()
-
-
 class LoopTransports:
     """The transports of one event loop, whose calls take turns to begin. Their connections hold the loop and the loop
     must not be closed before them, so they are closed when it ends."""
@@ -143,7 +114,7 @@ class SdkConnector:
         """Where an agent's calls go: an endpoint, or a client that the host has registered."""
         connection = agent.model.connection
         if isinstance(connection, ReferenceConnection):
-            return cast(Hashable, named_clients.find(connection.name, self._client_class(asynchronous)))
+            return cast(Hashable, agent.registry.connections.find(connection.name, self._client_class(asynchronous)))
         return self._locate(agent)
 
     def _client(self, place: Hashable, *, asynchronous: bool) -> Any:

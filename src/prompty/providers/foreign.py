@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
-from prompty.registry import Registry
 
 
 class ExecutorProtocol(Protocol):
@@ -28,7 +27,3 @@ class ProcessorProtocol(Protocol):
 class Pair(NamedTuple):
     executor: ExecutorProtocol
     processor: ProcessorProtocol
-
-
-executors: Registry[ExecutorProtocol] = Registry("executor", {})
-processors: Registry[ProcessorProtocol] = Registry("processor", {})

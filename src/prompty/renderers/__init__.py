@@ -10,8 +10,6 @@ its place. For an engine of your own this is enough:
 from collections.abc import Mapping
 from typing import Protocol
 
-from prompty.registry import Registry
-
 
 class Renderer(Protocol):
     """Turns a template and its inputs into text; with `strict`, a variable without a value is an error.
@@ -23,9 +21,3 @@ class Renderer(Protocol):
     def __call__(
         self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False
     ) -> str: ...
-
-
-renderers: Registry[Renderer] = Registry(
-    "renderer",
-    {"jinja2": "prompty.renderers.jinja2:renderer", "mustache": "prompty.renderers.mustache:renderer"},
-)

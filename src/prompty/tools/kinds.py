@@ -7,6 +7,7 @@ must stay on one event loop is a kind's own affair.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,6 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
-from prompty.registry import Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
 
@@ -42,16 +42,6 @@ class ToolKind(Protocol):
         ...
 
 
-tool_kinds: Registry[ToolKind] = Registry(
-    "tool_kind",
-    {
-        "prompty": "prompty.drivers.children:KIND",
-        "mcp": "prompty.tools.mcp:KIND",
-        "openapi": "prompty.tools.openapi:KIND",
-    },
-)
-
-
 @dataclass(frozen=True, slots=True)
 class KindRunner:
     """Runs calls of a kind's function."""
@@ -74,14 +64,18 @@ class KindRunner:
         return partial(call, arguments, context)
 
 
-def kind_of(tool: ToolDefinition) -> ToolKind:
-    """What handles a tool of a file; one that nobody handles is an error before the first model call (L5)."""
-    if not tool_kinds.has(tool.kind):
+def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
+    """Return the kind of a declared tool. One without a handler is an error before the first model call (L5)."""
+    kinds = agent.registry.tool_kinds
+    if not kinds.has(tool.kind):
+        place = f"tool '{tool.name}'" + (f", {agent.path.name}" if agent.path else "")
+        names = ["function", *kinds.names()]
+        meant = "".join(f"Did you mean '{name}'? " for name in get_close_matches(tool.kind, names, 1))
         raise ToolError(
-            f"nothing runs tools of the kind '{tool.kind}', which '{tool.name}' is",
-            f"Register it: register_tool_kind('{tool.kind}', …), or use one of: {', '.join(tool_kinds.names())}.",
+            f"No handler is registered for tool kind '{tool.kind}' ({place})",
+            f"{meant}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …).",
         )
-    return tool_kinds.get(tool.kind)
+    return kinds.get(tool.kind)
 
 
 class ProjectedTool(NamedTuple):
@@ -100,7 +94,7 @@ async def projected_tools(agent: PromptAgent, taken: Collection[str]) -> list[Pr
     for tool in agent.tools:
         if isinstance(tool, FunctionTool):
             continue
-        for found in await kind_of(tool).describe(tool, agent):
+        for found in await _get_kind(tool, agent).describe(tool, agent):
             bindings = {name: one for name, one in tool.bindings.items() if name in _properties(found.function)}
             function = _named(without_bound(found.function, bindings), tool, names)
             names.add(function.name)

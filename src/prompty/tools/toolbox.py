@@ -10,14 +10,11 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
-from prompty.registry import Registry
 from prompty.tools.bindings import bound_arguments
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, ToolOptions, handler_of
 from prompty.tools.kinds import KindRunner, projected_tools
 from prompty.wire.functions import function_of
-
-registered_tools: Registry[Callable[..., object]] = Registry("tool", {})
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
 
@@ -90,7 +87,7 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
             raise ToolError(f"two tools are called '{one.name}'", "Give each tool a name of its own.")
         given = handlers.get(one.name)
         if isinstance(one, FunctionTool):
-            tools[one.name] = _declared(one, given)
+            tools[one.name] = _declared(agent, one, given)
         elif given is not None:
             raise ToolError(f"the tool '{one.name}' is of the kind '{one.kind}', not a function", "Rename one of them.")
     for name, handler in handlers.items():
@@ -112,10 +109,10 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
     }
 
 
-def _declared(one: FunctionTool, given: Handler | None) -> BoundTool:
+def _declared(agent: PromptAgent, one: FunctionTool, given: Handler | None) -> BoundTool:
     handler = given
-    if handler is None and registered_tools.has(one.name):
-        handler = handler_of(registered_tools.get(one.name), one.name)
+    if handler is None and agent.registry.tools.has(one.name):
+        handler = handler_of(agent.registry.tools.get(one.name), one.name)
     if handler is None:
         raise ToolError(
             f"the tool '{one.name}' is declared, but nothing runs it",
