@@ -21,11 +21,11 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 from benchmarks.cost import Cost, best_of
 from benchmarks.durable import answered, described, kept, on_both_databases
 from prompty import DurableRuntime, PromptAgent, prepare
-from prompty.batch.books import Books
-from prompty.batch.lines import NamedRow
+from prompty.batch.job import BatchJob
+from prompty.batch.ledger import Ledger
+from prompty.batch.records import PlannedRow
 from prompty.batch.rows import Row
 from prompty.batch.shared import SharedBatch
-from prompty.batch.tally import Tally
 from prompty.durable.engine import Limits
 
 ROWS = 400
@@ -45,14 +45,23 @@ def prompty_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:
     """Rows as durable runs, submitted and collected."""
 
     def run(rows: int) -> None:
-        named = (NamedRow(row=Row(number=n, inputs={"q": f"n{n}"}), id=uuid4().hex, shown={}) for n in range(rows))
-        books = Books(out)
-        tally, none = Tally(total=rows), list[object]()
-        batch = SharedBatch(
-            agent(), named, books, client.engine, tally=tally, price=lambda _: None, tools=none, most=AT_ONCE
+        job = BatchJob(
+            agent=agent(),
+            rows=out,
+            numbers=range(rows),
+            output=out,
+            tools=[],
+            price=lambda _: None,
+            max_concurrency=AT_ONCE,
         )
-        assert batch.run()
-        books.close(complete=True)
+        with Ledger(out) as ledger:
+            batch = SharedBatch(job, ledger, client.engine)
+            batch.rows = (
+                PlannedRow(row=Row(number=n, inputs={"q": f"n{n}"}), id=uuid4().hex, masked_inputs={})
+                for n in range(rows)
+            )
+            ledger.complete = batch.run()
+            assert ledger.complete
 
     with DurableRuntime(url, name="bench", limits=Limits(worker_concurrency=AT_ONCE)):
         client = DurableRuntime(url)

@@ -107,7 +107,7 @@ def test_csv_rows_and_rows_that_cannot_be_read(folder: Folder) -> None:
     [failed] = folder.failures()
     assert failed["row"] == 2
     assert failed["error"]["class"] == "InputError"
-    assert "it has 2 cells, and the first line has 1" in failed["error"]["message"]
+    assert "it has 2 cells, but the first line has 1" in failed["error"]["message"]
     assert "--retry-failed" in said.stderr
 
 
@@ -138,7 +138,7 @@ def test_a_second_process_on_the_same_output_is_refused(folder: Folder, provider
     provider.seconds = 1.0
     process = folder.start()
     until(lambda: provider.asked.total() > 0)
-    assert "another process writes to" in folder.run(code=1).stderr
+    assert "another process is writing to" in folder.run(code=1).stderr
     process.communicate(timeout=SECONDS)
     assert process.returncode == 0
 
@@ -153,7 +153,7 @@ def test_a_batch_that_is_told_to_stop_ends_what_it_has_begun(
     process.send_signal(number)
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
-    assert "To go on: prompty batch" in stderr
+    assert "To continue: prompty batch" in stderr
     assert len(folder.results()) == provider.asked.total() < 20
     provider.seconds = 0.0
     folder.run()
@@ -166,7 +166,7 @@ def test_a_second_signal_ends_rows_at_once_and_the_next_start_says_so(folder: Fo
     until(lambda: provider.asked.total() >= 3)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
-    assert "once more ends them now" in process.stderr.readline()
+    assert "Interrupt again to stop now" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
     process.communicate()

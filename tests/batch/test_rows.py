@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from prompty import PromptAgent
-from prompty.batch.ids import prompt_hash, row_hash, shown_inputs
-from prompty.batch.index import Index
-from prompty.batch.plan import rows_to_run
-from prompty.batch.rows import Row, chosen_numbers, count_rows, kinds_of, read_rows
+from prompty.batch.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows
+from prompty.batch.rows import Row, count_rows, get_input_kinds, read_rows, select_rows
 from prompty.errors import RequestError
 
 FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -71,7 +69,7 @@ def test_no_file_at_all_ends_the_reading(content: bytes, ending: str, tmp_path: 
 def test_cells_are_read_as_the_prompt_declares_them(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("\ufeffname,count,on\n12,3,true\nx,,false\ny,many,\n", encoding="utf-8")
-    kinds = kinds_of(agent(inputs={"count": {"kind": "integer"}, "on": {"kind": "boolean"}}))
+    kinds = get_input_kinds(agent(inputs={"count": {"kind": "integer"}, "on": {"kind": "boolean"}}))
     first, second, third = read_rows(path, kinds)
     assert first.inputs == {"name": "12", "count": 3, "on": True}
     assert second.inputs == {"name": "x", "on": False}
@@ -105,7 +103,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def ids(rows: list[Any], folder: Path, asked: PromptAgent, numbers: Any = range(1, 1000)) -> list[str]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return [named.id for named in rows_to_run(path, asked, numbers, Index()) if named is not None]
+    return [planned.id for planned in plan_rows(path, asked, numbers, RowIndex()) if planned is not None]
 
 
 @FILES
@@ -121,22 +119,22 @@ def test_every_row_has_an_id_of_its_own_and_the_same_tomorrow(rows: list[Any], t
 def test_an_id_depends_on_the_prompt_the_model_and_the_row_and_on_nothing_else() -> None:
     connection = {"kind": "key", "apiKey": "sk-one-0123456789", "endpoint": "https://one.example"}
     here = agent(model={"id": "m", "provider": "openai", "connection": connection})
-    assert prompt_hash(here) == prompt_hash(agent())
-    assert prompt_hash(agent(model={"id": "n", "provider": "openai"})) != prompt_hash(agent())
-    assert prompt_hash(agent(instructions="user:\nElse {{q}}")) != prompt_hash(agent())
-    assert row_hash("p", {"a": 1, "b": 2}) == row_hash("p", {"b": 2, "a": 1})
-    assert row_hash("p", {"a": 1}) != row_hash("p", {"a": "1"})
+    assert hash_prompt(here) == hash_prompt(agent())
+    assert hash_prompt(agent(model={"id": "n", "provider": "openai"})) != hash_prompt(agent())
+    assert hash_prompt(agent(instructions="user:\nElse {{q}}")) != hash_prompt(agent())
+    assert hash_row("p", {"a": 1, "b": 2}) == hash_row("p", {"b": 2, "a": 1})
+    assert hash_row("p", {"a": 1}) != hash_row("p", {"a": "1"})
 
 
 def test_what_is_sensitive_is_neither_shown_nor_part_of_an_id() -> None:
     asked = agent(inputs={"q": {"kind": "string"}, "pin": {"kind": "string", "sensitive": True}})
-    assert shown_inputs(asked, {"q": "x", "pin": "1234"}) == {"q": "x", "pin": "••••"}
+    assert mask_sensitive(asked, {"q": "x", "pin": "1234"}) == {"q": "x", "pin": "••••"}
 
 
 @given(total=some.integers(0, 500), limit=some.none() | some.integers(1, 600), size=some.none() | some.integers(1, 600))
 def test_a_choice_is_made_of_the_rows_there_are(total: int, limit: int | None, size: int | None) -> None:
-    numbers = chosen_numbers(total, limit=limit, sample=size)
+    numbers = select_rows(total, limit=limit, sample=size)
     most = min(total, total if limit is None else limit)
     assert len(numbers) == min(most, most if size is None else size)
     assert set(numbers) <= set(range(1, most + 1))
-    assert set(numbers) == set(chosen_numbers(total, limit=limit, sample=size))
+    assert set(numbers) == set(select_rows(total, limit=limit, sample=size))

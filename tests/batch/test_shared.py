@@ -137,8 +137,8 @@ def test_who_only_submits_needs_workers_and_others_are_refused(databases: Databa
         folder.write_rows({"q": f"n{number}"} for number in range(5))
         with started(folder, "--database", url) as waiting:
             until(lambda: folder.out.exists())
-            assert "another process collects the batch" in folder.run("--database", url, code=1).stderr
-            assert "another process writes to" in folder.run(code=1).stderr
+            assert "another process is collecting the batch" in folder.run("--database", url, code=1).stderr
+            assert "another process is writing to" in folder.run(code=1).stderr
             waiting.terminate()
             assert waiting.wait(SECONDS) == 130
         assert provider.asked.total() == 0

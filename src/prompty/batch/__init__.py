@@ -1,6 +1,7 @@
-"""Many rows through one prompt: read, named, called, written, each once.
+"""Run a prompt once for each row of a file, and go on after an interruption without running a row twice.
 
-Above: `cli.batch`. Below: `api`, `durable`, `drivers`. `ids`, `control`, `lines` and `tally` are pure; files
-are read in `rows` and kept in `index` and `books`, calls are in `calls`; `local` runs rows in this process and `shared`
-on the workers of a database.
+`rows` reads the file, `row_index` gives each row an id and leaves out finished ones, `local` runs rows in this process
+and `shared` on the workers of a database, `ledger` writes a record (`records`) for each. `throttle` adapts the number
+of concurrent calls to the provider (`concurrency_limit`).
+Above: `cli.batch`. Below: `api`, `durable`.
 """

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from prompty.api_turn_async import turn_async
-from prompty.batch.lines import Spent
+from prompty.batch.records import RowUsage
 from prompty.drivers.calls import finisher
 from prompty.drivers.calls_async import reply_events_async
 from prompty.drivers.decoding import Outcome
@@ -25,11 +25,11 @@ Refusal = Callable[[Retry], None]
 
 
 class Call:
-    """The call of one row. `spent` is what it has used so far, also when it fails."""
+    """The call of one row. `used` is complete also when the call fails."""
 
     def __init__(self, agent: PromptAgent, tools: list[object], price: Price, refused: Refusal) -> None:
         self._agent, self._tools, self._price, self._refused = agent, tools, price, refused
-        self.spent = Spent(attempts=0)
+        self.used = RowUsage(attempts=0)
 
     async def result(self, inputs: Mapping[str, object]) -> Any:
         """The result, or the turn itself where it waits for a person."""
@@ -58,19 +58,19 @@ class Call:
         return result(reply)
 
     def _hear(self, event: Event) -> None:
-        spent = self.spent
+        used = self.used
         match event:
             case Retry():
-                self.spent = replace(spent, attempts=(spent.attempts or 0) + 1)
+                self.used = replace(used, attempts=(used.attempts or 0) + 1)
                 self._refused(event)
             case ModelReply(reply):
-                cost, known = self._price(reply), spent.cost
-                self.spent = Spent(
-                    usage=total(spent.usage, reply.usage),
+                cost, known = self._price(reply), used.cost
+                self.used = RowUsage(
+                    usage=total(used.usage, reply.usage),
                     cost=known if cost is None else cost + (known or 0),
                     model=reply.model or self._agent.model.id,
-                    attempts=(spent.attempts or 0) + 1,
+                    attempts=(used.attempts or 0) + 1,
                 )
             case Done():  # counts the prompts that ran as its tools, too
-                cost = spent.cost if event.cost is None else event.cost
-                self.spent = replace(spent, usage=event.usage, cost=cost)
+                cost = used.cost if event.cost is None else event.cost
+                self.used = replace(used, usage=event.usage, cost=cost)

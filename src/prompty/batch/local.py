@@ -1,142 +1,112 @@
-"""A batch in one process: rows are started while there is room, and what comes of them is written at once."""
+"""Batch in this process: start rows while the provider has capacity, and write each result at once."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 
-from prompty.batch.books import Books, encoded
-from prompty.batch.calls import Call, Price
-from prompty.batch.lines import Failure, NamedRow, Spent, failed_line, failure_of, failure_of_pause, result_line
-from prompty.batch.pace import Pace
-from prompty.batch.tally import Tally
+from prompty.batch.calls import Call
+from prompty.batch.job import Batch, BatchJob
+from prompty.batch.ledger import Ledger
+from prompty.batch.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
+from prompty.batch.throttle import Throttle
 from prompty.errors import ModelError
-from prompty.model.agent import PromptAgent
 from prompty.model.paused import Paused
 
-ROWS_BEFORE_OTHERS = 256  # finished rows that are passed by before those under way are looked after
-HOW_TO_ANSWER = "Run such rows with --database, and answer them with `prompty runs answer`."
+SKIPS_PER_YIELD = 256  # finished rows to skip before the running ones get their turn on the event loop
+HOW_TO_APPROVE = "Run such rows with --database, and answer them with `prompty runs answer`."
 
 
-class LocalBatch:
-    """Rows under way in this process. `stop` may be called from a signal handler of the event loop."""
+class LocalBatch(Batch):
+    """Rows running on this event loop. `stop` may be called from one of its signal handlers."""
 
-    def __init__(
-        self,
-        agent: PromptAgent,
-        rows: Iterator[NamedRow | None],
-        books: Books,
-        *,
-        tally: Tally,
-        price: Price,
-        tools: list[object],
-        most: int,
-        budget: Decimal | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.agent, self.rows, self.books, self.price, self.tools = agent, rows, books, price, tools
-        self.pace = Pace(most, clock)
-        self.tally, self.budget = tally, budget
+    def __init__(self, job: BatchJob, ledger: Ledger) -> None:
+        super().__init__(job, ledger)
+        self.throttle = Throttle(job.max_concurrency)
         self.stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._woken = asyncio.Event()
-        self._broken: OSError | None = None
-
-    @property
-    def spent(self) -> bool:
-        """Whether the budget is used up."""
-        return self.budget is not None and self.books.spent >= self.budget
+        self._changed = asyncio.Event()
+        self._write_error: OSError | None = None
 
     async def run(self) -> bool:
-        """Run the rows; whether none is left."""
+        """Run the rows. Return True if none is left."""
         try:
-            complete = await self._start_rows()
+            exhausted = await self._start_rows()
             while self._tasks:
-                await self._change()
+                await self._wait_for_change()
         finally:
             self._cancel()
-        if self._broken is not None:
-            raise self._broken
-        return complete and not self.tally.left
+        if self._write_error is not None:
+            raise self._write_error
+        return exhausted and not self.progress.left
 
     def stop(self) -> None:
-        """Start no more rows; when told so again, end those that are under way."""
+        """Start no more rows. On the second call, cancel the running ones."""
         if self.stopping:
             self._cancel()
         self.stopping = True
-        self._woken.set()
+        self._changed.set()
 
     async def _start_rows(self) -> bool:
-        for passed, named in enumerate(self.rows):
-            if named is None:
-                self.tally = self.tally.skipped()
-                if passed % ROWS_BEFORE_OTHERS == 0:
+        """Start every row. Return False if the batch stopped before the last one."""
+        for position, planned in enumerate(self.rows):
+            if planned is None:
+                self.progress = self.progress.count_earlier()
+                if position % SKIPS_PER_YIELD == 0:
                     await asyncio.sleep(0)
-            elif named.row.problem is not None:
-                self._fail(named, failure_of(named.row.problem, self.agent, {}), Spent(attempts=0))
-            elif await self._may_start():
-                self._start(named)
+            elif planned.row.problem is not None:
+                self._fail(planned, describe_error(planned.row.problem, self.job.agent, {}), RowUsage(attempts=0))
+            elif await self._wait_for_slot():
+                self._start(planned)
             else:
                 return False
         return True
 
-    async def _may_start(self) -> bool:
-        """Wait until there is room; False if nothing is to be started any more."""
-        while not (self.stopping or self.spent or self._broken):
-            if self.pace.has_room(len(self._tasks)):
+    async def _wait_for_slot(self) -> bool:
+        """Wait until another row may start. Return False if none may start any more."""
+        while not (self.stopping or self.is_budget_spent or self._write_error):
+            if self.throttle.has_free_slot(len(self._tasks)):
                 return True
-            await self._change(self.pace.pause)
+            await self._wait_for_change(self.throttle.pause_seconds)
         return False
 
-    async def _change(self, seconds: float = 0.0) -> None:
-        """Wait until something has ended, or for so many seconds if there are any."""
-        timer = asyncio.get_running_loop().call_later(seconds, self._woken.set) if seconds > 0 else None
-        await self._woken.wait()
-        self._woken.clear()
+    async def _wait_for_change(self, timeout: float = 0.0) -> None:
+        """Wait until a row has ended, or for `timeout` seconds unless it is 0."""
+        timer = asyncio.get_running_loop().call_later(timeout, self._changed.set) if timeout > 0 else None
+        await self._changed.wait()
+        self._changed.clear()
         if timer is not None:
             timer.cancel()
 
-    def _start(self, named: NamedRow) -> None:
-        self.books.begin(named.id)
-        task = asyncio.create_task(self._row(named))
+    def _start(self, planned: PlannedRow) -> None:
+        self.ledger.begin(planned.id)
+        task = asyncio.create_task(self._run_row(planned))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._woken.set()
+        self._changed.set()
         if not task.cancelled() and isinstance(error := task.exception(), OSError):
-            self._broken = error  # nothing can be written: there is no use in paying for more
+            self._write_error = error  # results cannot be written: do not pay for more
 
     def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
 
-    async def _row(self, named: NamedRow) -> None:
-        timed = self.pace.begin()
-        call = Call(self.agent, self.tools, self.price, partial(self.pace.retried, timed))
+    async def _run_row(self, planned: PlannedRow) -> None:
+        job, timer = self.job, self.throttle.start_call()
+        call = Call(job.agent, job.tools, job.price, partial(self.throttle.on_retry, timer))
         try:
-            result = await call.result(named.row.inputs)
-            line = None if isinstance(result, Paused) else encoded(result_line(named, result, call.spent))
+            result = await call.result(planned.row.inputs)
+            line = None if isinstance(result, Paused) else encode_record(build_result(planned, result, call.used))
         except Exception as error:
-            self.pace.failed(timed, error)
-            self._fail(named, failure_of(error, self.agent, named.row.inputs), self._with_last_attempt(call, error))
+            self.throttle.on_failure(timer, error)
+            # the attempt that failed for good has no event
+            used = replace(call.used, attempts=(call.used.attempts or 0) + isinstance(error, ModelError))
+            self._fail(planned, describe_error(error, job.agent, planned.row.inputs), used)
             return
         if line is None:
-            self._fail(named, failure_of_pause(result, HOW_TO_ANSWER), call.spent)
-            return
-        self.books.finish(line, call.spent.cost)
-        self.tally = self.tally.counted(call.spent)
-        self.pace.succeeded(timed, len(self._tasks))
-
-    @staticmethod
-    def _with_last_attempt(call: Call, error: Exception) -> Spent:
-        """A call that is not made again is told of by its error alone."""
-        made = (call.spent.attempts or 0) + isinstance(error, ModelError)
-        return replace(call.spent, attempts=made)
-
-    def _fail(self, named: NamedRow, failure: Failure, spent: Spent) -> None:
-        self.books.fail(encoded(failed_line(named, failure, spent)), spent.cost)
-        self.tally = self.tally.counted(spent, failed=True)
+            self._fail(planned, describe_pause(result, HOW_TO_APPROVE), call.used)
+        else:
+            self._finish(line, call.used)
+            self.throttle.on_success(timer, len(self._tasks))

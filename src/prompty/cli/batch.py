@@ -1,47 +1,61 @@
-"""`prompty batch`: the rows of a file through a prompt, each once, however often the command is interrupted."""
+"""`prompty batch`: run a prompt for each row of a file, in this process or on the workers of a database."""
 
 import asyncio
 import shlex
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
+from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, Exit, Option
 
 from prompty.api import load
-from prompty.batch.rows import chosen_numbers, count_rows
-from prompty.batch.tally import Tally, in_words
-from prompty.cli.batch_modes import Job, run_here, run_shared
+from prompty.batch.job import Batch, BatchJob
+from prompty.batch.ledger import Ledger
+from prompty.batch.local import LocalBatch
+from prompty.batch.progress import BatchProgress
+from prompty.batch.rows import count_rows, select_rows
+from prompty.batch.shared import SharedBatch, get_batch_name
+from prompty.batch.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import err, fail, out, show_json
 from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
-from prompty.errors import PromptyError, RequestError
+from prompty.durable.engine import Limits
+from prompty.durable.names import NameLock, name_lock
+from prompty.durable.runtime import DurableRuntime
+from prompty.errors import NameInUse, PromptyError, RequestError
 from prompty.pricing import price_of
 from prompty.redaction import masked_text
 from prompty.safety.visible import visible
 
-STOPPED = 130
+EXIT_INTERRUPTED = 130
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DRAIN_SECONDS = 30.0
+LOCK_SECONDS = 1.0
+BAR_SECONDS = 0.25
+LINE_SECONDS = 10.0
 
-
-Rows = Annotated[Path, Argument(help="The rows: a JSONL or CSV file of inputs.")]
-Output = Annotated[Path, Option("--output", "-o", help="The JSONL file that results are appended to.")]
-RetryFailed = Annotated[bool, Option("--retry-failed", help="Run rows that have failed once more.")]
-Limit = Annotated[int | None, Option(min=1, help="Only the first so many rows.")]
-Sample = Annotated[int | None, Option(min=1, help="Only so many rows, chosen at random, the same each time.")]
-Dollars = Annotated[float | None, Option(help="Start no more rows when OUTPUT has cost so many dollars.")]
-AtOnce = Annotated[int, Option(min=1, help="The most rows under way at once.")]
+Rows = Annotated[Path, Argument(help="A JSONL or CSV file with the inputs of one call per row.")]
+Output = Annotated[Path, Option("--output", "-o", help="Append the results to this JSONL file.")]
+RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
+Limit = Annotated[int | None, Option(min=1, help="Run only the first N rows.")]
+Sample = Annotated[int | None, Option(min=1, help="Run only N rows chosen at random, the same ones every time.")]
+Budget = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
+MaxConcurrency = Annotated[int, Option(min=1, help="Run at most N rows at once.")]
 Functions = Annotated[
-    list[str] | None, Option("--tools", "-t", help="A Python file or module with functions marked @tool.")
+    list[str] | None, Option("--tools", "-t", help="Offer the functions marked @tool in a Python file or module.")
 ]
 Database = Annotated[
-    str | None, Option(help="Share the rows with the workers of this database: postgresql://…, sqlite:///runs.db.")
+    str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
-Name = Annotated[
-    str | None, Option(help="With a database: work on the rows, too, under this name that no other worker has.")
-]
+Name = Annotated[str | None, Option(help="With --database: run rows in this process too, as the worker of this name.")]
 
 
 def batch(
@@ -51,8 +65,8 @@ def batch(
     retry_failed: RetryFailed = False,
     limit: Limit = None,
     sample: Sample = None,
-    budget: Dollars = None,
-    max_concurrency: AtOnce = 64,
+    budget: Budget = None,
+    max_concurrency: MaxConcurrency = 64,
     tools: Functions = None,
     database: Database = None,
     name: Name = None,
@@ -62,46 +76,166 @@ def batch(
     as_json: AsJson = False,
     trace: TraceTo = None,
 ) -> None:
-    """Run FILE once for each of ROWS. When it is interrupted, the same command goes on where it was."""
+    """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
     load_dotenv(file)
     try:
         start_tracing(trace)
         agent = with_model(load(file), model, provider, api)
-        job = Job(
+        job = BatchJob(
             agent=agent,
             rows=rows,
-            numbers=chosen_numbers(count_rows(rows), limit=limit, sample=sample),
+            numbers=select_rows(count_rows(rows), limit=limit, sample=sample),
             output=output,
             tools=functions_from(tools),
             price=price_of(agent, required=budget is not None),
             budget=None if budget is None else Decimal(str(budget)),
-            most=max_concurrency,
+            max_concurrency=max_concurrency,
             retry_failed=retry_failed,
         )
-        complete, tally = _run(job, database, name)
+        complete, progress = _run(job, database, name)
     except (PromptyError, OSError) as error:
         fail(str(error))
-    _report(job, tally, complete=complete, as_json=as_json)
+    _report(job, progress, complete=complete, as_json=as_json)
 
 
-def _run(job: Job, database: str | None, name: str | None) -> tuple[bool, Tally]:
+def _run(job: BatchJob, database: str | None, name: str | None) -> tuple[bool, BatchProgress]:
+    """Run the batch. Return True if no row is left, and the final progress."""
     if database:
-        return run_shared(job, database, name)
+        return _run_shared(job, database, name)
     if name:
-        raise RequestError("--name is for workers of a database", "Add --database postgresql://…, or leave it out.")
-    return asyncio.run(run_here(job))
+        raise RequestError("--name is the name of a worker on a database", "Add --database, or leave --name out.")
+    return asyncio.run(_run_local(job))
 
 
-def _report(job: Job, tally: Tally, *, complete: bool, as_json: bool) -> None:
-    """Say how it went and how to go on. The exit code is 0 when every row has a result."""
+def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, as_json: bool) -> None:
+    """Print the counters and how to continue. Exit with 0 only if every row has a result."""
     now = time.monotonic()
     if as_json:
-        show_json({**tally.to_json(now), "complete": complete})
+        show_json({**progress.to_json(now), "complete": complete})
     else:
-        out.print(visible(in_words(tally, now)))
+        out.print(visible(progress.format_line(now)))
     if not complete:
-        err.print(visible(masked_text(f"To go on: {shlex.join(['prompty', *sys.argv[1:]])}")))
-        raise Exit(STOPPED)
-    if tally.failed:
-        err.print(visible(f"See {job.output.stem}.failed.jsonl; --retry-failed runs those rows once more."))
+        err.print(visible(masked_text(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
+        raise Exit(EXIT_INTERRUPTED)
+    if progress.failed:
+        err.print(visible(f"See {job.output.stem}.failed.jsonl. --retry-failed runs those rows again."))
         raise Exit(1)
+
+
+async def _run_local(job: BatchJob) -> tuple[bool, BatchProgress]:
+    with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
+        running = LocalBatch(job, ledger)
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, _stop, running)
+        with _show_progress(running):
+            ledger.complete = await running.run()
+    _report_budget(running)
+    return ledger.complete, running.progress
+
+
+def _stop(running: LocalBatch) -> None:
+    if not running.stopping:
+        _report_stopping()
+    running.stop()
+
+
+def _run_shared(job: BatchJob, url: str, name: str | None) -> tuple[bool, BatchProgress]:
+    """Run rows as the worker `name`, if there is one. Submit and collect rows unless another process does."""
+    stopping = threading.Event()
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: _stop_shared(stopping))
+    with _run_worker(job, url, name):
+        lock = _acquire_collector_lock(url, get_batch_name(job.agent, job.output), stopping, wait=name is not None)
+        if lock is None:
+            return False, BatchProgress(total=len(job.numbers), started=time.monotonic())
+        client = DurableRuntime(url)
+        try:
+            with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
+                running = SharedBatch(job, ledger, client.engine, should_stop=stopping.is_set)
+                with _show_progress(running):
+                    ledger.complete = running.run()
+            _report_budget(running)
+            return ledger.complete, running.progress
+        finally:
+            client.close()
+            lock.release()
+
+
+@contextmanager
+def _run_worker(job: BatchJob, url: str, name: str | None) -> Iterator[None]:
+    """Run submitted rows in the background. A row that is interrupted continues when the worker `name` restarts."""
+    if name is None:
+        yield
+        return
+    throttled = ThrottledCalls(Throttle(job.max_concurrency))
+    limits = Limits(worker_concurrency=job.max_concurrency)
+    worker = DurableRuntime(url, name=name, limits=limits, tools=job.tools, pace=throttled)
+    worker.open()
+    try:
+        yield
+    finally:
+        worker.close(DRAIN_SECONDS)
+
+
+def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, wait: bool) -> NameLock | None:
+    """Acquire the lock that lets one process at a time submit and collect. Return None if stopped while waiting."""
+    reported = False
+    while not stopping.is_set():
+        try:
+            return name_lock(url, f"batch {batch}")
+        except NameInUse:
+            if not wait:
+                raise RequestError(
+                    f"another process is collecting the batch '{batch}'", "Add --name to run rows of it here as well."
+                ) from None
+        if not reported:
+            err.print(visible(f"Running rows of {batch}. Another process is collecting its results."))
+            reported = True
+        stopping.wait(LOCK_SECONDS)
+    return None
+
+
+def _stop_shared(stopping: threading.Event) -> None:
+    """Stop when the running rows have ended. The next signal ends the process, which loses nothing."""
+    stopping.set()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    _report_stopping()
+
+
+def _report_stopping() -> None:
+    err.print("Stopping when the running rows have ended. Interrupt again to stop now.")
+
+
+def _report_budget(running: Batch) -> None:
+    if running.is_budget_spent and not running.ledger.complete:
+        err.print(f"The budget is spent: ${running.ledger.spent:.4f}.")
+
+
+@contextmanager
+def _show_progress(running: Batch) -> Iterator[None]:
+    """Show the progress from another thread: a bar on a terminal, a line now and then elsewhere."""
+    ended = threading.Event()
+    show = _show_bar if err.is_terminal else _show_lines
+    thread = threading.Thread(target=show, args=(lambda: running.progress, ended), name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _show_bar(read: Callable[[], BatchProgress], ended: threading.Event) -> None:
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"))
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        while not ended.wait(BAR_SECONDS):
+            progress = read()
+            line, completed = progress.format_line(time.monotonic()), progress.total - progress.left
+            bar.update(task, description=line, total=max(progress.total, 1), completed=completed)
+
+
+def _show_lines(read: Callable[[], BatchProgress], ended: threading.Event) -> None:
+    while not ended.wait(LINE_SECONDS):
+        err.print(read().format_line(time.monotonic()))

@@ -1,4 +1,4 @@
-"""Model calls of a worker wait for room, and what happens in them makes more of it or less."""
+"""Model calls of a worker wait for a free slot, and their outcomes raise or lower the limit."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from prompty.batch.control import LONGEST_PAUSE
-from prompty.batch.pace import Pace, PacedCalls
+from prompty.batch.concurrency_limit import MAX_PAUSE_SECONDS
+from prompty.batch.throttle import Throttle, ThrottledCalls
 from prompty.drivers.calls_async import last_of
 from prompty.drivers.decoding import Outcome
 from prompty.errors import ModelError
@@ -41,7 +41,7 @@ class Provider:
             self.now -= 1
 
 
-async def ended(calls: PacedCalls, provider: Provider, ending: str) -> object:
+async def ended(calls: ThrottledCalls, provider: Provider, ending: str) -> object:
     running = asyncio.create_task(last_of(calls(provider.call(ending))))
     if ending == "cancelled":
         await asyncio.sleep(0)
@@ -58,12 +58,12 @@ def test_calls_all_end_and_never_more_are_under_way_than_the_limit_was(most: int
     async def all_calls() -> list[object]:
         return await asyncio.gather(*(ended(calls, provider, ending) for ending in endings))
 
-    calls, provider = PacedCalls(Pace(most)), Provider()
+    calls, provider = ThrottledCalls(Throttle(most)), Provider()
     results: list[Any] = asyncio.run(all_calls())
     assert provider.most <= most
     assert provider.now == 0
     assert [result == "fine" for result in results] == [ending == "fine" for ending in endings]
-    assert calls.pace.has_room(0)
+    assert calls.throttle.has_free_slot(0)
 
 
 def test_calls_begin_few_and_become_more() -> None:
@@ -75,7 +75,7 @@ def test_calls_begin_few_and_become_more() -> None:
             seen.append(provider.most)
         return seen
 
-    calls, provider = PacedCalls(Pace(64, clock=lambda: 0.0)), Provider()
+    calls, provider = ThrottledCalls(Throttle(64, clock=lambda: 0.0)), Provider()
     seen = asyncio.run(rounds())
     assert seen == sorted(seen)
     assert seen[-1] == 64
@@ -90,6 +90,6 @@ def test_nobody_begins_while_the_provider_wants_to_be_left_alone() -> None:
         await asyncio.gather(*(ended(calls, provider, "fine") for _ in range(5)))
         return loop.time() - begun
 
-    calls, provider = PacedCalls(Pace(64)), Provider()
-    assert 0.25 <= asyncio.run(calls_after_a_refusal()) < LONGEST_PAUSE
+    calls, provider = ThrottledCalls(Throttle(64)), Provider()
+    assert 0.25 <= asyncio.run(calls_after_a_refusal()) < MAX_PAUSE_SECONDS
     assert provider.asked == 6

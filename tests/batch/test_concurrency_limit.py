@@ -1,11 +1,11 @@
-"""How many rows are under way at once, with a clock that is only counted."""
+"""The AIMD limit on concurrent calls, with a simulated clock."""
 
 from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as some
 
-from prompty.batch.control import Control, new_control, refused, room, succeeded
+from prompty.batch.concurrency_limit import ConcurrencyLimit, create_limit
 
 EVENTS = some.lists(
     some.tuples(
@@ -22,48 +22,48 @@ EVENTS = some.lists(
 def test_the_limit_stays_between_one_and_the_cap_and_a_pause_ends(
     most: int, events: list[tuple[str, float, float | None, float]]
 ) -> None:
-    control, now = new_control(most), 0.0
+    limit, now = create_limit(most), 0.0
     for kind, seconds, asked, later in events:
         now += later
-        before = control
+        before = limit
         if kind == "ok":
-            control = succeeded(control, begun=now - seconds, now=now, under_way=int(control.limit))
-            assert control.limit <= before.limit + 1
+            limit = limit.after_success(started=now - seconds, now=now, running=int(limit.value))
+            assert limit.value <= before.value + 1
         else:
-            control = refused(control, begun=now - seconds, now=now, retry_after=asked)
-            assert control.limit <= before.limit
-        assert 1 <= control.limit <= most
-        assert control.paused_until <= max(before.paused_until, now + 60)
-        assert room(control, 0, control.paused_until) >= 1
-        assert room(control, most, now + 1000) == 0
+            limit = limit.after_overload(started=now - seconds, now=now, retry_after=asked)
+            assert limit.value <= before.value
+        assert 1 <= limit.value <= most
+        assert limit.paused_until <= max(before.paused_until, now + 60)
+        assert limit.count_free_slots(0, limit.paused_until) >= 1
+        assert limit.count_free_slots(most, now + 1000) == 0
 
 
 def test_what_the_server_asks_to_wait_all_rows_wait() -> None:
-    control = refused(new_control(100), begun=10, now=11, retry_after=5)
-    assert room(control, 0, 15.9) == 0
-    assert room(control, 0, 16) > 0
+    limit = create_limit(100).after_overload(started=10, now=11, retry_after=5)
+    assert limit.count_free_slots(0, 15.9) == 0
+    assert limit.count_free_slots(0, 16) > 0
 
 
 def test_refusals_of_one_moment_lower_the_limit_once() -> None:
-    control = Control(most=100, limit=50)
+    limit = ConcurrencyLimit(maximum=100, value=50)
     for now in (11.0, 11.1, 11.2):
-        control = refused(control, begun=10, now=now, retry_after=None)
-    assert control.limit == 35
-    assert refused(control, begun=12, now=13, retry_after=None).limit == 24.5
+        limit = limit.after_overload(started=10, now=now, retry_after=None)
+    assert limit.value == 35
+    assert limit.after_overload(started=12, now=13, retry_after=None).value == 24.5
 
 
 def test_a_limit_that_is_not_used_up_does_not_grow() -> None:
-    control = Control(most=100, limit=10)
-    assert succeeded(control, begun=0, now=1, under_way=3).limit == 10
-    assert succeeded(control, begun=0, now=1, under_way=10).limit == 11
+    limit = ConcurrencyLimit(maximum=100, value=10)
+    assert limit.after_success(started=0, now=1, running=3).value == 10
+    assert limit.after_success(started=0, now=1, running=10).value == 11
 
 
 def test_it_grows_by_one_for_each_round_after_the_first_refusal() -> None:
-    control = refused(Control(most=100, limit=20), begun=0, now=1, retry_after=None)
-    rounds = int(control.limit)
+    limit = ConcurrencyLimit(maximum=100, value=20).after_overload(started=0, now=1, retry_after=None)
+    rounds = int(limit.value)
     for _ in range(rounds):
-        control = succeeded(control, begun=2, now=3, under_way=20)
-    assert 14.9 < control.limit <= 15.1
+        limit = limit.after_success(started=2, now=3, running=20)
+    assert 14.9 < limit.value <= 15.1
 
 
 @dataclass
@@ -76,22 +76,22 @@ class Provider:
     now: float = 0.0
     under_way: list[tuple[float, float, bool]] = field(default_factory=list)
 
-    def run(self, control: Control, until: float) -> Control:
+    def run(self, limit: ConcurrencyLimit, until: float) -> ConcurrencyLimit:
         while self.now < until:
-            for _ in range(room(control, len(self.under_way), self.now)):
+            for _ in range(limit.count_free_slots(len(self.under_way), self.now)):
                 self._begin()
             if not self.under_way:
-                self.now = control.paused_until
+                self.now = limit.paused_until
                 continue
             end, begun, well = min(self.under_way)
             self.under_way.remove((end, begun, well))
             self.now = max(end, self.now)
             many = len(self.under_way) + 1
             if well:
-                control = succeeded(control, begun=begun, now=self.now, under_way=many)
+                limit = limit.after_success(started=begun, now=self.now, running=many)
             else:
-                control = refused(control, begun=begun, now=self.now, retry_after=0.5)
-        return control
+                limit = limit.after_overload(started=begun, now=self.now, retry_after=0.5)
+        return limit
 
     def _begin(self) -> None:
         crowd = len(self.under_way) + 1
@@ -103,23 +103,23 @@ class Provider:
 
 
 def test_it_settles_near_the_places_of_a_provider_that_refuses() -> None:
-    assert 12 <= Provider(places=20, refuses=True).run(new_control(500), 300).limit <= 22
+    assert 12 <= Provider(places=20, refuses=True).run(create_limit(500), 300).value <= 22
 
 
 def test_it_uses_all_of_a_provider_that_has_room() -> None:
-    assert Provider(places=1000, refuses=True).run(new_control(64), 60).limit == 64
+    assert Provider(places=1000, refuses=True).run(create_limit(64), 60).value == 64
 
 
 def test_it_does_not_crowd_a_provider_that_gets_slow() -> None:
     provider = Provider(places=20, refuses=False)
-    control = new_control(500)
+    limit = create_limit(500)
     for until in range(30, 300, 30):
-        control = provider.run(control, until)
-        assert control.limit < 120
+        limit = provider.run(limit, until)
+        assert limit.value < 120
 
 
 def test_it_comes_back_when_a_slow_hour_is_over() -> None:
     provider = Provider(places=10, refuses=True)
-    control = provider.run(new_control(100), 100)
+    limit = provider.run(create_limit(100), 100)
     provider.places = 60
-    assert provider.run(control, 300).limit > 40
+    assert provider.run(limit, 300).value > 40

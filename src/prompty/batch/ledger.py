@@ -1,0 +1,179 @@
+"""Ledger of a batch: the output, a file of failures beside it, and a journal of the rows that were started.
+
+Records are appended whole. A process can be killed at any moment: its records stay, and the next process repairs a
+line that was cut off. A machine that crashes can lose the records of the last second.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from prompty.batch.records import parse_cost
+from prompty.batch.row_index import RowIndex
+from prompty.concurrency import FileLock
+from prompty.errors import RequestError
+
+SYNC_SECONDS = 1.0
+_RECORD_START = b'{"id": "'
+
+
+class Ledger:
+    """The files of one batch, locked until they are closed. `spent` is the cost of all rows in them.
+
+    Rows in the output are finished. So are failed rows, unless `retry_failed` removes them. Rows in the journal that
+    are not finished were interrupted, and may have been paid for. Set `complete` when no row is left.
+    """
+
+    def __init__(self, out: Path, *, retry_failed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self.out = out
+        self.failures_path, self.journal_path = (
+            out.with_name(f"{out.stem}{ending}") for ending in (".failed.jsonl", ".started")
+        )
+        self.spent = Decimal()
+        self.complete = False
+        self._clock, self._synced = clock, clock()
+        with ExitStack() as resources:
+            resources.callback(_lock(out).release)
+            self.index = resources.enter_context(closing(RowIndex()))
+            self._out = _open(out, resources)
+            self._failures = _open(self.failures_path, resources)
+            self._read(self._out, out)
+            self._read(self._failures, self.failures_path)
+            self._journal = self._rewrite_journal(resources)
+            if retry_failed:
+                self._remove_failures()
+            self._resources = resources.pop_all()
+
+    def begin(self, id: str) -> None:
+        """Record in the journal that a row is about to be paid for."""
+        _append(self._journal, f"{id}\n".encode())
+
+    def finish(self, line: bytes, cost: Decimal | None) -> None:
+        """Append the record of a row that succeeded."""
+        self._write(self._out, line, cost)
+
+    def fail(self, line: bytes, cost: Decimal | None) -> None:
+        """Append the record of a row that failed."""
+        self._write(self._failures, line, cost)
+
+    def close(self) -> None:
+        """Close the files and release the lock. A complete batch needs no journal."""
+        self._sync()
+        self._resources.close()
+        if self.complete:
+            self.journal_path.unlink()
+        if not self.failures_path.stat().st_size:
+            self.failures_path.unlink()
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, file: int, line: bytes, cost: Decimal | None) -> None:
+        _append(file, line)
+        self.spent += cost or 0
+        if self._clock() - self._synced > SYNC_SECONDS:
+            self._sync()
+
+    def _sync(self) -> None:
+        os.fsync(self._out)
+        os.fsync(self._failures)
+        self._synced = self._clock()
+
+    def _read(self, file: int, path: Path) -> None:
+        """Repair the last line of a file, then index its rows and add up their cost."""
+        _repair_last_line(file, path)
+        for record in _read_records(path):
+            self.index.mark_finished(record["id"])
+            self.spent += parse_cost(record)
+
+    def _rewrite_journal(self, resources: ExitStack) -> int:
+        """Replace the journal by one of the interrupted rows alone, and open it."""
+        if self.journal_path.exists():
+            with self.journal_path.open(encoding="ascii", errors="replace") as lines:
+                for line in lines:
+                    if line.endswith("\n"):
+                        self.index.mark_started(line.rstrip("\n"))
+        fresh = self.journal_path.with_name(f"{self.journal_path.name}.new")
+        fresh.unlink(missing_ok=True)
+        journal = _open(fresh, resources)
+        for id in self.index.list_interrupted():
+            _append(journal, f"{id}\n".encode())
+        fresh.replace(self.journal_path)
+        return journal
+
+    def _remove_failures(self) -> None:
+        for record in _read_records(self.failures_path):
+            self.index.mark_unfinished(record["id"])
+        os.ftruncate(self._failures, 0)
+
+
+def _lock(path: Path) -> FileLock:
+    try:
+        return FileLock(path)
+    except BlockingIOError:
+        raise RequestError(
+            f"another process is writing to '{path}'",
+            "Wait for it, write to another file, or share the rows with --database.",
+        ) from None
+
+
+def _open(path: Path, resources: ExitStack) -> int:
+    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+    resources.callback(os.close, file)
+    return file
+
+
+def _append(file: int, content: bytes) -> None:
+    while content:  # a disk that is nearly full accepts a part
+        content = content[os.write(file, content) :]
+
+
+def _repair_last_line(file: int, path: Path) -> None:
+    """Complete or remove a last line that was cut off. Refuse a file that is not the output of a batch."""
+    tail = _read_last_line(file)
+    if not tail:
+        return
+    try:
+        json.loads(tail)
+        _append(file, b"\n")
+    except ValueError:
+        if not tail.startswith(_RECORD_START[: len(tail)]):
+            raise _not_a_record(path, "the last line") from None
+        os.ftruncate(file, os.fstat(file).st_size - len(tail))
+
+
+def _read_last_line(file: int) -> bytes:
+    """Return the bytes after the last newline."""
+    tail, position = b"", os.fstat(file).st_size
+    while position > 0 and b"\n" not in tail:
+        length = min(65536, position)
+        position -= length
+        tail = os.pread(file, length, position) + tail
+    return tail.rpartition(b"\n")[2]
+
+
+def _read_records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+                raise _not_a_record(path, f"line {number}")
+            yield record
+
+
+def _not_a_record(path: Path, place: str) -> RequestError:
+    return RequestError(f"{place} of '{path}' is not a record of a batch", "Write to another file, or remove the line.")

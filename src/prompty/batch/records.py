@@ -1,0 +1,98 @@
+"""Records: the JSON object written for each row, with its result or its failure. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from prompty.batch.rows import Row
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json, ToolCall
+from prompty.model.paused import Paused
+from prompty.model.reply import Usage
+from prompty.redaction import MASK, masked_text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRow:
+    """A row to run, with its id and its inputs without sensitive values.
+
+    `interrupted` counts the processes that died while they ran it. Each of them may have paid for it.
+    """
+
+    row: Row
+    id: str
+    masked_inputs: dict[str, object]
+    interrupted: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowUsage:
+    """Tokens and dollars used by one row. `attempts` counts requests to a model; None if they were not counted."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost: Decimal | None = None
+    model: str | None = None
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowFailure:
+    """Why a row has no result: the class of the error and its message."""
+
+    kind: str
+    message: str
+
+
+def build_result(planned: PlannedRow, result: object, usage: RowUsage) -> Json:
+    """Return the record of a row that succeeded."""
+    if isinstance(result, list):  # calls that the model asked for; every other result is JSON data already
+        result = [item.to_json() if isinstance(item, ToolCall) else item for item in result]
+    return _build_record(planned, {"result": result}, usage)
+
+
+def build_failure(planned: PlannedRow, failure: RowFailure, usage: RowUsage) -> Json:
+    """Return the record of a row that failed."""
+    return _build_record(planned, {"error": {"class": failure.kind, "message": failure.message}}, usage)
+
+
+def _build_record(planned: PlannedRow, outcome: Json, used: RowUsage) -> Json:
+    counts = {"attempts": used.attempts, "interrupted": planned.interrupted or None}
+    return {
+        "id": planned.id,
+        "row": planned.row.number,
+        "inputs": planned.masked_inputs,
+        **outcome,
+        "usage": {name: count for name, count in used.usage.to_json().items() if count is not None},
+        "cost": None if used.cost is None else float(used.cost),
+        "model": used.model,
+        **{name: count for name, count in counts.items() if count is not None},
+    }
+
+
+def describe_error(error: BaseException, agent: PromptAgent, inputs: Mapping[str, object]) -> RowFailure:
+    """Describe an error without secrets and without the values of sensitive inputs."""
+    message = masked_text(str(error))
+    for declared in agent.inputs:
+        if declared.sensitive and (value := inputs.get(declared.name)) not in (None, ""):
+            message = message.replace(str(value), MASK)
+    return RowFailure(type(error).__name__, message)
+
+
+def describe_pause(paused: Paused, fix: str) -> RowFailure:
+    """Describe a row that needs approval; `fix` says how to give it."""
+    names = ", ".join(sorted({call.name for call in paused.pending}))
+    return RowFailure("Paused", f"approval is needed for: {names}\n    {fix}")
+
+
+def encode_record(record: Json) -> bytes:
+    """Encode a record as one line of JSON. Lone surrogates, which UTF-8 cannot hold, are escaped."""
+    try:
+        return json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(record, allow_nan=False).encode() + b"\n"
+
+
+def parse_cost(record: Mapping[str, object]) -> Decimal:
+    cost = record.get("cost")
+    return Decimal(str(cost)) if isinstance(cost, int | float) else Decimal()

@@ -1,0 +1,110 @@
+"""Row ids, and an index by id of the rows that are finished or were interrupted.
+
+An id is a hash of the prompt, the model and the row, so a row has the same id whenever the batch is run.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from prompty.batch.records import PlannedRow
+from prompty.batch.rows import get_input_kinds, read_rows
+from prompty.model.agent import PromptAgent
+from prompty.redaction import MASK
+
+_HASH_LENGTH = 32
+_TABLES = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = -16000;
+CREATE TABLE seen (hash TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE finished (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE started (id TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_COUNT = "INSERT INTO {0} VALUES (?, 1) ON CONFLICT DO UPDATE SET count = count + 1 RETURNING count"
+
+
+class RowIndex:
+    """Index in an unnamed file on disk, for batches with more rows than memory holds. It ends with the process."""
+
+    def __init__(self) -> None:
+        self._tables = sqlite3.connect("", isolation_level=None)
+        self._tables.executescript(_TABLES)
+        self._tables.execute("BEGIN")
+
+    def count_occurrence(self, hash: str) -> int:
+        """Count a row with this hash, and return how many there have been."""
+        return self._increment("seen", hash)
+
+    def mark_finished(self, id: str) -> None:
+        self._tables.execute("INSERT OR IGNORE INTO finished VALUES (?)", (id,))
+
+    def mark_unfinished(self, id: str) -> None:
+        self._tables.execute("DELETE FROM finished WHERE id = ?", (id,))
+
+    def is_finished(self, id: str) -> bool:
+        return self._tables.execute("SELECT 1 FROM finished WHERE id = ?", (id,)).fetchone() is not None
+
+    def mark_started(self, id: str) -> None:
+        self._increment("started", id)
+
+    def count_interruptions(self, id: str) -> int:
+        """Return how often a row was started and not finished."""
+        count = self._tables.execute("SELECT count FROM started WHERE id = ?", (id,)).fetchone()
+        return int(count[0]) if count else 0
+
+    def list_interrupted(self) -> Iterator[str]:
+        """Yield each row that was started and not finished, once per start. Forget the starts of finished rows."""
+        self._tables.execute("DELETE FROM started WHERE id IN (SELECT id FROM finished)")
+        for id, count in self._tables.execute("SELECT id, count FROM started"):
+            yield from [id] * count
+
+    def close(self) -> None:
+        self._tables.close()
+
+    def _increment(self, table: str, key: str) -> int:
+        [count] = self._tables.execute(_COUNT.format(table), (key,)).fetchone()
+        return int(count)
+
+
+def plan_rows(
+    path: Path, agent: PromptAgent, numbers: range | frozenset[int], index: RowIndex
+) -> Iterator[PlannedRow | None]:
+    """Yield the rows with these numbers in order, and None for each that is finished, so that the caller can do other
+    work in between. Equal rows are counted from the start of the file: an id does not depend on the selection."""
+    prompt, last = hash_prompt(agent), max(numbers, default=0)
+    for row in read_rows(path, get_input_kinds(agent)):
+        if row.number > last:
+            return
+        inputs = mask_sensitive(agent, row.inputs)
+        hash = hash_row(prompt, {"unreadable row": row.number} if row.problem else inputs)
+        occurrence = index.count_occurrence(hash)
+        id = hash if occurrence == 1 else f"{hash}-{occurrence}"
+        if row.number not in numbers:
+            continue
+        if index.is_finished(id):
+            yield None
+        else:
+            yield PlannedRow(row=row, id=id, masked_inputs=inputs, interrupted=index.count_interruptions(id))
+
+
+def hash_prompt(agent: PromptAgent) -> str:
+    """Hash the prompt and its model, but not the connection: the endpoint and the key do not change the question."""
+    return _hash(agent.model_dump(mode="json", by_alias=True, exclude={"path": True, "model": {"connection"}}))
+
+
+def hash_row(prompt: str, masked_inputs: Mapping[str, object]) -> str:
+    """Hash a row of a prompt. Pass inputs without sensitive values: the hash of a short secret would reveal it."""
+    return _hash([prompt, masked_inputs])
+
+
+def mask_sensitive(agent: PromptAgent, inputs: Mapping[str, object]) -> dict[str, object]:
+    """Return the inputs with a mask for each that the file declares as sensitive."""
+    sensitive = {declared.name for declared in agent.inputs if declared.sensitive}
+    return {name: MASK if name in sensitive else value for name, value in inputs.items()}
+
+
+def _hash(value: object) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]
