@@ -38,8 +38,22 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TextEdit:
+    """Replace the text from one position up to another. Lines and columns count from 1, columns in characters."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One mistake in a file: where it is, what is wrong, and what to write instead."""
+    """One mistake in a file: where it begins and ends, what is wrong, and how to fix it.
+
+    Positions count like those of `TextEdit`. `edits`, where there are any, make the fix when they are applied together.
+    """
 
     code: str
     message: str
@@ -47,9 +61,12 @@ class Problem:
     path: str = "<text>"
     line: int = 1
     column: int = 1
+    end_line: int = 1
+    end_column: int = 1
     key: str = ""
     text: str = ""
     severity: Severity = "error"
+    edits: tuple[TextEdit, ...] = ()
 
     @property
     def place(self) -> str:
@@ -238,7 +255,7 @@ class UnknownName(PromptyError, LookupError):
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         choices = ", ".join(known)
         super().__init__(f"no {kind} is called '{name}'\n    Use one of: {choices}; or register your own.")
-        self.name = name
+        self.name, self.known = name, known
 
 
 class MissingExtra(PromptyError, ImportError):

@@ -6,7 +6,7 @@ import pytest
 
 from prompty import check
 from prompty.analysis.check import check_text
-from prompty.analysis.extensions import EXTENSIONS, METADATA
+from prompty.analysis.definition_keys import EXTENSIONS, METADATA_EXTENSIONS
 
 GOOD = """---
 name: good
@@ -214,5 +214,7 @@ def test_what_the_documents_know_is_portable() -> None:
 def test_every_extension_is_in_the_documentation() -> None:
     differences = Path(__file__).parents[2] / "docs" / "explanation" / "differences.md"
     page = differences.read_text().partition("## Beyond the documents")[2]
-    for name in {name for names in EXTENSIONS.values() for name in names} | {f"metadata.{name}" for name in METADATA}:
+    for name in {name for names in EXTENSIONS.values() for name in names} | {
+        f"metadata.{name}" for name in METADATA_EXTENSIONS
+    }:
         assert f"`{name}`" in page

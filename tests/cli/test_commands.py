@@ -50,7 +50,8 @@ def test_check_shows_place_severity_line_and_fix_and_exits_with_1(bad: Path) -> 
     assert done.returncode == 1
     assert f"{bad}:2:1: warning: modle: unknown key `modle`\n    modle: gpt-4\n    Did you mean `model`?" in done.stdout
     assert f"{bad}:5:18: error: model.options.temperature: expected a number, found `hot`" in done.stdout
-    assert done.stdout.endswith("1 file: 1 error, 1 warning\n")
+    assert f"{bad}:8:9: warning: the variable `x` is not declared under `inputs`" in done.stdout
+    assert done.stdout.endswith("1 file: 1 error, 2 warnings\n")
 
 
 def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
 
 def test_check_takes_files_and_folders(good: Path, bad: Path) -> None:
     done = run("check", good.parent, good)
-    assert done.stdout.endswith("3 files: 1 error, 1 warning\n")
+    assert done.stdout.endswith("3 files: 1 error, 2 warnings\n")
     assert run("check", good.parent / "nope.prompty").returncode == 1
     assert bad.exists()
 
@@ -95,8 +96,13 @@ def test_check_as_json_is_for_tools(bad: Path) -> None:
     assert [(problem["code"], problem["line"], problem["column"]) for problem in problems] == [
         ("unknown-key", 2, 1),
         ("wrong-value", 5, 18),
+        ("undeclared-variable", 8, 9),
     ]
-    assert set(problems[0]) == {"code", "message", "fix", "path", "line", "column", "key", "text", "severity"}
+    described = {"code", "message", "fix", "path", "key", "text", "severity", "edits"}
+    assert set(problems[0]) == described | {"line", "column", "end_line", "end_column"}
+    bad.write_text("---\nmodle: gpt-4\n---\n")
+    [problem] = json.loads(run("check", bad, "--json").stdout)
+    assert problem["edits"] == [{"line": 2, "column": 1, "end_line": 2, "end_column": 6, "text": "model"}]
 
 
 def test_nothing_in_a_file_controls_the_terminal(bad: Path, tmp_path: Path) -> None:

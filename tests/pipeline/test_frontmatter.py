@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prompty import LoadError, loads
-from prompty.pipeline.frontmatter import Unclosed, normalised, split
+from prompty.pipeline.frontmatter import Unclosed, normalize, split
 
 NORMATIVE = {
     "standard": ("---\nname: test\n---\nHello world", "name: test", "Hello world"),
@@ -41,7 +41,7 @@ TRAPS = {
 
 @pytest.mark.parametrize(("text", "frontmatter"), TRAPS.values(), ids=TRAPS)
 def test_only_a_whole_line_closes_the_frontmatter(text: str, frontmatter: str | None) -> None:
-    parts = split(normalised(text))
+    parts = split(normalize(text))
     assert parts.body == "Body"
     assert frontmatter is None or parts.frontmatter == frontmatter
 
@@ -78,9 +78,10 @@ def test_an_empty_body_is_legal() -> None:
     assert loads("---\nname: x\n---\n\n").instructions == ""
 
 
-def test_lines_are_counted_in_the_file() -> None:
-    parts = split("\n\n---\nname: x\n---\n\n\nBody")
-    assert (parts.frontmatter_line, parts.body_line) == (4, 8)
+def test_the_halves_know_where_they_begin() -> None:
+    text = "\n\n---\nname: x\n---\n\n\n Body"
+    parts = split(text)
+    assert (text[parts.frontmatter_start :], text[parts.body_start :]) == ("name: x\n---\n\n\n Body", "Body")
 
 
 @given(st.text(alphabet="-+ \n\tax", max_size=60))
@@ -88,7 +89,7 @@ def test_splitting_loses_nothing_but_edges(text: str) -> None:
     try:
         parts = split(text)
     except Unclosed as error:
-        assert 1 <= error.line <= text.count("\n") + 1
+        assert text[error.start :].startswith(("---", "+++"))
     else:
-        assert parts.body in text
-        assert (parts.frontmatter or "") in text
+        assert text.startswith(parts.body, parts.body_start)
+        assert text.startswith(parts.frontmatter or "", parts.frontmatter_start)

@@ -160,6 +160,7 @@ def test_a_version_1_file_loads_with_a_warning_that_names_each_old_part() -> Non
         agent = loads(VERSION_1)
     said = str(caught[0].message)
     assert agent.name == "old"
+    assert caught[0].filename == __file__
     for line, part in [(4, "api"), (5, "configuration"), (6, "parameters"), (7, "sample"), (9, "type")]:
         assert f"<text>:{line}:" in said
         assert f"`{part}`" in said
@@ -227,7 +228,7 @@ def test_an_environment_or_roots_of_the_caller_are_not_mixed_up(prompt: Path) ->
 
 
 def test_the_cache_does_not_grow_without_end(prompt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_stage, "_MOST_CACHED", 3)
+    monkeypatch.setattr(load_stage, "_MAX_CACHED", 3)
     for number in range(10):
         load(prompt, allowed_roots=[str(number)])
     assert len(load_stage._cache) == 3

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prompty import LoadError, load, loads, render
-from prompty.pipeline.references import MAX_FILE_BYTES
+from prompty.pipeline.files import MAX_FILE_BYTES
 
 
 @pytest.fixture

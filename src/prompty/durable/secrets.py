@@ -11,9 +11,9 @@ from typing import Any
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
-from prompty.pipeline.frontmatter import normalised, split
-from prompty.pipeline.load import load, read_file, references_for
-from prompty.pipeline.yaml_data import read_yaml
+from prompty.pipeline.frontmatter import read_frontmatter
+from prompty.pipeline.load import load, open_source, read_prompt
+from prompty.pipeline.references import References
 
 Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
@@ -103,14 +103,14 @@ def _written(agent: PromptAgent, keys: Keys) -> object:
     if agent.path is None:
         return None
     try:
-        data, _ = read_yaml(split(normalised(read_file(agent.path, agent.path.name)[0])).frontmatter or "")
-        return _followed(data, keys)
+        _, parts = open_source(read_prompt(agent.path, agent.path.name)[0], agent.path.name)
+        return _followed(read_frontmatter(parts.frontmatter or "").data, keys)
     except (PromptyError, LookupError, TypeError, ValueError):
         return None
 
 
 def _resolved(agent: PromptAgent, text: str) -> object:
-    references = references_for(agent.path.parent if agent.path else None, (), None)
+    references = References(agent.path.parent if agent.path else None)
     value = references.resolve(text)
     return None if references.failures else value
 

@@ -1,50 +1,69 @@
-"""From plain data to a `PromptAgent`, or to problems with their places."""
+"""From the data of a frontmatter to a `PromptAgent`, and to findings for what is invalid or outdated in it."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from prompty.errors import Problem
-from prompty.model.agent import Frontmatter, PromptAgent
-from prompty.pipeline.source_map import KeyPath, Source
+from prompty.model import agent as model
+from prompty.model.agent import PromptAgent
+from prompty.model.property import Kind
+from prompty.pipeline.frontmatter import Frontmatter
+from prompty.pipeline.references import References
+from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
-KNOWN_KEYS = frozenset(field.alias or name for name, field in Frontmatter.model_fields.items())
-
-
-def agent_from(data: Mapping[str, Any], instructions: str, path: Path | None) -> PromptAgent:
-    """Validate what a file says. Keys the documents do not know are kept in `metadata` (§2.3)."""
-    unknown = {key: value for key, value in data.items() if key not in KNOWN_KEYS}
-    if unknown:
-        known = {key: value for key, value in data.items() if key in KNOWN_KEYS}
-        metadata = known.get("metadata")
-        if metadata is None or isinstance(metadata, dict):
-            known["metadata"] = {**unknown, **(metadata or {})}
-        data = known
-    return PromptAgent.model_validate({**data, "instructions": instructions, "path": path})
+_KNOWN_KEYS = frozenset(field.alias or name for name, field in model.Frontmatter.model_fields.items())
 
 
-def problems_of(error: ValidationError, source: Source) -> list[Problem]:
-    """One problem for each mistake pydantic found."""
-    return [_problem(detail, source) for detail in error.errors(include_url=False, include_input=False)]
+class Built(NamedTuple):
+    """An agent, the mistakes in its file, and the top-level keys that it lacks because they are invalid."""
+
+    agent: PromptAgent
+    findings: list[Finding]
+    invalid: frozenset[str]
 
 
-def _problem(detail: ErrorDetails, source: Source) -> Problem:
+def build_agent(frontmatter: Frontmatter, body: str, references: References, path: Path | None = None) -> Built:
+    """Resolve the references of a file and validate it. Unknown keys are kept in `metadata` (§2.3)."""
+    findings = list(frontmatter.findings)
+    data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))
+    findings += [frontmatter.source_map.locate(*failure) for failure in references.failures]
+    unknown = {key: data.pop(key) for key in list(data) if key not in _KNOWN_KEYS}
+    metadata = data.get("metadata")
+    if unknown and (metadata is None or isinstance(metadata, dict)):
+        data["metadata"] = {**unknown, **(metadata or {})}
+    data |= {"instructions": body, "path": path}
+    try:
+        return Built(PromptAgent.model_validate(data), findings, frozenset())
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    # A value that could not be resolved is not also of the wrong type.
+    located = {finding.start for finding in findings}
+    invalid_values = [_locate(detail, frontmatter.source_map) for detail in details]
+    findings += [finding for finding in invalid_values if finding.start not in located]
+    invalid = frozenset(str(detail["loc"][0]) for detail in details)
+    valid = {key: value for key, value in data.items() if key not in invalid}
+    return Built(PromptAgent.model_validate(valid), findings, invalid)
+
+
+def _locate(detail: ErrorDetails, source_map: SourceMap) -> Finding:
     keys = detail["loc"]
-    last = str(keys[-1]) if keys else ""
+    last = str(keys[-1])
     if detail["type"] == "missing":
-        return source.at_key(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")
+        return source_map.locate(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")
     if detail["type"] == "union_tag_invalid":
         keys = (*keys, "kind")
-    written = source.written(keys)
+    written = source_map.describe(keys)
+    replacement = '"{}"' if detail["type"] == "string_type" else None
     if detail["type"] in ("literal_error", "union_tag_invalid"):
-        expected, fix = _one_of(detail, keys, source)
+        expected, fix, replacement = _choose(detail, written.strip("`"))
     else:
         expected, fix = _EXPECTED.get(detail["type"], (detail["msg"], "Correct the value of `{key}`."))
-    return source.at_key(keys, "wrong-value", f"expected {expected}, found {written}", fix.format(key=last))
+    message = f"expected {expected}, found {written}"
+    return source_map.locate(keys, "wrong-value", message, fix.format(key=last), replacement=replacement)
 
 
 _EXPECTED = {
@@ -69,7 +88,7 @@ _EXPECTED = {
 
 
 # What people write for the kinds of a property when they think of JSON Schema or of Python.
-_MEANT = {
+_KIND_SYNONYMS = {
     "number": "float",
     "double": "float",
     "int": "integer",
@@ -81,53 +100,52 @@ _MEANT = {
 }
 
 
-def _one_of(detail: ErrorDetails, keys: KeyPath, source: Source) -> tuple[str, str]:
+def _choose(detail: ErrorDetails, written: str) -> tuple[str, str, str | None]:
+    """Return the choices for a value, the fix, and the choice that was probably meant."""
     context = detail.get("ctx", {})
     listed = str(context.get("expected") or context.get("expected_tags"))
     choices = [choice.strip(" '\"") for choice in listed.replace(" or ", ", ").split(",")]
-    tag = context.get("tag")
-    written = str(tag) if tag else source.written(keys).strip("`")
-    meant = _MEANT.get(written.lower())
-    near = [meant] if meant in choices else get_close_matches(written.lower(), choices, 1)
-    return f"one of {', '.join(choices)}", f"Write `{(near or choices)[0]}`."
+    written = str(context.get("tag") or written).lower()
+    synonym = _KIND_SYNONYMS.get(written)
+    near = synonym if synonym in choices else next(iter(get_close_matches(written, choices, 1)), None)
+    return f"one of {', '.join(choices)}", f"Write `{near or choices[0]}`.", near
 
 
-_MODEL_KEYS = {
+_V1_MODEL_KEYS = {
     "api": "Write `apiType:` under `model:`.",
     "configuration": "Write `id:`, `provider:` and `connection:` under `model:`.",
     "parameters": "Write `options:` under `model:` (`max_tokens` is `maxOutputTokens` there).",
 }
 
 
-def version1_signs(data: Mapping[str, Any], source: Source) -> list[Problem]:
-    """One warning for each part of a file that v1 had and v2 reads differently."""
+def find_v1_keys(data: Mapping[str, Any], source_map: SourceMap) -> list[Finding]:
+    """Return a warning for each key of Prompty v1, which most files in the wild have, that v2 reads differently."""
     return [
-        source.at_key(
+        source_map.locate(
             keys,
             "version-1",
             f"`{keys[-1]}` is Prompty v1 and has no effect",
             fix,
             severity="warning",
             on_key=True,
+            replacement=replacement,
         )
-        for keys, fix in _signs(data)
+        for keys, fix, replacement in _v1_keys(data)
     ]
 
 
-def _signs(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+def _v1_keys(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, str | None]]:
     model = data.get("model")
     if isinstance(model, dict):
-        for key, fix in _MODEL_KEYS.items():
+        for key, fix in _V1_MODEL_KEYS.items():
             if key in model:
-                yield ("model", key), fix
+                yield ("model", key), fix, None
     if "sample" in data:
-        yield ("sample",), "Write a `default:` or an `example:` on each input."
+        yield ("sample",), "Write a `default:` or an `example:` on each input.", None
     for group in ("inputs", "outputs"):
         entries = data.get(group)
         if isinstance(entries, dict):
             for name, entry in entries.items():
                 if isinstance(entry, dict) and "type" in entry and "kind" not in entry:
-                    yield (
-                        (group, name, "type"),
-                        "Write `kind:` instead of `type:` (`number` is `float` there).",
-                    )
+                    fix = "Write `kind:` instead of `type:` (`number` is `float` there)."
+                    yield (group, name, "type"), fix, "kind" if entry["type"] in get_args(Kind) else None

@@ -1,56 +1,109 @@
-"""Split a file into frontmatter and body (§2.2)."""
+"""Split a file into frontmatter and body (§2.2), and read the frontmatter as data."""
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from prompty.pipeline.source_map import Edit, Finding, SourceMap
+from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
 
 # A delimiter is a whole line. The printed expression also closes inside values: `apiKey: sk---abc` would pour the
 # tail of the key into the prompt.
 _CLOSING = re.compile(r"^(?:---|\+\+\+)[ \t]*$", re.MULTILINE)
+_TABS = re.compile(r"^\t[ \t]*", re.MULTILINE)
 
 
 class Unclosed(ValueError):
-    """The opening delimiter has no closing one; `line` is where it opened."""
+    """The opening delimiter, which begins at the character `start`, has no closing one."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, start: int) -> None:
         super().__init__("malformed frontmatter: no closing delimiter")
-        self.line = line
+        self.start = start
 
 
 class Parts(NamedTuple):
-    """The two halves of a file; lines are counted from 1."""
+    """The two halves of a file, and the characters they begin at."""
 
     frontmatter: str | None
     body: str
-    frontmatter_line: int
-    body_line: int
+    frontmatter_start: int
+    body_start: int
 
 
-def normalised(text: str) -> str:
-    """Without a byte order mark and with one kind of line ending."""
+class Frontmatter(NamedTuple):
+    """The data of a frontmatter, None if it cannot be read, and the mistakes in its YAML."""
+
+    data: Mapping[str, Any] | None
+    source_map: SourceMap
+    findings: list[Finding]
+
+
+def normalize(text: str) -> str:
+    """Remove the byte order mark, and end every line with a newline."""
     text = text.removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def split(text: str) -> Parts:
-    """Split normalised text. Without an opening delimiter all of it is body."""
-    opening = _opening_end(text)
-    if opening is None:
-        return Parts(None, text, 1, 1)
-    first_line = text.count("\n", 0, opening) + 1
-    closing = _CLOSING.search(text, opening + 1)
+    """Split normalized text. Without an opening delimiter all of it is body."""
+    start = len(text) - len(text.lstrip())
+    opening_end = text.find("\n", start)
+    if opening_end < 0:
+        opening_end = len(text)
+    if text[start:opening_end].rstrip() not in ("---", "+++"):
+        return Parts(None, text, 0, 0)
+    closing = _CLOSING.search(text, opening_end + 1)
     if closing is None:
-        raise Unclosed(first_line)
+        raise Unclosed(start)
     rest = text[closing.end() :]
     body = rest.lstrip()
-    body_line = text.count("\n", 0, closing.end() + len(rest) - len(body)) + 1
-    return Parts(text[opening + 1 : closing.start()], body.rstrip("\n"), first_line + 1, body_line)
+    body_start = closing.end() + len(rest) - len(body)
+    return Parts(text[opening_end + 1 : closing.start()], body.rstrip("\n"), opening_end + 1, body_start)
 
 
-def _opening_end(text: str) -> int | None:
-    """Where the opening delimiter's line ends; None when the text starts with anything else."""
-    start = len(text) - len(text.lstrip())
-    end = text.find("\n", start)
-    line = text[start:] if end < 0 else text[start:end]
-    if line.rstrip() not in ("---", "+++"):
-        return None
-    return len(text) if end < 0 else end
+def read_frontmatter(text: str) -> Frontmatter:
+    """Read the text of a frontmatter. A duplicate key is a finding, but does not keep the rest from being read."""
+    source_map = SourceMap(text)
+    try:
+        data, duplicates = read_yaml(text)
+    except YamlError as error:
+        return Frontmatter(None, source_map, _findings(text, "invalid-yaml", [error.problem]))
+    findings = _findings(text, "duplicate-key", duplicates) if duplicates else []
+    if data is None:
+        return Frontmatter({}, source_map, findings)
+    if not isinstance(data, dict):
+        problem = YamlProblem("not a mapping", "Write `key: value` lines between the delimiters.", 0, 0)
+        return Frontmatter(None, source_map, [*findings, *_findings(text, "invalid-yaml", [problem])])
+    return Frontmatter(data, source_map, findings)
+
+
+def _findings(text: str, code: str, problems: list[YamlProblem]) -> list[Finding]:
+    """Locate problems of the YAML reader; each reaches to the end of its line."""
+    lines = text.split("\n")
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    found = []
+    for message, fix, line_index, column in problems:
+        index = min(line_index, len(lines) - 1)
+        line, start = lines[index], starts[index]
+        found.append(
+            Finding(
+                start=start + min(column, len(line)),
+                end=start + max(min(column, len(line)), len(line.rstrip())),
+                code=code,
+                message=f"invalid frontmatter: {message}",
+                fix=fix,
+                edits=_replace_tabs(text) if line.startswith("\t") else (),
+            )
+        )
+    return found
+
+
+def _replace_tabs(text: str) -> tuple[Edit, ...]:
+    """Return the edits that indent with spaces, if the text is YAML then."""
+    try:
+        _, duplicates = read_yaml(_TABS.sub(lambda tabs: tabs[0].expandtabs(2), text))
+    except YamlError:
+        return ()
+    edits = (Edit(tabs.start(), tabs.end(), tabs[0].expandtabs(2)) for tabs in _TABS.finditer(text))
+    return () if duplicates else tuple(edits)

@@ -200,7 +200,7 @@ def _tagged(event: Event, text: str) -> Data:
 def _constructed(event: Event, tag: str, text: str) -> Data:
     try:
         value: Data = _CONSTRUCTORS[tag](yaml.ScalarNode(f"tag:yaml.org,2002:{tag}", text))
-    except (ValueError, KeyError, OverflowError):
+    except (ValueError, LookupError, OverflowError):
         raise _refused(event, f"`{text[:40]}` is not a {tag}", "Put it in quotes if it is text.") from None
     return value
 

@@ -1,0 +1,161 @@
+"""Keys of the definitions in a file: those that nothing reads, and those that only this runtime reads."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from prompty.model import connection
+from prompty.model.agent import Frontmatter, Model
+from prompty.model.connection import kind_of_connection
+from prompty.model.options import ModelOptions
+from prompty.model.property import PROPERTY_KEYS, Property
+from prompty.model.template import Format, Parser, Template
+from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
+from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+
+_TOOLS: dict[str, type[BaseModel]] = {
+    "function": FunctionTool,
+    "prompty": PromptyTool,
+    "mcp": McpTool,
+    "openapi": OpenApiTool,
+}
+_CONNECTIONS: dict[str, type[BaseModel]] = {
+    "key": connection.ApiKeyConnection,
+    "reference": connection.ReferenceConnection,
+    "remote": connection.RemoteConnection,
+    "anonymous": connection.AnonymousConnection,
+    "foundry": connection.FoundryConnection,
+    "oauth": connection.OAuthConnection,
+}
+EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
+    Property: ("sensitive",),
+    connection.ApiKeyConnection: ("apiVersion",),
+    connection.FoundryConnection: ("apiVersion",),
+    FunctionTool: ("approvalMode",),
+    PromptyTool: ("approvalMode", "parameters"),
+    OpenApiTool: ("approvalMode", "operations", "tags", "methods"),
+    CustomTool: ("approvalMode",),
+}
+METADATA_EXTENSIONS = ("fallbacks", "reasoning")
+
+
+def find_unknown_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each key that nothing reads, with the nearest one that something does."""
+    for site in _definition_sites(data):
+        known = [field.alias or name for name, field in site.definition.model_fields.items()]
+        for name in site.value:
+            if name not in known:
+                yield _unknown_key(site, name, known, source_map)
+
+
+def _unknown_key(site: "_Site", name: str, known: list[str], source_map: SourceMap) -> Finding:
+    near = nearest(name, known)
+    fix = f"Did you mean `{near}`? " if near else ""
+    if site.definition is ModelOptions:
+        code, message = "unknown-option", f"unknown option `{name}`"
+        fix += "Options of one provider go under `additionalProperties:`."
+    else:
+        code, message = "unknown-key", f"unknown key `{name}`"
+        fix += "It has no effect here." if site.keys else "It is kept in `metadata`."
+    replacement = (
+        near if near and near not in site.value and _accepts(site.definition, near, site.value[name]) else None
+    )
+    keys = (*site.keys, name)
+    return source_map.locate(keys, code, message, fix, severity="warning", on_key=True, replacement=replacement)
+
+
+def _accepts(definition: type[BaseModel], key: str, value: object) -> bool:
+    try:
+        definition.model_validate({key: value})
+    except ValidationError as error:
+        return all(detail["loc"][0] != key for detail in error.errors(include_url=False, include_input=False))
+    return True
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like this one, whatever its case and underscores."""
+    plain = {candidate.lower().replace("_", ""): candidate for candidate in known}
+    matches = get_close_matches(name.lower().replace("_", ""), plain, 1)
+    return plain[matches[0]] if matches else None
+
+
+def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each key that only this runtime reads."""
+    for keys, value, definition in _definition_sites(data):
+        for name in EXTENSIONS.get(definition, ()):
+            if name in value:
+                yield _extension((*keys, name), f"`{name}`", source_map)
+        if definition in _CONNECTIONS.values() and "kind" not in value:
+            yield _extension(keys, "a connection without a `kind`", source_map)
+        metadata = value.get("metadata") if definition is Frontmatter else None
+        for name in METADATA_EXTENSIONS:
+            if isinstance(metadata, dict) and name in metadata:
+                yield _extension(("metadata", name), f"`metadata.{name}`", source_map)
+
+
+def _extension(keys: KeyPath, subject: str, source_map: SourceMap) -> Finding:
+    message = f"{subject} is read by this runtime alone"
+    fix = "Other runtimes ignore it, or refuse the file. See docs/explanation/differences.md."
+    return source_map.locate(keys, "extension", message, fix, severity="warning", on_key=True)
+
+
+class _Site(NamedTuple):
+    """A mapping where a definition is expected."""
+
+    keys: tuple[str | int, ...]
+    value: dict[Any, Any]
+    definition: type[BaseModel]
+
+
+def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
+    """Yield every definition of a file, from the top down."""
+    yield from _site(data, (), Frontmatter)
+    for group in ("inputs", "outputs"):
+        yield from _property_sites(data.get(group), (group,))
+    model = data.get("model")
+    if isinstance(model, dict):
+        yield from _site(model, ("model",), Model)
+        yield from _site(model.get("options"), ("model", "options"), ModelOptions)
+        yield from _connection_site(model.get("connection"), ("model", "connection"))
+    tools = data.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else []):
+        if isinstance(tool, dict):
+            keys = ("tools", index)
+            yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
+            yield from _property_sites(tool.get("parameters"), (*keys, "parameters"))
+            yield from _connection_site(tool.get("connection"), (*keys, "connection"))
+    template = data.get("template")
+    if isinstance(template, dict):
+        yield from _site(template, ("template",), Template)
+        yield from _site(template.get("format"), ("template", "format"), Format)
+        yield from _site(template.get("parser"), ("template", "parser"), Parser)
+
+
+def _connection_site(value: Any, keys: tuple[str | int, ...]) -> Iterator[_Site]:
+    definition = _CONNECTIONS.get(str(kind_of_connection(value))) if isinstance(value, dict) else None
+    if definition:
+        yield from _site(value, keys, definition)
+
+
+def _property_sites(value: Any, keys: tuple[str | int, ...]) -> Iterator[_Site]:
+    entries: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, list):
+        entries = enumerate(value)
+    elif isinstance(value, dict):
+        entries = ((name, entry) for name, entry in value.items() if _is_property(entry))
+    for key, entry in entries:
+        if isinstance(entry, dict):
+            yield from _site(entry, (*keys, key), Property)
+            yield from _property_sites(entry.get("properties"), (*keys, key, "properties"))
+            yield from _site(entry.get("items"), (*keys, key, "items"), Property)
+
+
+def _is_property(value: Any) -> bool:
+    return isinstance(value, dict) and not PROPERTY_KEYS.isdisjoint(value)
+
+
+def _site(value: Any, keys: tuple[str | int, ...], definition: type[BaseModel]) -> Iterator[_Site]:
+    if isinstance(value, dict):
+        yield _Site(keys, value, definition)

@@ -1,0 +1,66 @@
+"""Read the files of a prompt. Nothing else in the pipeline opens a file, so an editor can pass unsaved buffers here."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+MAX_FILE_BYTES = 4_000_000
+
+# A contained path was resolved before it is opened: to follow a link now would lead somewhere else. And opening a
+# pipe must not wait for its other end. Not every system has these flags.
+_CONTAINED_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+Identity = tuple[int, int, int, int]
+Buffers = Mapping[Path, str]
+_UNSAVED: Identity = (0, 0, 0, 0)
+
+
+class Unreadable(Exception):
+    """A file or a reference that cannot be used: why, and what to do."""
+
+    def __init__(self, code: str, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.code, self.message, self.fix = code, message, fix
+
+
+def identify(status: os.stat_result) -> Identity:
+    """Return what tells one state of a file from another without reading it."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = False) -> tuple[str, Identity]:
+    """Return the text of a file, called `label` in errors, with the state it was read in.
+
+    A text in `buffers`, whose keys are resolved paths, replaces the file's. A `contained` file must be a regular one,
+    and its path resolved.
+    """
+    if buffers and (text := buffers.get(path.resolve())) is not None:
+        return text, _UNSAVED
+    try:
+        with open(path, "rb", opener=_open_contained if contained else None) as file:
+            status = os.fstat(file.fileno())
+            if contained and not stat.S_ISREG(status.st_mode):
+                raise Unreadable("file-kind", f"{label} is not a regular file", "Refer to a regular file.")
+            content = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else b""
+    except OSError as error:
+        raise _cannot_open(label, error) from None
+    if max(len(content), status.st_size) > MAX_FILE_BYTES:
+        raise Unreadable("file-size", f"{label} has more than {MAX_FILE_BYTES:,} bytes", "Use a smaller file.")
+    try:
+        return content.decode("utf-8-sig"), identify(status)
+    except UnicodeDecodeError as error:
+        message = f"{label} is not UTF-8 text (byte {error.start})"
+        raise Unreadable("file-encoding", message, "Save it as UTF-8.") from None
+
+
+def _open_contained(path: str, _: int) -> int:
+    return os.open(path, _CONTAINED_FLAGS)
+
+
+def _cannot_open(label: str, error: OSError) -> Unreadable:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Unreadable("file-missing", f"{label} does not exist", "Correct the path or create the file.")
+    if isinstance(error, IsADirectoryError):
+        return Unreadable("file-kind", f"{label} is a directory, not a regular file", "Refer to a regular file.")
+    return Unreadable("file-unreadable", f"{label} cannot be opened: {error.strerror}", "Correct the path.")
