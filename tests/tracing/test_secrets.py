@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from prompty import Tracer, trace_to
 from prompty.redaction import MASK, masked_text
 from prompty.viewer.page import write_page
-from prompty.viewer.reading import find_traces, read_trace
+from prompty.viewer.reader import find_traces, read_trace
 from tests.loopback import Reply, Server, event, json_reply, reply, stream
 from tests.tools.openapi_parts import PLAIN, agent_of, called, own_kind
 from tests.tracing.collector import Collector

@@ -21,7 +21,7 @@ from prompty.testing import Script, call
 from prompty.tracing.files import FileSink
 from prompty.tracing.plain import Masking
 from prompty.tracing.spans import Span, begin
-from prompty.viewer.reading import read_trace
+from prompty.viewer.reader import read_trace
 from tests.conversations.turns import every_way, run_turn, scripted
 from tests.tracing.watching import Seen
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty.viewer.page import page, write_page
-from prompty.viewer.reading import read_trace
+from prompty.viewer.page import render_page, write_page
+from prompty.viewer.reader import read_trace
 from tests.viewer.browser import Browser, Page
 from tests.viewer.samples import Fields, day_out, frame, lines, many, nested, save, text
 
@@ -250,7 +250,7 @@ def test_a_text_of_endless_brackets_is_shown_as_text(browser: Browser, tmp_path:
 
 def test_the_data_of_a_page_cannot_end_its_script_and_is_plain_json(tmp_path: Path) -> None:
     evil = "</script><!--<script>&\u2028\u2029\ud800"
-    html = page(read_trace(save(frame("turn", evil, 0, 1), tmp_path)))
+    html = render_page(read_trace(save(frame("turn", evil, 0, 1), tmp_path)))
     [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, flags=re.DOTALL)
     assert not set(data) & {"<", ">", "&", "\u2028", "\u2029"}
     assert json.loads(data)["title"] == evil

@@ -58,7 +58,7 @@ def test_list_goes_on_after_a_damaged_file(folder: Path) -> None:
 def test_a_folder_without_traces_says_how_to_get_one(tmp_path: Path) -> None:
     for done in (run("list", tmp_path), run("show", tmp_path), run("list", tmp_path / "none")):
         assert done.exit_code == 1
-        assert "Record a run with tracing to a file" in done.stderr
+        assert "Record a run with --trace file:FOLDER" in done.stderr
 
 
 def test_show_draws_the_tree_with_figures_and_errors(folder: Path) -> None:
@@ -126,4 +126,6 @@ def test_html_goes_where_it_is_told_and_narrows_the_mode_of_a_file_that_was_ther
 def test_html_that_cannot_be_written_names_the_place_and_the_option(folder: Path) -> None:
     done = run("html", folder, "-o", folder / "none" / "out.html")
     assert done.exit_code == 1
-    assert "the page cannot be written: No such file or directory\n    Name another place with --output." in done.stderr
+    assert (
+        "the page cannot be written: No such file or directory\n    Choose another file with --output." in done.stderr
+    )

@@ -47,7 +47,7 @@ Output = Annotated[Path, Option("--output", "-o", help="Append the results to th
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
 Limit = Annotated[int | None, Option(min=1, help="Run only the first N rows.")]
 Sample = Annotated[int | None, Option(min=1, help="Run only N rows chosen at random, the same ones every time.")]
-Budget = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
+BudgetDollars = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
 MaxConcurrency = Annotated[int, Option(min=1, help="Run at most N rows at once.")]
 Functions = Annotated[
     list[str] | None, Option("--tools", "-t", help="Offer the functions marked @tool in a Python file or module.")
@@ -65,7 +65,7 @@ def batch(
     retry_failed: RetryFailed = False,
     limit: Limit = None,
     sample: Sample = None,
-    budget: Budget = None,
+    budget: BudgetDollars = None,
     max_concurrency: MaxConcurrency = 64,
     tools: Functions = None,
     database: Database = None,

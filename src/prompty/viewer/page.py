@@ -1,4 +1,4 @@
-"""The page of a trace: one HTML file that needs nothing else and asks nobody for anything."""
+"""Render a trace as one self-contained HTML page that loads nothing."""
 
 import json
 from base64 import b64encode
@@ -7,33 +7,37 @@ from importlib.resources import files
 from pathlib import Path
 
 from prompty.model.message import Json
-from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, Trace
+from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
 
-# Inside a script element `<` could end it. ASCII JSON has everything else, U+2028 and U+2029 too, escaped already.
+# `<` could end the script element. ASCII JSON already escapes everything else, U+2028 and U+2029 included.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-def page(trace: Trace) -> str:
-    """The page as HTML. Only our own style and script may run in it, by their hashes; nothing may be loaded."""
-    style, script = _asset("page.css"), _asset("page.js")
+def render_page(trace: RecordedTrace) -> str:
+    """Return the HTML. Its policy allows our style and script by their hashes, and loads nothing."""
+    style, script = _read_asset("page.css"), _read_asset("page.js")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {"POLICY": policy, "STYLE": style, "DATA": _data(trace), "SCRIPT": script}
-    pieces = _asset("page.html").split("%%")
+    parts = {
+        "POLICY": policy,
+        "STYLE": style,
+        "DATA": json.dumps(trace_to_json(trace), allow_nan=False).translate(_ESCAPES),
+        "SCRIPT": script,
+    }
+    pieces = _read_asset("page.html").split("%%")
     return "".join(parts[piece] if position % 2 else piece for position, piece in enumerate(pieces))
 
 
-def trace_to_json(trace: Trace) -> Json:
-    """All of a trace as plain JSON: totals, and the frames as a list in which `parent` is a position."""
-    root = trace.root
+def trace_to_json(trace: RecordedTrace) -> Json:
+    """Return totals and frames as JSON. `parent` is a position in the list of frames."""
     starts = [frame.start for frame in trace.frames if frame.start]
     first = min(starts, default=None)
     return {
         "file": trace.path.name,
         "runtime": trace.runtime,
-        **_summary(root),
+        **_summary_to_json(trace.root),
         "modelCalls": trace.count(MODEL_CALL),
         "toolCalls": trace.count(TOOL_CALL),
         "frames": [
@@ -45,14 +49,14 @@ def trace_to_json(trace: Trace) -> Json:
     }
 
 
-def write_page(trace: Trace, file: Path) -> None:
-    """Write the page for its owner only: a trace holds what people and models said."""
+def write_page(trace: RecordedTrace, file: Path) -> None:
+    """Write the page, readable by its owner only: a trace can contain private conversations."""
     file.touch(mode=0o600)
     file.chmod(0o600)
-    file.write_text(page(trace), encoding="utf-8", newline="\n")
+    file.write_text(render_page(trace), encoding="utf-8", newline="\n")
 
 
-def _summary(frame: Frame) -> Json:
+def _summary_to_json(frame: Frame) -> Json:
     return {
         "title": frame.title,
         "status": frame.status,
@@ -65,16 +69,17 @@ def _summary(frame: Frame) -> Json:
 
 
 def _frame_to_json(frame: Frame) -> Json:
-    place: Json = {"id": frame.id, "name": frame.name, "parent": frame.parent, "depth": frame.depth}
-    told: Json = {"signature": frame.signature, "attributes": frame.attributes, "error": frame.error}
-    return {**place, **_summary(frame), **{name: value for name, value in told.items() if value}, **frame.content}
+    position: Json = {"id": frame.id, "name": frame.name, "parent": frame.parent, "depth": frame.depth}
+    details: Json = {"signature": frame.signature, "attributes": frame.attributes, "error": frame.error}
+    return {
+        **position,
+        **_summary_to_json(frame),
+        **{name: value for name, value in details.items() if value},
+        **frame.content,
+    }
 
 
-def _data(trace: Trace) -> str:
-    return json.dumps(trace_to_json(trace), allow_nan=False).translate(_ESCAPES)
-
-
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("prompty.viewer").joinpath(name).read_text(encoding="utf-8")
 
 

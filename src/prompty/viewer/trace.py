@@ -1,25 +1,30 @@
-"""A recorded trace in memory: its frames in the order of the tree, parents before children.
+"""A recorded trace in memory: frames in tree order, parents before children.
 
-The list is flat on purpose. A tree as deep as a trace may be cannot be walked, written or compared by recursion.
+The list is flat on purpose: a trace can be deeper than recursion allows. A file can hold anything, so the type of
+every value is checked.
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
 from prompty.errors import PromptyError
 from prompty.model.message import Json
 
-Status = Literal["ok", "failed", "unfinished"]
+FrameStatus = Literal["ok", "failed", "unfinished"]
 
 MODEL_CALL = "execute"
 TOOL_CALL = "execute_tool"
+_MAX_LEVELS = 100
+_TOO_DEEP = f"… (nested deeper than {_MAX_LEVELS} levels)"
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class TraceUnreadable(PromptyError, ValueError):
-    """A recorded trace cannot be read; `place` is the file, and the line where it is known."""
+    """A recorded trace cannot be read. `place` is the file, with the line if it is known."""
 
     def __init__(self, place: str, cause: str, fix: str) -> None:
         super().__init__(f"{place}: {cause}\n    {fix}")
@@ -28,7 +33,7 @@ class TraceUnreadable(PromptyError, ValueError):
 
 @dataclass(kw_only=True, slots=True)
 class Frame:
-    """One span. `parent` is a position in the list of frames; `usage` and `cost` include what is below."""
+    """One span. `parent` is a position in the list of frames; `usage` and `cost` include the frames below."""
 
     id: str
     name: str
@@ -41,22 +46,22 @@ class Frame:
     signature: str = ""
     attributes: Json = field(default_factory=dict)
     content: Json = field(default_factory=dict)
-    """`inputs`, `result` and `wire`, as far as they were recorded."""
+    """`inputs`, `result` and `wire`, if they were recorded."""
     error: dict[str, str] | None = None
     usage: dict[str, int] = field(default_factory=dict)
     cost: Decimal | None = None
     cost_is_partial: bool = False
 
     @property
-    def status(self) -> Status:
+    def status(self) -> FrameStatus:
         if self.error is not None:
             return "failed"
         return "ok" if self.finished else "unfinished"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trace:
-    """All frames of one file; there is at least one."""
+class RecordedTrace:
+    """The frames of one file; there is at least one."""
 
     path: Path
     runtime: str
@@ -68,3 +73,95 @@ class Trace:
 
     def count(self, name: str) -> int:
         return sum(frame.name == name for frame in self.frames)
+
+
+def flatten(roots: list[Json]) -> list[Frame]:
+    """Return the frames of these trees, parents before children, siblings by start time."""
+    pending: list[tuple[Json, int | None, int]] = [(root, None, 0) for root in reversed(roots)]
+    frames: list[Frame] = []
+    ids: set[str] = set()
+    while pending:
+        fields, parent, depth = pending.pop()
+        position = len(frames)
+        frame = _parse_frame(fields, parent, depth)
+        if not frame.id or frame.id in ids:
+            frame.id = f"{frame.id}-{position}"
+        ids.add(frame.id)
+        frames.append(frame)
+        pending += [(child, position, depth + 1) for child in reversed(_get_children(fields))]
+    return frames
+
+
+def _get_children(fields: Json) -> list[Json]:
+    frames = fields.get("__frames")
+    children = [child for child in frames if isinstance(child, dict)] if isinstance(frames, list) else []
+    return sorted(children, key=lambda child: _parse_time(as_object(child.get("__time")).get("start")) or _EARLIEST)
+
+
+def _parse_frame(fields: Json, parent: int | None, depth: int) -> Frame:
+    time = as_object(fields.get("__time"))
+    start, end = _parse_time(time.get("start")), _parse_time(time.get("end"))
+    name = str(fields.get("name") or "unnamed")
+    return Frame(
+        id=str(fields.get("id") or ""),
+        name=name,
+        title=str(fields.get("title") or name),
+        parent=parent,
+        depth=depth,
+        start=start,
+        duration=_parse_duration(time.get("duration"), start, end),
+        finished=end is not None or _is_number(time.get("duration")),
+        signature=str(fields.get("signature") or ""),
+        attributes=as_object(_limit(fields.get("attributes"))),
+        content={key: _limit(fields[key]) for key in ("inputs", "result", "wire") if key in fields},
+        error=_parse_error(fields.get("error")),
+        usage=_parse_counts(fields.get("__usage")),
+    )
+
+
+def _limit(value: object, levels: int = _MAX_LEVELS) -> object:
+    """Return the value without infinite numbers and cut off below `levels`, so that it can be written as JSON."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if not isinstance(value, dict | list):
+        return value
+    if levels == 0:
+        return _TOO_DEEP
+    if isinstance(value, dict):
+        return {key: _limit(item, levels - 1) for key, item in value.items()}
+    return [_limit(item, levels - 1) for item in value]
+
+
+def as_object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _parse_time(value: object) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return time.replace(tzinfo=UTC) if time and time.tzinfo is None else time
+
+
+def _parse_duration(value: object, start: datetime | None, end: datetime | None) -> float | None:
+    """Return milliseconds, as recorded or computed from start and end."""
+    if isinstance(value, int | float) and _is_number(value):
+        return max(0.0, float(value))
+    return max(0.0, (end - start).total_seconds() * 1000) if start and end else None
+
+
+def _parse_error(value: object) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        return {"type": "Error", "message": str(_limit(value))}
+    return {"type": str(_limit(value.get("type", "Error"))), "message": str(_limit(value.get("message", "")))}
+
+
+def _parse_counts(value: object) -> dict[str, int]:
+    return {name: count for name, count in as_object(value).items() if isinstance(count, int) and _is_number(count)}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from prompty.errors import PromptyError
-from prompty.viewer import reading, totals
-from prompty.viewer.deep_json import _loads_without_recursion, loads
+from prompty.viewer import reader
+from prompty.viewer.deep_json import _parse_without_recursion, parse_json
 from prompty.viewer.page import trace_to_json
-from prompty.viewer.reading import find_traces, read_trace
+from prompty.viewer.reader import find_traces, read_trace
 from prompty.viewer.trace import TraceUnreadable
 from tests.viewer.samples import BEGIN, Fields, day_out, document, frame, lines, many, nested, save, tokens
 
@@ -88,14 +88,14 @@ DAMAGED = {
     "not text": ("a.tracy", b"\xff\xfe\x00", "the trace is damaged", "Copy the file again"),
     "cut off": ("a.tracy", document(day_out()).encode()[:-1], "the trace is damaged", "Copy the file again"),
     "deep and cut off": ("a.tracy", document(nested(3000)).encode()[:-3], "the trace is damaged", "Copy the file"),
-    "another document": ("a.tracy", b'{"name": "x"}', "it has no object `trace`", "that prompty wrote"),
-    "a list": ("a.tracy", b"[1]", "it has no object `trace`", "that prompty wrote"),
+    "another document": ("a.tracy", b'{"name": "x"}', "it has no object `trace`", "that prompty recorded"),
+    "a list": ("a.tracy", b"[1]", "it has no object `trace`", "that prompty recorded"),
     "an endless number": ("a.tracy", b'{"trace": ' + b"9" * 5000 + b"}", "the trace is damaged", "Copy the file again"),
     "lines of another kind": ("a.jsonl", b'{"question": "x"}\n', "`lines` is not 1", "Update prompty"),
     "lines of the future": ("a.jsonl", b'{"lines": 2}\n', "`lines` is not 1", "Update prompty"),
     "a damaged line in the middle": ("a.jsonl", b'{"lines": 1}\n{"sta\n{}\n', "a.jsonl:2: the line is damaged", "Copy"),
-    "a line that is no object": ("a.jsonl", b'{"lines": 1}\n7\n', "a.jsonl:2: the line is no JSON object", "Copy"),
-    "nothing yet": ("a.jsonl", b'{"lines": 1}\n', "nothing has started", "Look again"),
+    "a line that is no object": ("a.jsonl", b'{"lines": 1}\n7\n', "a.jsonl:2: the line is not a JSON object", "Copy"),
+    "nothing yet": ("a.jsonl", b'{"lines": 1}\n', "no span has started", "Try again"),
     "empty": ("a.jsonl", b"", "a.jsonl:1: the line is damaged", "Copy the file again"),
 }
 
@@ -117,8 +117,8 @@ def test_a_file_that_cannot_be_read_says_where_why_and_what_to_do(
 def test_a_missing_file_and_one_that_is_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TraceUnreadable, match="the file cannot be read: No such file"):
         read_trace(tmp_path / "none.tracy")
-    monkeypatch.setattr(reading, "MAXIMUM_BYTES", 1000)
-    with pytest.raises(TraceUnreadable, match=r"has 0 MB, and no more than 0 MB are read\n    Record less"):
+    monkeypatch.setattr(reader, "MAX_BYTES", 1000)
+    with pytest.raises(TraceUnreadable, match=r"has 0 MB, and the limit is 0 MB\n    Record less"):
         read_trace(save(day_out(), tmp_path))
 
 
@@ -180,15 +180,15 @@ BROKEN = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_reader_of_deep_json_reads_what_the_ordinary_one_does(text: str) -> None:
-    assert _loads_without_recursion(text) == json.loads(text)
+    assert _parse_without_recursion(text) == json.loads(text)
 
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_the_reader_of_deep_json_refuses_what_the_ordinary_one_does(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        loads(text)
+        parse_json(text)
     with pytest.raises(ValueError, match=r"."):
-        _loads_without_recursion(text)
+        _parse_without_recursion(text)
 
 
 def test_traces_are_found_newest_first_and_a_finished_one_hides_its_lines(tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_a_price_that_nobody_knows_is_none_and_never_zero(tmp_path: Path) -> Non
 
 
 def test_without_a_price_list_nothing_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    totals._price.cache_clear()
+    reader._get_price.cache_clear()
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert read_trace(save(day_out(), tmp_path)).root.cost is None
-    totals._price.cache_clear()
+    reader._get_price.cache_clear()
 
 
 def test_azure_is_priced_under_the_name_that_telemetry_gives_it(tmp_path: Path) -> None:
