@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prompty import check
-from prompty.analysis.body import analyze_body
-from prompty.analysis.check import analyze_frontmatter, check_text
+from prompty.analysis.check import analyze_body, analyze_frontmatter, check_text
 from prompty.errors import Problem, TextEdit
 from prompty.pipeline.frontmatter import normalize
 

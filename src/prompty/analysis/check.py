@@ -6,24 +6,29 @@ every keystroke repeats only half of the work, and a mistake in one half does no
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.analysis.body import BodyAnalysis, FindVariables, analyze_body, name_pattern
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys, nearest
-from prompty.errors import LoadError, Problem, UnknownName
+from prompty.errors import LoadError, Problem, RenderError, UnknownName
 from prompty.model.agent import PromptAgent
+from prompty.model.marker import mark, read_marker
 from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
+from prompty.pipeline.files import Buffers
 from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
-from prompty.pipeline.source_map import Edit, Finding, KeyPath, SourceMap
+from prompty.pipeline.source_map import Edit, Finding, KeyPath, Line, SourceMap, split_lines
 from prompty.redaction import find_secret, names_a_credential
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
+_EXPRESSION = re.compile(r"\{\{[^{}]*\}\}")
+_TAG = re.compile(r"\{%[^{}]*%\}")
+
+FindVariables = Callable[[str], Mapping[str, int]]
 
 
 def check(
@@ -39,14 +44,13 @@ def check(
     `portable` adds a warning for what other runtimes do not read. `buffers` are texts, by path, that replace the
     contents of files: those that an editor has not saved yet.
     """
-    file = Path(path).absolute()
-    unsaved = {Path(name).resolve(): text for name, text in (buffers or {}).items()}
+    file, name = Path(path).absolute(), os.fspath(path)
+    unsaved = {Path(buffer).resolve(): text for buffer, text in (buffers or {}).items()}
     try:
-        text, _ = read_prompt(file, os.fspath(path), unsaved)
+        text, _ = read_prompt(file, name, unsaved)
     except LoadError as error:
         return list(error.problems)
-    references = References(file.parent, allowed_roots, env, unsaved)
-    return _check(text, os.fspath(path), references, portable=portable)
+    return check_text(text, name, file.parent, allowed_roots=allowed_roots, env=env, portable=portable, buffers=unsaved)
 
 
 def check_text(
@@ -57,31 +61,31 @@ def check_text(
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     portable: bool = False,
+    buffers: Buffers | None = None,
 ) -> list[Problem]:
     """Like `check`, for the text of a file."""
-    return _check(text, name, References(base_dir, allowed_roots, env), portable=portable)
-
-
-def _check(text: str, name: str, references: References, *, portable: bool) -> list[Problem]:
     try:
         source, parts = open_source(text, name)
     except LoadError as error:
         return list(error.problems)
-    analysis = analyze_frontmatter(parts.frontmatter or "")
-    frontmatter = analysis.frontmatter
-    built = build_agent(frontmatter, parts.body, references)
-    above = [*map(_allow_unset, built.findings), *analysis.warnings, *(analysis.extensions if portable else ())]
+    frontmatter, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
+    built = build_agent(frontmatter, parts.body, References(base_dir, allowed_roots, env, buffers or {}))
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter)
     body = analyze_body(parts.body, find_variables)
     unused, undeclared = _check_names(built, body, parts.body, frontmatter)
-    problems = source.problems([*above, *unknown_engines, *unused], parts.frontmatter_start)
-    problems += source.problems([*body.findings, *undeclared], parts.body_start)
+    above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused]
+    problems = [
+        *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
+        *source.problems([*body.findings, *undeclared], parts.body_start),
+    ]
     return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
 
 def _allow_unset(finding: Finding) -> Finding:
     """A variable that is not set here may be set where the prompt runs."""
-    return replace(finding, severity="warning") if finding.code == "env-missing" else finding
+    if finding.problem.code != "env-missing":
+        return finding
+    return finding._replace(problem=replace(finding.problem, severity="warning"))
 
 
 class FrontmatterAnalysis(NamedTuple):
@@ -100,11 +104,8 @@ def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
     outdated = find_v1_keys(data, source_map)
     located = {finding.start for finding in outdated}
     unknown = [finding for finding in find_unknown_keys(data, source_map) if finding.start not in located]
-    return FrontmatterAnalysis(
-        frontmatter,
-        (*outdated, *unknown, *_find_credentials(data, source_map)),
-        tuple(find_extensions(data, source_map)),
-    )
+    warnings = (*outdated, *unknown, *_find_credentials(data, source_map))
+    return FrontmatterAnalysis(frontmatter, warnings, tuple(find_extensions(data, source_map)))
 
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -112,40 +113,74 @@ def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterato
         secret_place = "bindings" in keys or any(isinstance(key, str) and names_a_credential(key) for key in keys)
         for variable in _ENV.findall(text):
             if names_a_credential(variable) and not secret_place:
-                yield source_map.locate(
-                    keys,
-                    "secret-exposed",
-                    f"`{variable}` looks like a credential, but its value is used as ordinary text",
-                    "Use it in a connection or in the bindings of a tool.",
-                    severity="warning",
-                )
+                message = f"`{variable}` looks like a credential, but its value is used as ordinary text"
+                fix = "Use it in a connection or in the bindings of a tool."
+                yield source_map.locate(keys, "secret-exposed", message, fix, severity="warning")
         if find_secret(text):
-            yield source_map.locate(
-                keys,
-                "secret-in-file",
-                "this looks like a secret written into the file",
-                "Keep it in the environment: ${env:NAME}. If it was ever committed, revoke it.",
-                severity="warning",
-            )
+            message = "this looks like a secret written into the file"
+            fix = "Keep it in the environment: ${env:NAME}. If it was ever committed, revoke it."
+            yield source_map.locate(keys, "secret-in-file", message, fix, severity="warning")
 
 
 def _walk_texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(value, str):
         yield keys, value
-    elif isinstance(value, dict):
-        for key, entry in value.items():
+    elif isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _walk_texts(entry, (*keys, key))
-    elif isinstance(value, list):
-        for index, entry in enumerate(value):
-            yield from _walk_texts(entry, (*keys, index))
+
+
+class BodyAnalysis(NamedTuple):
+    """Findings in a body, and the range of each variable's first use: None if the template could not be read."""
+
+    findings: tuple[Finding, ...]
+    variables: Mapping[str, tuple[int, int]] | None
+
+
+@lru_cache(maxsize=16)
+def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysis:
+    """Analyze a body; `find_variables` belongs to its template engine and returns the line of each variable."""
+    lines = split_lines(body)
+    findings = list(_check_lines(lines))
+    variables = None
+    try:
+        if find_variables is not None:
+            used = find_variables(mark(body))
+            variables = {name: _find_use(name, lines[min(line, len(lines)) - 1]) for name, line in used.items()}
+    except RenderError as error:
+        problem = Problem(code="template-syntax", message=error.cause, fix=error.fix)
+        findings.append(Finding(*lines[min(error.line or 1, len(lines)) - 1].content, problem))
+    return BodyAnalysis(tuple(findings), variables)
+
+
+def _check_lines(lines: Sequence[Line]) -> Iterator[Finding]:
+    for line in lines:
+        if secret := find_secret(line.text):
+            message = "this looks like a secret, and it would be sent to the model"
+            fix = "Remove it. Put credentials into a connection or the bindings of a tool."
+            problem = Problem(code="secret-in-prompt", message=message, fix=fix, severity="warning")
+            yield Finding(line.start + secret.start(), line.start + secret.end(), problem)
+        if "{" in line.text and read_marker(_TAG.sub("", _EXPRESSION.sub("user", line.text)).strip()):
+            message = "this is text, not a role marker: nothing on the line of a marker may be computed"
+            fix = "Write the role out on a line of its own, or take the conversation as an input of kind `thread`."
+            problem = Problem(code="role-from-variable", message=message, fix=fix, severity="warning")
+            yield Finding(*line.content, problem)
+
+
+def _find_use(name: str, line: Line) -> tuple[int, int]:
+    use = _whole_word(name).search(line.text, max(line.text.find("{"), 0))
+    return (line.start + use.start(), line.start + use.end()) if use else line.content
+
+
+def _whole_word(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
 
 
 def _find_engine(agent: PromptAgent, frontmatter: Frontmatter) -> tuple[FindVariables | None, list[Finding]]:
-    """Return the function that finds the variables of a template, and a finding for each engine that is not known."""
+    """Return the function that finds the variables of a template, and a finding for each unknown engine."""
     if frontmatter.data is None and "template" in frontmatter.source_map.text:
         return None, []  # a frontmatter that cannot be read names an engine
-    findings = []
-    find_variables = None
+    find_variables, findings = None, []
     try:
         find_variables = getattr(agent.registry.renderers.get(agent.template.format.kind), "variables", None)
     except UnknownName as error:
@@ -183,24 +218,15 @@ def _check_names(
         for index, name in enumerate(declared)
         if name not in body.variables and name not in bound and "tools" not in built.invalid
     ]
-    undeclared = [
-        _undeclared(name, start, end, declared, text)
-        for name, (start, end) in body.variables.items()
-        if name not in declared
-    ]
-    return unused, undeclared
+    uses = [(name, use) for name, use in body.variables.items() if name not in declared]
+    return unused, [_undeclared(name, *use, declared, text) for name, use in uses]
 
 
 def _undeclared(name: str, start: int, end: int, declared: Sequence[str], text: str) -> Finding:
     near = nearest(name, declared)
     hint = f"Did you mean `{near}`? " if near else ""
-    only_use = len(name_pattern(name).findall(text)) == 1 and text[start:end] == name
-    return Finding(
-        start=start,
-        end=end,
-        code="undeclared-variable",
-        message=f"the variable `{name}` is not declared under `inputs`",
-        fix=f"{hint}Declare it: `inputs: {{{name}: {{kind: string}}}}`.",
-        severity="warning",
-        edits=(Edit(start, end, near),) if near and only_use else (),
-    )
+    message = f"the variable `{name}` is not declared under `inputs`"
+    fix = f"{hint}Declare it: `inputs: {{{name}: {{kind: string}}}}`."
+    problem = Problem(code="undeclared-variable", message=message, fix=fix, severity="warning")
+    only_use = text[start:end] == name and len(_whole_word(name).findall(text)) == 1
+    return Finding(start, end, problem, (Edit(start, end, near),) if near and only_use else ())

@@ -61,32 +61,25 @@ def _locate(detail: ErrorDetails, source_map: SourceMap) -> Finding:
     if detail["type"] in ("literal_error", "union_tag_invalid"):
         expected, fix, replacement = _choose(detail, written.strip("`"))
     else:
-        expected, fix = _EXPECTED.get(detail["type"], (detail["msg"], "Correct the value of `{key}`."))
+        expected, fix = _EXPECTED.get(
+            detail["type"].partition("_")[0], (detail["msg"], "Correct the value of `{key}`.")
+        )
     message = f"expected {expected}, found {written}"
     return source_map.locate(keys, "wrong-value", message, fix.format(key=last), replacement=replacement)
 
 
+# By the first word of pydantic's type of error.
 _EXPECTED = {
-    "float_type": ("a number", "Write a number, for example `{key}: 0.7`."),
-    "float_parsing": ("a number", "Write a number, for example `{key}: 0.7`."),
-    "int_type": ("a whole number", "Write a whole number, for example `{key}: 100`."),
-    "int_parsing": ("a whole number", "Write a whole number, for example `{key}: 100`."),
-    "int_from_float": ("a whole number", "Write a whole number, for example `{key}: 100`."),
-    "bool_type": ("true or false", "Write `{key}: true` or `{key}: false`."),
-    "bool_parsing": ("true or false", "Write `{key}: true` or `{key}: false`."),
-    "string_type": ("text", 'Put it in quotes: `{key}: "…"`.'),
-    "dict_type": ("a mapping", "Write keys and values, indented below `{key}:`."),
-    "model_type": ("a mapping", "Write keys and values, indented below `{key}:`."),
-    "model_attributes_type": ("a mapping", "Write keys and values, indented below `{key}:`."),
-    "tuple_type": ("a list", "Write one `- …` for each entry below `{key}:`."),
-    "tool_kind": ("a tool with a `kind`", "Add `kind: function` (or prompty, mcp, openapi, or your own)."),
-    "union_tag_not_found": (
-        "a connection with a `kind`",
-        "Add `kind: key`, reference, remote, anonymous, foundry or oauth.",
-    ),
+    "float": ("a number", "Write a number, for example `{key}: 0.7`."),
+    "int": ("a whole number", "Write a whole number, for example `{key}: 100`."),
+    "bool": ("true or false", "Write `{key}: true` or `{key}: false`."),
+    "string": ("text", 'Put it in quotes: `{key}: "…"`.'),
+    "dict": ("a mapping", "Write keys and values, indented below `{key}:`."),
+    "model": ("a mapping", "Write keys and values, indented below `{key}:`."),
+    "tuple": ("a list", "Write one `- …` for each entry below `{key}:`."),
+    "tool": ("a tool with a `kind`", "Add `kind: function` (or prompty, mcp, openapi, or your own)."),
+    "union": ("a connection with a `kind`", "Add `kind: key`, reference, remote, anonymous, foundry or oauth."),
 }
-
-
 # What people write for the kinds of a property when they think of JSON Schema or of Python.
 _KIND_SYNONYMS = {
     "number": "float",

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from itertools import accumulate
 from typing import Any, NamedTuple
 
-from prompty.pipeline.source_map import Edit, Finding, SourceMap
+from prompty.errors import Problem
+from prompty.pipeline.source_map import Edit, Finding, SourceMap, split_lines
 from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
 
 # A delimiter is a whole line. The printed expression also closes inside values: `apiKey: sk---abc` would pour the
@@ -80,23 +80,17 @@ def read_frontmatter(text: str) -> Frontmatter:
 
 def _findings(text: str, code: str, problems: list[YamlProblem]) -> list[Finding]:
     """Locate problems of the YAML reader; each reaches to the end of its line."""
-    lines = text.split("\n")
-    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    found = []
-    for message, fix, line_index, column in problems:
-        index = min(line_index, len(lines) - 1)
-        line, start = lines[index], starts[index]
-        found.append(
-            Finding(
-                start=start + min(column, len(line)),
-                end=start + max(min(column, len(line)), len(line.rstrip())),
-                code=code,
-                message=f"invalid frontmatter: {message}",
-                fix=fix,
-                edits=_replace_tabs(text) if line.startswith("\t") else (),
-            )
+    lines = split_lines(text)
+    findings = []
+    for problem in problems:
+        line = lines[min(problem.line, len(lines) - 1)]
+        start = line.start + min(problem.column, len(line.text))
+        edits = _replace_tabs(text) if line.text.startswith("\t") else ()
+        message = f"invalid frontmatter: {problem.message}"
+        findings.append(
+            Finding(start, max(start, line.content[1]), Problem(code=code, message=message, fix=problem.fix), edits)
         )
-    return found
+    return findings
 
 
 def _replace_tabs(text: str) -> tuple[Edit, ...]:

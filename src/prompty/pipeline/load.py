@@ -77,7 +77,7 @@ def _build(text: str, name: str, references: References, registry: Registry, pat
     built = build_agent(frontmatter, parts.body, references, path)
     if built.findings:
         findings = sorted(built.findings, key=lambda finding: finding.start)
-        missing = any(finding.code == "file-missing" for finding in findings)
+        missing = any(finding.problem.code == "file-missing" for finding in findings)
         raise (FileMissing if missing else LoadError)(source.problems(findings, parts.frontmatter_start))
     if outdated := find_v1_keys(frontmatter.data or {}, frontmatter.source_map):
         problems = source.problems(outdated, parts.frontmatter_start)
@@ -92,14 +92,9 @@ def open_source(text: str, name: str) -> tuple[Source, Parts]:
     try:
         return source, split(source.text)
     except Unclosed as error:
-        finding = Finding(
-            start=error.start,
-            end=error.start + 3,
-            code="unclosed-frontmatter",
-            message="malformed frontmatter: no closing delimiter",
-            fix="Add a line `---` below the last key; the body follows it.",
-        )
-        raise LoadError(source.problems([finding], 0)) from None
+        fix = "Add a line `---` below the last key; the body follows it."
+        problem = Problem(code="unclosed-frontmatter", message=str(error), fix=fix)
+        raise LoadError(source.problems([Finding(error.start, error.start + 3, problem)], 0)) from None
 
 
 def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[str, Identity]:
@@ -108,7 +103,7 @@ def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[
         return read_file(file, "the file", buffers or {})
     except Unreadable as error:
         missing = error.code == "file-missing"
-        code = "file-missing" if missing else "unreadable-file"
+        code = error.code if missing else "unreadable-file"
         problem = Problem(code=code, message=error.message, fix=error.fix, path=name)
         raise (FileMissing if missing else LoadError)([problem]) from None
 

@@ -1,15 +1,15 @@
 """Positions: from a key path of the frontmatter to a range of text, and from a range to lines and columns.
 
-A `Finding` counts from the start of its half of the file, so it stays true while the other half changes. A `Problem`
-is a finding at its lines and columns of the whole file.
+A `Finding` counts from the start of its half of the file, so it stays true while the other half changes.
+`Source.problems` puts findings at their lines and columns of the whole file.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -27,18 +27,32 @@ class Edit(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """A problem of one half of a file, from the character `start` up to `end` of that half."""
+class Finding(NamedTuple):
+    """A problem, without its position, from the character `start` up to `end` of one half of a file."""
 
     start: int
     end: int
-    code: str
-    message: str
-    fix: str
-    key: str = ""
-    severity: Severity = "error"
+    problem: Problem
     edits: tuple[Edit, ...] = ()
+
+
+class Line(NamedTuple):
+    """A line of a text, and the character that it begins at."""
+
+    start: int
+    text: str
+
+    @property
+    def content(self) -> tuple[int, int]:
+        """The range without the whitespace around it."""
+        indented = len(self.text) - len(self.text.lstrip())
+        return self.start + indented, self.start + max(indented, len(self.text.rstrip()))
+
+
+def split_lines(text: str) -> list[Line]:
+    """Split a text at its newlines."""
+    lines = text.split("\n")
+    return list(map(Line, accumulate((len(line) + 1 for line in lines), initial=0), lines))
 
 
 @dataclass(frozen=True)
@@ -49,42 +63,30 @@ class Source:
     text: str
 
     @cached_property
-    def _line_starts(self) -> list[int]:
-        return list(accumulate((len(line) + 1 for line in self.text.split("\n")), initial=0))
+    def _lines(self) -> list[Line]:
+        return split_lines(self.text)
 
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:
-        """Locate findings of the half that begins at `offset`."""
-        return [self._problem(finding, offset) for finding in findings]
+        """Return findings of the half that begins at `offset` as problems of the file."""
+        problems = []
+        for start, end, problem, edits in findings:
+            place = self._range(offset + start, offset + end)
+            text = masked_line(self._lines[place["line"] - 1].text)[:200]
+            text_edits = [
+                TextEdit(**self._range(offset + edit.start, offset + edit.end), text=edit.text) for edit in edits
+            ]
+            problems.append(replace(problem, path=self.path, text=text, edits=tuple(text_edits), **place))
+        return problems
 
-    def _problem(self, finding: Finding, offset: int) -> Problem:
-        (line, column), (end_line, end_column) = (self._position(offset + at) for at in (finding.start, finding.end))
-        start, end = self._line_starts[line - 1], self._line_starts[line] - 1
-        return Problem(
-            code=finding.code,
-            message=finding.message,
-            fix=finding.fix,
-            path=self.path,
-            line=line,
-            column=column,
-            end_line=end_line,
-            end_column=end_column,
-            key=finding.key,
-            text=masked_line(self.text[start:end])[:200],
-            severity=finding.severity,
-            edits=tuple(self._text_edit(edit, offset) for edit in finding.edits),
-        )
-
-    def _text_edit(self, edit: Edit, offset: int) -> TextEdit:
-        (line, column), (end_line, end_column) = (self._position(offset + at) for at in (edit.start, edit.end))
-        return TextEdit(line=line, column=column, end_line=end_line, end_column=end_column, text=edit.text)
-
-    def _position(self, offset: int) -> tuple[int, int]:
-        line = bisect_right(self._line_starts, min(offset, len(self.text)))
-        return line, min(offset, len(self.text)) - self._line_starts[line - 1] + 1
+    def _range(self, start: int, end: int) -> dict[str, Any]:
+        first = bisect_right(self._lines, start, key=lambda line: line.start)
+        last = bisect_right(self._lines, end, key=lambda line: line.start)
+        column, end_column = start - self._lines[first - 1].start + 1, end - self._lines[last - 1].start + 1
+        return {"line": first, "column": column, "end_line": last, "end_column": end_column}
 
 
 class SourceMap:
-    """Where the keys and values of a frontmatter are. It is composed only once a position is needed."""
+    """The keys and values of a frontmatter by their positions. It is built once a position is needed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -114,21 +116,12 @@ class SourceMap:
         node, key_node, known = self._find(keys)
         target = key_node if on_key and key_node is not None else node
         start, end = self._range(target)
-        edits: tuple[Edit, ...] = ()
+        problem = Problem(code=code, message=message, fix=fix, key=".".join(map(str, known or keys)), severity=severity)
         if replacement and isinstance(target, yaml.ScalarNode) and self.text[start:end].strip("\"'") == target.value:
             shown = f"`{target.value}`" == self.describe(keys) and "${" not in target.value
             if len(known) == len(keys) if on_key else shown:
-                edits = (Edit(start, end, replacement.format(target.value)),)
-        return Finding(
-            start=start,
-            end=end,
-            code=code,
-            message=message,
-            fix=fix,
-            key=".".join(map(str, known or keys)),
-            severity=severity,
-            edits=edits,
-        )
+                return Finding(start, end, problem, (Edit(start, end, replacement.format(target.value)),))
+        return Finding(start, end, problem)
 
     def describe(self, keys: KeyPath) -> str:
         """Return the text at a key path for a message; secrets are masked."""
@@ -143,14 +136,13 @@ class SourceMap:
         return MASK if secret else f"`{masked_line(node.value.splitlines()[0])[:60]}`"
 
     def _range(self, node: yaml.Node | None) -> tuple[int, int]:
-        """Return the range of a node; of a list or a mapping only the first line, which is enough to see it."""
+        """Return the range of a node; of a list or a mapping the first line, which is enough to see it."""
         if node is None:
             return 0, 0
-        start, end = node.start_mark.index, node.end_mark.index
-        written = self.text[start:end]
+        text = self.text[node.start_mark.index : node.end_mark.index]
         if not isinstance(node, yaml.ScalarNode):
-            written = written.partition("\n")[0]
-        return start, start + len(written.rstrip())
+            text = text.partition("\n")[0]
+        return node.start_mark.index, node.start_mark.index + len(text.rstrip())
 
     def _find(self, keys: KeyPath) -> tuple[yaml.Node | None, yaml.Node | None, list[str | int]]:
         """Follow a key path as deep as the file goes, skipping steps it does not have (the tag of a union, say)."""
