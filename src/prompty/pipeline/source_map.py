@@ -63,15 +63,16 @@ class Source:
     text: str
 
     @cached_property
-    def _lines(self) -> list[Line]:
-        return split_lines(self.text)
+    def _line_starts(self) -> list[int]:
+        return [0, *accumulate(len(line) + 1 for line in self.text.split("\n"))]
 
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:
         """Return findings of the half that begins at `offset` as problems of the file."""
         problems = []
         for start, end, problem, edits in findings:
             place = self._range(offset + start, offset + end)
-            text = masked_line(self._lines[place["line"] - 1].text)[:200]
+            line_start, next_start = self._line_starts[place["line"] - 1 : place["line"] + 1]
+            text = masked_line(self.text[line_start : next_start - 1])[:200]
             text_edits = [
                 TextEdit(**self._range(offset + edit.start, offset + edit.end), text=edit.text) for edit in edits
             ]
@@ -79,10 +80,9 @@ class Source:
         return problems
 
     def _range(self, start: int, end: int) -> dict[str, Any]:
-        first = bisect_right(self._lines, start, key=lambda line: line.start)
-        last = bisect_right(self._lines, end, key=lambda line: line.start)
-        column, end_column = start - self._lines[first - 1].start + 1, end - self._lines[last - 1].start + 1
-        return {"line": first, "column": column, "end_line": last, "end_column": end_column}
+        line, end_line = (bisect_right(self._line_starts, at) for at in (start, end))
+        column, end_column = start - self._line_starts[line - 1] + 1, end - self._line_starts[end_line - 1] + 1
+        return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
 
 
 class SourceMap:
