@@ -25,7 +25,7 @@ from prompty.loop.turn import turn
 from prompty.model.event import Done, Event, MessagesChanged
 from prompty.model.message import Message, ToolCall
 from prompty.model.reply import Reply
-from prompty.redaction import MASK
+from prompty.safety.redaction import MASK
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, lets_through
 

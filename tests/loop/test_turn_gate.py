@@ -15,7 +15,7 @@ from prompty import (
     Verdict,
     deny,
 )
-from prompty.redaction import MASK
+from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in
 from tests.loop.ways import Way, agent_of, every_way, every_wire, tool_events

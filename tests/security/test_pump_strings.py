@@ -11,7 +11,7 @@ from prompty.errors import ArgumentsError
 from prompty.model.marker import mark, read_marker
 from prompty.pipeline.references import References
 from prompty.pipeline.yaml_data import YamlError, read_yaml
-from prompty.redaction import find_secret, masked_line, names_a_credential
+from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.tools.arguments import parse_arguments
 
 BUDGET = 0.050
@@ -212,7 +212,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("text", SHOWN, ids=range(len(SHOWN)))
 def test_redaction(text: str) -> None:
-    for scanner in (masked_line, find_secret, names_a_credential):
+    for scanner in (mask_line, find_secret, is_credential_name):
         _, seconds = measured(lambda scanner=scanner: scanner(text))  # type: ignore[misc]  # mypy cannot type a lambda's default
         assert seconds < BUDGET
 

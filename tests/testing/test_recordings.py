@@ -36,8 +36,8 @@ from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import request_for
 from prompty.providers.listening import Answered
-from prompty.redaction import MASK
 from prompty.registry import DEFAULT
+from prompty.safety.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
 from prompty.testing.exchange import asked, line_of, read_line
 from tests.drivers.modes import MODES, Mode, close_clients

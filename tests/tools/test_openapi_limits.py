@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from prompty.safety.redaction import Redactor
 from prompty.tools.openapi import client, kind
-from prompty.tools.openapi.credentials import Secrets
 from tests.loopback import Forever, Hold, Server, json_reply, reply, stream
 from tests.tools.openapi_parts import (
     PLAIN,
@@ -55,7 +55,7 @@ def test_an_answer_without_end_is_cut(service: Server, tmp_path: Path) -> None:
 
 def test_an_answer_of_more_than_a_megabyte_says_that_it_was_cut() -> None:
     answer = client.Answer(200, "OK", "text/plain", "utf-8", "", b"abc", True)
-    assert kind.result_of(answer, Secrets()) == "abc\n[the answer was cut off after 1,000,000 bytes]"
+    assert kind.result_of(answer, Redactor()) == "abc\n[the answer was cut off after 1,000,000 bytes]"
 
 
 def test_an_answer_that_is_packed_unasked_is_refused(service: Server, tmp_path: Path) -> None:

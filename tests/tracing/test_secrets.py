@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prompty import Tracer, trace_to
-from prompty.redaction import MASK, masked_text
+from prompty.safety.redaction import MASK, mask_secrets
 from prompty.viewer.page import write_page
 from prompty.viewer.reader import find_traces, read_trace
 from tests.loopback import Reply, Server, event, json_reply, reply, stream
@@ -216,7 +216,7 @@ def test_the_value_of_a_telling_name_is_masked_in_json_however_deep_and_the_json
     )
     for _ in range(levels):
         text = json.dumps({"inner": text}, ensure_ascii=ascii_only)
-    masked = masked_text(text)
+    masked = mask_secrets(text)
     assert "NEEDLE" not in masked
     for _ in range(levels):
         masked = json.loads(masked)["inner"]

@@ -22,7 +22,7 @@ from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Edit, Finding, KeyPath, Line, SourceMap, split_lines
-from prompty.redaction import find_secret, names_a_credential
+from prompty.safety.redaction import find_secret, is_credential_name
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
 _EXPRESSION = re.compile(r"\{\{[^{}]*\}\}")
@@ -110,9 +110,9 @@ def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
     for keys, text in _walk_texts(data, ()):
-        secret_place = "bindings" in keys or any(isinstance(key, str) and names_a_credential(key) for key in keys)
+        secret_place = "bindings" in keys or any(isinstance(key, str) and is_credential_name(key) for key in keys)
         for variable in _ENV.findall(text):
-            if names_a_credential(variable) and not secret_place:
+            if is_credential_name(variable) and not secret_place:
                 message = f"`{variable}` looks like a credential, but its value is used as ordinary text"
                 fix = "Use it in a connection or in the bindings of a tool."
                 yield source_map.locate(keys, "secret-exposed", message, fix, severity="warning")

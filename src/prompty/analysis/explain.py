@@ -11,7 +11,7 @@ from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import request_for
 from prompty.providers import Address, Api
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 from prompty.wire.options import dropped_options
 
 
@@ -37,7 +37,7 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     messages = prepare(agent, inputs)
     request = request_for(agent, messages, api, stream=stream and api.decoder is not None)
     address = provider.address(agent, api)
-    body = json.loads(masked_text(json.dumps(request.body, ensure_ascii=False)))
+    body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))
     return Explanation(
         provider=agent.model.provider,
         api_type=agent.model.api_type,

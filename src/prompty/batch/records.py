@@ -10,7 +10,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.reply import Usage
-from prompty.redaction import MASK, masked_text
+from prompty.safety.redaction import Redactor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,11 +72,8 @@ def _build_record(planned: PlannedRow, outcome: Json, used: RowUsage) -> Json:
 
 def describe_error(error: BaseException, agent: PromptAgent, inputs: Mapping[str, object]) -> RowFailure:
     """Describe an error without secrets and without the values of sensitive inputs."""
-    message = masked_text(str(error))
-    for declared in agent.inputs:
-        if declared.sensitive and (value := inputs.get(declared.name)) not in (None, ""):
-            message = message.replace(str(value), MASK)
-    return RowFailure(type(error).__name__, message)
+    redactor = Redactor(inputs.get(declared.name) for declared in agent.inputs if declared.sensitive)
+    return RowFailure(type(error).__name__, redactor.mask(str(error)))
 
 
 def describe_pause(paused: Paused, fix: str) -> RowFailure:

@@ -12,7 +12,7 @@ from pathlib import Path
 from prompty.batch.records import PlannedRow
 from prompty.batch.rows import get_input_kinds, read_rows
 from prompty.model.agent import PromptAgent
-from prompty.redaction import MASK
+from prompty.safety.redaction import MASK
 
 _HASH_LENGTH = 32
 _TABLES = """

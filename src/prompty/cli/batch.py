@@ -32,7 +32,7 @@ from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import NameInUse, PromptyError, RequestError
 from prompty.pricing import price_of
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
 EXIT_INTERRUPTED = 130
@@ -115,7 +115,7 @@ def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, as_json: 
     else:
         out.print(visible(progress.format_line(now)))
     if not complete:
-        err.print(visible(masked_text(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
+        err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)
     if progress.failed:
         err.print(visible(f"See {job.output.stem}.failed.jsonl. --retry-failed runs those rows again."))

@@ -13,7 +13,7 @@ from prompty.cli.options import TraceTo, start_tracing
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import NameInUse, PromptyError
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
 
@@ -49,7 +49,7 @@ def worker(
         fail(error)
     for lost in adopt or []:
         _adopt(runtime, lost, force=force)
-    out.print(visible(f"{name}: working on {masked_text(url)}"))
+    out.print(visible(f"{name}: working on {mask_secrets(url)}"))
     stopping.wait()
     out.print(visible(f"{name}: stopping"))
     runtime.close(drain)

@@ -8,7 +8,7 @@ from prompty.errors import ModelError, PromptyError, Refused, StreamCut
 from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.providers import Api
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 from prompty.wire.json_bytes import read_bytes
 from prompty.wire.stream import Decoder
 
@@ -75,6 +75,6 @@ def without_secrets(error: PromptyError, models: Sequence[object]) -> PromptyErr
     """An error whose message may hold what a server said; a server knows the key of its caller."""
     if isinstance(error, ModelError):
         for model in models:
-            masked = getattr(getattr(model, "transport", None), "masked", masked_text)
+            masked = getattr(getattr(model, "transport", None), "masked", mask_secrets)
             error.args = tuple(masked(part) if isinstance(part, str) else part for part in error.args)
     return error

@@ -12,7 +12,7 @@ from prompty.loop.guardrails import Guardrails
 from prompty.model.event import Event
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
-from prompty.redaction import told
+from prompty.safety.redaction import masked_traceback
 
 Gate = Callable[[list[GatedCall]], object]
 Listener = Callable[[Event], object]
@@ -103,7 +103,7 @@ class Host:
         """What is said for a function that raised: no, to everything; of a summary, that there is none."""
         if isinstance(error, PromptyError) and not isinstance(question, Summarise):
             raise error
-        logger.error("%s of the host raised.\n%s", type(question).__name__, told(error))
+        logger.error("%s of the host raised.\n%s", type(question).__name__, masked_traceback(error))
         match question:
             case AskGate(calls):
                 return [Verdict(False, "the gate failed")] * len(calls)
@@ -149,4 +149,4 @@ class Host:
                 if listener:
                     listener(event)
             except Exception as error:
-                logger.error("A listener raised on %s.\n%s", type(event).__name__, told(error))
+                logger.error("A listener raised on %s.\n%s", type(event).__name__, masked_traceback(error))

@@ -25,7 +25,7 @@ from prompty.durable.values import SCHEMA
 from prompty.errors import RequestError, RunRefused, UnknownRun
 from prompty.extras import require
 from prompty.model.message import Json
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 
 T = TypeVar("T")
 APPLICATION = "prompty"
@@ -54,7 +54,7 @@ class DbosEngine:
     def __init__(self, url: str, name: str | None = None, limits: Limits | None = None) -> None:
         if not url.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
             raise RequestError(
-                f"{masked_text(url)!r} is no database for runs", "Write sqlite:///runs.db or postgresql://…"
+                f"{mask_secrets(url)!r} is no database for runs", "Write sqlite:///runs.db or postgresql://…"
             )
         self.url, self.name, self.limits = url, name, limits or Limits()
         self._dbos: Any = None

@@ -47,7 +47,7 @@ from prompty.loop.effects import (
     Unknown,
 )
 from prompty.model.message import Json, Message
-from prompty.redaction import told
+from prompty.safety.redaction import masked_traceback
 
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"
@@ -158,7 +158,7 @@ class DurableDriver:
             except PromptyError as error:
                 return sealed({"error": error_to_json(error)})
             except Exception as error:
-                logger.error("A step of the run %s raised.\n%s", self.run_id, told(error))
+                logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error))
                 return sealed({"error": error_to_json(RunBroken(f"{type(error).__name__}: {error}"))})
 
         value = opened(await self.steps.step(name, kept), self._place(name))

@@ -24,7 +24,7 @@ from prompty.loop.guardrails import read
 from prompty.model.event import ToolGated
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.paused import GatedCall
-from prompty.redaction import MASK
+from prompty.safety.redaction import MASK
 from prompty.tools.arguments import Validator, check_arguments, final_arguments, validator_of
 from prompty.tools.results import error_message, result_message
 

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 
 
 class Definition(BaseModel):
@@ -25,7 +25,7 @@ class Definition(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What a `repr` shows: an address may have a password in it, and a default may be one."""
         for name, value in super().__repr_args__():
-            yield name, masked_text(value) if isinstance(value, str) else value
+            yield name, mask_secrets(value) if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod

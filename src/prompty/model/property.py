@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from prompty.model.definition import Definition
-from prompty.redaction import MASK, names_a_credential
+from prompty.safety.redaction import MASK, is_credential_name
 
 Kind = Literal["string", "integer", "float", "boolean", "array", "object", "thread", "image", "file", "audio"]
 RICH_KINDS = frozenset({"thread", "image", "file", "audio"})
@@ -52,7 +52,7 @@ class Property(Definition):
     sensitive: bool = Field(False, description="Kept out of every trace (an extension).")
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        hidden = self.sensitive or names_a_credential(self.name)
+        hidden = self.sensitive or is_credential_name(self.name)
         for name, value in super().__repr_args__():
             yield name, MASK if hidden and name in ("default", "example") and value is not None else value
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
+from prompty.model.secrets import secrets_in
 from prompty.pipeline.definitions import build_agent, find_v1_keys
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Parts, Unclosed, normalize, read_frontmatter, split
 from prompty.pipeline.references import References, StrPath
-from prompty.pipeline.secrets import secrets_in
 from prompty.pipeline.source_map import Finding, Source
-from prompty.redaction import remember_secrets
 from prompty.registry import DEFAULT, Registry
+from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
 
 __all__ = ["StrPath", "load", "loads", "open_source", "read_prompt"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from prompty.errors import Problem, Severity, TextEdit
-from prompty.redaction import MASK, masked_line, names_a_credential
+from prompty.safety.redaction import MASK, is_credential_name, mask_line
 
 KeyPath = Sequence[str | int]
 
@@ -72,7 +72,7 @@ class Source:
         for start, end, problem, edits in findings:
             place = self._range(offset + start, offset + end)
             line_start, next_start = self._line_starts[place["line"] - 1 : place["line"] + 1]
-            text = masked_line(self.text[line_start : next_start - 1])[:200]
+            text = mask_line(self.text[line_start : next_start - 1])[:200]
             text_edits = [
                 TextEdit(**self._range(offset + edit.start, offset + edit.end), text=edit.text) for edit in edits
             ]
@@ -132,8 +132,8 @@ class SourceMap:
             return "a list"
         if node is None or not node.value:
             return "nothing"
-        secret = any(isinstance(key, str) and names_a_credential(key) for key in keys)
-        return MASK if secret else f"`{masked_line(node.value.splitlines()[0])[:60]}`"
+        secret = any(isinstance(key, str) and is_credential_name(key) for key in keys)
+        return MASK if secret else f"`{mask_line(node.value.splitlines()[0])[:60]}`"
 
     def _range(self, node: yaml.Node | None) -> tuple[int, int]:
         """Return the range of a node; of a list or a mapping the first line, which is enough to see it."""

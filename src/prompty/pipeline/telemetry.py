@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
-from prompty.pipeline.secrets import secrets_in
+from prompty.model.secrets import secrets_in
 from prompty.providers import Api, tapped
-from prompty.redaction import MASK, names_a_credential, remember_secrets
+from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
 from prompty.tracing import names
 from prompty.tracing.spans import SILENCE, Span, begin, listening
 
@@ -148,7 +148,7 @@ def show_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | N
         return
     given = dict(inputs or {})
     sensitive = {one.name for one in agent.inputs if one.sensitive}
-    hidden = [value for name, value in given.items() if name in sensitive or names_a_credential(name)]
+    hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
     hidden += [one.default for one in agent.inputs if one.sensitive]
     for tap in taps:
         tap.hide(hidden)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from prompty.errors import ModelError
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 
 Inner = TypeVar("Inner")
 
@@ -64,7 +64,7 @@ class Listening(Generic[Inner]):
 
     def __init__(self, inner: Inner, begin: Callable[[WireRequest], Exchange]) -> None:
         self.inner, self._begin = inner, begin
-        self.masked = getattr(inner, "masked", masked_text)
+        self.masked = getattr(inner, "masked", mask_secrets)
 
 
 class ListeningTransport(Listening[Transport]):

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
 from prompty.model.request import WireRequest
-from prompty.redaction import MASK, SHORTEST_SECRET, masked_text, remember_secrets
+from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.version import __version__
 from prompty.wire.json_bytes import write_bytes
 
@@ -37,7 +37,7 @@ class SdkConnection:
         self.as_bytes = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
         self.address = str(getattr(client, "base_url", ""))
         self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
-        remember_secrets(secret for name in KEYS if isinstance(secret := getattr(client, name, None), str))
+        self._remember_keys()
         if anonymous:
             self.headers["Authorization"] = sdk.Omit()
 
@@ -55,12 +55,12 @@ class SdkConnection:
         return {**self.headers, **request.headers} if request.headers else self.headers
 
     def masked(self, text: str) -> str:
-        """Text that may be shown: without the key, whoever repeats it."""
-        for name in KEYS:
-            secret = getattr(self.client, name, None)
-            if isinstance(secret, str) and len(secret.strip()) >= SHORTEST_SECRET:
-                text = text.replace(secret.strip(), MASK)
-        return masked_text(text)
+        """Return `text` without secrets, the key that the client has now among them."""
+        self._remember_keys()
+        return mask_secrets(text)
+
+    def _remember_keys(self) -> None:
+        remember_secrets(key.strip() for name in KEYS if isinstance(key := getattr(self.client, name, None), str))
 
     def fail(self, error: Exception) -> NoReturn:
         """Raise what an SDK or its HTTP library raised as an error of ours."""

@@ -12,10 +12,17 @@ from prompty.errors import EmptyReply, ModelError, ResponseFailed
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
-from prompty.pipeline.secrets import secrets_in
+from prompty.model.secrets import secrets_in
 from prompty.providers.listening import Answered
-from prompty.redaction import MASK, SHORTEST_NAMED, SHORTEST_SECRET, masked_text, names_a_credential, written
-from prompty.tracing.plain import leaves
+from prompty.safety.redaction import (
+    MASK,
+    SHORTEST_NAMED,
+    SHORTEST_SECRET,
+    Redactor,
+    is_credential_name,
+    leaves,
+    mask_secrets,
+)
 from prompty.wire.json_bytes import write_bytes
 
 VERSION = 1
@@ -39,35 +46,22 @@ class Asked:
         return self.path, self.stream, write_bytes(self.body)
 
 
-class Hidden:
-    """The values of inputs that must not be kept: those that a file calls sensitive, and those of a telling name."""
-
-    def __init__(self) -> None:
-        self.texts: tuple[str, ...] = ()
-
-    def add(self, values: Iterable[object]) -> None:
-        texts = [text for value in values for text in leaves(value) if len(text) >= SHORTEST_NAMED]
-        # A number stands in JSON without quotes: masked, it would be no JSON any more.
-        new = {form for text in texts if not _NUMBER.fullmatch(text) for form in written(text)}
-        self.texts = tuple(sorted({*self.texts, *new}, key=len, reverse=True))
+def hide_inputs(hidden: Redactor, values: Iterable[object]) -> None:
+    """Keep the values of sensitive inputs out of a recording. Numbers stay: masked, they would not be JSON any more."""
+    texts = (text for value in values for text in leaves(value) if not _NUMBER.fullmatch(text))
+    hidden.hide(texts, shortest=SHORTEST_NAMED)
 
 
-def masking(agent: PromptAgent, request: WireRequest, transport: object = None, hidden: Hidden | None = None) -> Mask:
-    """What takes the credentials of a call out of a text, and everything that has the shape of one."""
-    secrets = [secret for secret in _credentials(agent, request) if len(secret) >= SHORTEST_SECRET]
-    masked_shapes: Mask = getattr(transport, "masked", masked_text)
-
-    def masked(text: str) -> str:
-        for secret in (*(hidden.texts if hidden else ()), *secrets):
-            text = text.replace(secret, MASK)
-        return masked_shapes(text)
-
-    return masked
+def masking(agent: PromptAgent, request: WireRequest, hidden: Redactor, transport: object = None) -> Mask:
+    """Return a function that masks the credentials of a call and the `hidden` inputs of the recording in a text."""
+    redactor = Redactor(_credentials(agent, request), shortest=SHORTEST_SECRET, parent=hidden)
+    mask_key: Mask = getattr(transport, "masked", mask_secrets)  # a client may have renewed its key meanwhile
+    return lambda text: mask_key(redactor.mask(text))
 
 
 def _credentials(agent: PromptAgent, request: WireRequest) -> Iterator[str]:
     yield from secrets_in(agent)
-    for value in (value for name, value in request.headers.items() if names_a_credential(name)):
+    for value in (value for name, value in request.headers.items() if is_credential_name(name)):
         yield from value.split()
 
 
@@ -81,7 +75,7 @@ def _masked(value: Any, mask: Mask) -> Any:
     match value:
         case dict():
             items = sorted(value.items(), key=itemgetter(0))
-            return {mask(name): MASK if names_a_credential(name) else _masked(item, mask) for name, item in items}
+            return {mask(name): MASK if is_credential_name(name) else _masked(item, mask) for name, item in items}
         case list() | tuple():
             return [_masked(item, mask) for item in value]
         case str():

@@ -12,7 +12,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncTransport, Provider, Tap, Transport
 from prompty.providers.listening import Answered
-from prompty.testing.exchange import Asked, Hidden, asked, masking, read_line
+from prompty.safety.redaction import Redactor
+from prompty.testing.exchange import Asked, asked, hide_inputs, masking, read_line
 from prompty.testing.transport import AsyncLocalTransport, LocalTransport, Received
 from prompty.wire.json_bytes import write_bytes
 
@@ -34,7 +35,7 @@ class Player(Tap):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._recordings = list(self._read())
-        self._lock, self._hidden = Lock(), Hidden()
+        self._lock, self._hidden = Lock(), Redactor()
         self._waiting: dict[object, deque[Recorded]] = defaultdict(deque)
         for recorded in self._recordings:
             self._waiting[recorded.request.key].append(recorded)
@@ -46,7 +47,7 @@ class Player(Tap):
         return AsyncLocalTransport(partial(self._pieces, provider, agent))
 
     def hide(self, values: Sequence[object], /) -> None:
-        self._hidden.add(values)
+        hide_inputs(self._hidden, values)
 
     def _read(self) -> Iterator[Recorded]:
         lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
@@ -59,7 +60,7 @@ class Player(Tap):
 
     def _pieces(self, provider: Provider, agent: PromptAgent, request: WireRequest) -> Received:
         """What fails at once fails here, not when it is read."""
-        wanted = asked(provider.key, request, masking(agent, request, hidden=self._hidden))
+        wanted = asked(provider.key, request, masking(agent, request, self._hidden))
         with self._lock:
             waiting = self._waiting.get(wanted.key)
             found = waiting.popleft() if waiting else None

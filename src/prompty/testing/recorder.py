@@ -9,7 +9,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncTransport, Provider, Tap, Transport
 from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
-from prompty.testing.exchange import Hidden, asked, line_of, masking
+from prompty.safety.redaction import Redactor
+from prompty.testing.exchange import asked, hide_inputs, line_of, masking
 
 
 class Recorder(Tap):
@@ -21,7 +22,7 @@ class Recorder(Tap):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._begun, self._lock = False, Lock()
-        self._hidden = Hidden()
+        self._hidden = Redactor()
 
     def transport(self, provider: Provider, agent: PromptAgent, /) -> Transport:
         inner = provider.transport(agent)
@@ -32,12 +33,12 @@ class Recorder(Tap):
         return AsyncListeningTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def _listen(self, provider: str, agent: PromptAgent, request: WireRequest, inner: object) -> Exchange:
-        mask = masking(agent, request, inner, self._hidden)
+        mask = masking(agent, request, self._hidden, inner)
         question = asked(provider, request, mask)
         return Exchange(lambda answer: self.keep(line_of(question, answer, mask)))
 
     def hide(self, values: Sequence[object], /) -> None:
-        self._hidden.add(values)
+        hide_inputs(self._hidden, values)
 
     def keep(self, line: bytes) -> None:
         """Write a line at the end of the file, which nobody else may read."""

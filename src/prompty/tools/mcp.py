@@ -11,7 +11,7 @@ from prompty.errors import PromptyError, ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import ContentPart, Json
 from prompty.model.tool import McpTool, ToolDefinition
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
@@ -111,7 +111,7 @@ async def _called(name: str, arguments: Json, progress: "ProgressFnT", client: "
 def _progress(context: ToolContext) -> "ProgressFnT":
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         of = "" if total is None else f" of {total:g}"
-        context.logger.info("%s: %g%s %s", context.name, progress, of, masked_text(visible(message or "")))
+        context.logger.info("%s: %g%s %s", context.name, progress, of, mask_secrets(visible(message or "")))
         context.progress(progress, total, visible(message or ""))
 
     return tell

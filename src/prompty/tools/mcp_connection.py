@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prompty.concurrency import in_thread
 from prompty.errors import PromptyError
 from prompty.extras import require
-from prompty.redaction import MASK, masked_text
+from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.mcp_content import McpError
 from prompty.tools.mcp_servers import Address
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 30.0
 _LONGEST_COMPLAINT = 1000
-_SHORTEST_SECRET = 8
 # What the SDK says when a connection is gone; servers use the same number for mistakes of their own.
 _CONNECTION_CLOSED = -32000
 _LOST = ("Connection closed", "SSE stream", "Session terminated", "Session not found")
@@ -83,7 +82,7 @@ class Complaints(asyncio.Protocol):
         stack.callback(transport.close)
 
     def data_received(self, data: bytes) -> None:
-        said = masked_text(visible(data.decode(errors="replace")))
+        said = mask_secrets(visible(data.decode(errors="replace")))
         _LOGGER.debug("an MCP server says: %s", said.rstrip())
         self.text = (self.text + said)[-_LONGEST_COMPLAINT:]
 
@@ -107,6 +106,4 @@ def _told(cause: str, address: Address, complaints: Complaints) -> str:
     text = cause
     if complaints.text.strip():
         text = f"{text}; it says: {complaints.text.strip()}"
-    for _, value in (*address.headers, *address.environment):
-        text = text.replace(value, MASK) if len(value) >= _SHORTEST_SECRET else text
-    return masked_text(text)
+    return Redactor([dict(address.headers), dict(address.environment)], shortest=SHORTEST_SECRET).mask(text)

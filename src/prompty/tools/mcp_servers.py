@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from prompty.errors import ToolError
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Connection, ReferenceConnection
 from prompty.model.tool import McpTool
-from prompty.redaction import names_a_credential, remember_secrets
+from prompty.safety.redaction import is_credential_name, remember_secrets
 from prompty.tools.mcp_approval import Pins
 
 Pairs = tuple[tuple[str, str], ...]
@@ -76,7 +76,7 @@ def register_mcp_server(
             f"register_mcp_server('{name}', command=['npx', '-y', 'package']), or url='https://…'.",
         )
     given = {**(env or {}), **(headers or {})}
-    remember_secrets(word for key, value in given.items() if names_a_credential(key) for word in value.split())
+    remember_secrets(word for key, value in given.items() if is_credential_name(key) for word in value.split())
     address = Address(
         command=tuple(command or ()),
         environment=tuple(sorted((env or {}).items())),

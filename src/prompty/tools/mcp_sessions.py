@@ -16,7 +16,7 @@ from logging import ERROR, INFO, Logger, getLevelNamesMapping, getLogger
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from prompty.concurrency import in_event_loop
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.mcp_connection import cause_of, connect, is_lost
 from prompty.tools.mcp_content import McpError
@@ -152,7 +152,7 @@ class Session:
         level = getLevelNamesMapping().get(message.level.upper(), INFO if message.level == "notice" else ERROR)
         text = message.data if isinstance(message.data, str) else text_of(message.data)
         for logger in {id(one.logger): one.logger for one in self._calls.values()}.values() or [_LOGGER]:
-            logger.log(level, "%s", masked_text(visible(text)))
+            logger.log(level, "%s", mask_secrets(visible(text)))
 
 
 class Server:

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from prompty.model.message import ContentPart, Message, TextPart, ToolCall, tool_result
 from prompty.model.reply import Usage
-from prompty.redaction import masked_text
+from prompty.safety.redaction import mask_secrets
 
 # Longer results are cut: they would fill any model's context, and cost accordingly.
 LONGEST_RESULT = 500_000
@@ -37,7 +37,7 @@ def result_message(call: ToolCall, value: object) -> Message:
 
 def error_message(call: ToolCall, text: str) -> Message:
     """The message of a call that has no result; the text is all the model learns."""
-    message = result_message(call, f"Error: {masked_text(text)}")
+    message = result_message(call, f"Error: {mask_secrets(text)}")
     message.local["is_error"] = True
     return message
 

@@ -1,6 +1,6 @@
 """Values as they may be shown: plain JSON without secrets, and without bytes that nobody reads."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -11,15 +11,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from prompty.model.message import Message
-from prompty.redaction import (
-    LONGEST_WORD,
-    MASK,
-    masked_name,
-    masked_text,
-    may_hold_secrets,
-    names_a_credential,
-    written,
-)
+from prompty.safety.redaction import MASK, Redactor, is_credential_name, may_hold_secrets
 
 LONGEST_TEXT = 100_000
 DEEPEST = 50
@@ -33,34 +25,25 @@ class Masking:
     """
 
     def __init__(self) -> None:
-        self._sensitive: dict[str, None] = {}
+        self._redactor = Redactor()
         self._seen: dict[str, str] = {}
         self._made: dict[tuple[int, ...], tuple[object, bytes]] = {}
 
     def hide(self, values: Iterable[object]) -> None:
         """Mask these values from now on, wherever they stand: in texts, in JSON inside texts, and as numbers."""
-        texts = [text for value in values for text in leaves(value)]
-        if not texts:
-            return
-        for text in texts:
-            self._sensitive |= dict.fromkeys(written(text))
-        self._sensitive = dict.fromkeys(sorted(self._sensitive, key=len, reverse=True))
-        self._seen.clear()
-        self._made.clear()
+        if self._redactor.hide(values):
+            self._seen.clear()
+            self._made.clear()
 
     def text(self, text: str) -> str:
         """A text that may be shown."""
-        if not self._sensitive and len(text) <= LONGEST_WORD:
-            return masked_name(text)
         seen = self._seen.get(text)
         if seen is None:
             seen = self._seen[text] = self._masked(text)
         return seen
 
     def _masked(self, text: str) -> str:
-        for value in self._sensitive:
-            text = text.replace(value, MASK)
-        text = masked_text(text)
+        text = self._redactor.mask(text)
         over = len(text) - LONGEST_TEXT
         return text if over <= 0 else f"{text[:LONGEST_TEXT]}… ({over:,} more characters)"
 
@@ -80,7 +63,7 @@ class Masking:
         return self._checked(value)
 
     def _item(self, name: str, value: object) -> bytes:
-        hidden = value is not None and names_a_credential(name)
+        hidden = value is not None and is_credential_name(name)
         return _name(self.text(name)) + (_written(MASK) if hidden else self.json(value))
 
     def _once(self, key: tuple[int, ...], value: object, make: Callable[[], object]) -> bytes:
@@ -97,7 +80,7 @@ class Masking:
         except (ValueError, TypeError):  # of an unknown kind, without an end, or with half a character in it
             return _written(self.plain(value))
         text = quick.decode()
-        if len(text) > LONGEST_TEXT or may_hold_secrets(text) or (self._sensitive and self._masked(text) != text):
+        if len(text) > LONGEST_TEXT or may_hold_secrets(text) or (self._redactor and self._masked(text) != text):
             return _written(self.plain(value))
         return quick
 
@@ -109,7 +92,7 @@ class Masking:
         if value is None or kind is bool:
             return value
         if kind is int or kind is float:
-            return MASK if self._sensitive and str(value) in self._sensitive else value
+            return MASK if self._redactor and str(value) in self._redactor else value
         if depth > DEEPEST:
             return "…"
         if kind is dict or isinstance(value, Mapping):
@@ -122,7 +105,7 @@ class Masking:
         shown = {}
         for key, item in value.items():
             name = key if type(key) is str else str(key)
-            hidden = item is not None and names_a_credential(name)
+            hidden = item is not None and is_credential_name(name)
             shown[self.text(name)] = MASK if hidden else self.plain(item, depth)
         return shown
 
@@ -158,17 +141,3 @@ def _written(value: Plain) -> bytes:
 
 def _fields(value: Any) -> dict[str, object]:
     return {one.name: getattr(value, one.name) for one in fields(value)}
-
-
-def leaves(value: object) -> Iterator[str]:
-    """The texts and numbers in a value."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from leaves(item)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            yield from leaves(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from leaves(_fields(value))
-    elif value is not None and not isinstance(value, bool) and (text := str(value)):
-        yield text

@@ -13,7 +13,7 @@ from logging import getLogger
 from random import getrandbits
 from typing import Any, Literal, Self, TypeVar, cast
 
-from prompty.redaction import told
+from prompty.safety.redaction import masked_traceback
 from prompty.tracing.plain import Masking, Plain
 from prompty.tracing.sinks import EnteringSink, Sink, sinks_now
 
@@ -62,7 +62,7 @@ class Trace:
 
     def _complain(self, sink: Sink, error: Exception) -> None:
         if sink not in self._failed:
-            logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, told(error))
+            logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, masked_traceback(error))
         self._failed.append(sink)
 
 

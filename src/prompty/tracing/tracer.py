@@ -10,7 +10,7 @@ from queue import Full, Queue
 from threading import Thread
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from prompty.redaction import told
+from prompty.safety.redaction import masked_traceback
 from prompty.tracing.sinks import Sink, clear_sinks, set_sink, sinks_now
 from prompty.tracing.spans import Span, begin, followed, followed_async
 
@@ -117,7 +117,7 @@ class Aside:
             try:
                 work()
             except Exception as error:
-                logger.warning("a trace sink failed: %s\n%s", type(self.sink).__name__, told(error))
+                logger.warning("a trace sink failed: %s\n%s", type(self.sink).__name__, masked_traceback(error))
 
 
 @overload

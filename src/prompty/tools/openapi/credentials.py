@@ -1,35 +1,20 @@
 """Which credential a request carries, and where: the connection has it, the document says how it is sent."""
 
 import base64
-import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from urllib.parse import quote, quote_plus
 
 from prompty.errors import ToolError
 from prompty.model.message import Json
-from prompty.redaction import MASK, masked_text
+from prompty.safety.redaction import SHORTEST_NAMED, Redactor
 from prompty.tools.openapi.document import Document
 from prompty.tools.openapi.operations import Operation
 from prompty.tools.openapi.request import HttpRequest
 
-SHORTEST_SECRET = 4  # what is shorter stands in other words, too
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _TYPES = ("apiKey", "http", "oauth2", "openIdConnect")
 BEARER: Json = {"type": "http", "scheme": "bearer"}
-
-
-@dataclass(frozen=True, slots=True)
-class Secrets:
-    """What must not be shown, in every form in which a service may repeat it."""
-
-    values: tuple[str, ...] = field(default=(), repr=False)
-
-    def masked(self, text: str) -> str:
-        for value in sorted(self.values, key=len, reverse=True):
-            if len(value) >= SHORTEST_SECRET:
-                text = text.replace(value, MASK)
-        return masked_text(text)
 
 
 def scheme_of(document: Document, operation: Operation) -> Json | None:
@@ -58,25 +43,26 @@ def _is_known(scheme: Json) -> bool:
     return scheme.get("type") != "http" or str(scheme.get("scheme")).lower() in ("bearer", "basic")
 
 
-def with_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[HttpRequest, Secrets]:
-    """The request with a credential in the place that the scheme names, and what to mask because of it."""
+def with_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[HttpRequest, Redactor]:
+    """Return the request with a credential in the place that the scheme names, and a redactor that masks it."""
     if not secret or not (secret.isascii() and secret.isprintable()):
         raise ToolError(
             "the `apiKey` of the connection cannot be sent",
             "Write apiKey: ${env:NAME} and set that variable, without line breaks and in ASCII.",
         )
     if scheme.get("type") == "apiKey":
-        return _with_key(request, scheme, secret), secrets_of(secret)
+        return _with_key(request, scheme, secret), _redactor_for(secret)
     if str(scheme.get("scheme")).lower() == "basic":
-        return request.with_header("Authorization", f"Basic {_base64(secret)}"), secrets_of(secret)
-    return request.with_header("Authorization", f"Bearer {secret}"), secrets_of(secret)
+        return request.with_header("Authorization", f"Basic {_base64(secret)}"), _redactor_for(secret)
+    return request.with_header("Authorization", f"Bearer {secret}"), _redactor_for(secret)
 
 
-def secrets_of(secret: str) -> Secrets:
-    """A secret, and the password in it, in the forms in which they travel."""
-    plain = (secret, secret.partition(":")[2])
-    forms = [(one, quote(one, safe=""), quote_plus(one), json.dumps(one)[1:-1], _base64(one)) for one in plain if one]
-    return Secrets(tuple(dict.fromkeys(form for several in forms for form in several)))
+def _redactor_for(secret: str) -> Redactor:
+    """Mask a secret, and the password in it, in every form in which a service may repeat them."""
+    texts = (secret, secret.partition(":")[2])
+    return Redactor(
+        [(text, quote(text, safe=""), quote_plus(text), _base64(text)) for text in texts], shortest=SHORTEST_NAMED
+    )
 
 
 def _base64(text: str) -> str:

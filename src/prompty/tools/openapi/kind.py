@@ -11,10 +11,11 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, OAuthConnection
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
+from prompty.safety.redaction import Redactor
 from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
 from prompty.tools.openapi.client import LARGEST_ANSWER, Answer, ServiceError, exchange
-from prompty.tools.openapi.credentials import BEARER, Secrets, scheme_of, with_credential
+from prompty.tools.openapi.credentials import BEARER, scheme_of, with_credential
 from prompty.tools.openapi.document import LARGEST_DOCUMENT, Document, document_of
 from prompty.tools.openapi.operations import Operation, Selection, operations_of, server_url
 from prompty.tools.openapi.permissions import Permissions, place_of
@@ -38,14 +39,14 @@ class Service:
     async def call(self, operation: Operation, arguments: Json, _context: ToolContext) -> str:
         """Make a request of a call's arguments, and text of its answer."""
         base = self._base_of(operation)
-        request, secrets = await self._authorised(operation, request_of(operation, arguments))
+        request, redactor = await self._authorised(operation, request_of(operation, arguments))
         try:
             answer = await exchange(base, request, self.permissions)
         except ServiceError as error:
-            raise ServiceError(secrets.masked(str(error))) from None
+            raise ServiceError(redactor.mask(str(error))) from None
         if answer.status == 401 and isinstance(self.connection, OAuthConnection):
             self.tokens.forget(self.connection)
-        return result_of(answer, secrets)
+        return result_of(answer, redactor)
 
     def _base_of(self, operation: Operation) -> str:
         """The base URL of an operation: one with a server of its own may have it on the same origin only."""
@@ -57,14 +58,14 @@ class Service:
             raise _foreign(self.document.source, origin, f"its operation '{operation.function.name}'")
         return own
 
-    async def _authorised(self, operation: Operation, request: HttpRequest) -> tuple[HttpRequest, Secrets]:
+    async def _authorised(self, operation: Operation, request: HttpRequest) -> tuple[HttpRequest, Redactor]:
         scheme = scheme_of(self.document, operation)
         match self.connection:
             case ApiKeyConnection(api_key=key) if scheme is not None and key is not None:
                 return with_credential(request, scheme, key.get_secret_value())
             case OAuthConnection() if scheme is not None:
                 return with_credential(request, BEARER, await self.tokens.token(self.connection, self.permissions))
-        return request, Secrets()
+        return request, Redactor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +150,15 @@ def _foreign(source: str, origin: str, who: str) -> ToolError:
     )
 
 
-def result_of(answer: Answer, secrets: Secrets) -> str:
+def result_of(answer: Answer, redactor: Redactor) -> str:
     """What the model reads of an answer; one that says no is an error."""
     status = f"{answer.status} {answer.reason}".strip()
-    text = secrets.masked(_text(answer))
+    text = redactor.mask(_text(answer))
     if 300 <= answer.status < 400:
         raise ServiceError(f"{status}: the service sends elsewhere, and redirects are not followed")
     if not 200 <= answer.status < 300:
         shown = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}…"
-        raise ServiceError(f"{secrets.masked(status)}: {shown}" if shown else status)
+        raise ServiceError(f"{redactor.mask(status)}: {shown}" if shown else status)
     if answer.cut:
         return f"{text}\n[the answer was cut off after {LARGEST_ANSWER:,} bytes]"
     return text or status

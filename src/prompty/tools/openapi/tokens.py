@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from prompty.errors import ModelError, ToolError
 from prompty.model.connection import OAuthConnection
-from prompty.redaction import remember_secrets
+from prompty.safety.redaction import remember_secrets
 from prompty.tools.openapi.client import ServiceError, exchange
 from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import HttpRequest

@@ -1,28 +1,27 @@
-"""The secrets that a prompt holds."""
+"""Secret values inside an agent definition."""
 
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote, unquote_plus
 
 from prompty.model.agent import PromptAgent
-from prompty.redaction import names_a_credential
-from prompty.tracing.plain import leaves
+from prompty.safety.redaction import is_credential_name, leaves
 
 _USER_IN_URL = re.compile(r"://([^/@\s]*)@")
 _QUERY_OF_URL = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def secrets_in(agent: PromptAgent) -> Iterator[str]:
-    """The credentials of an agent and of its tools, what is bound to their parameters, and the values that the file
-    itself has for inputs of a telling name."""
-    yield from leaves([one.default for one in agent.inputs if names_a_credential(one.name)])
+    """Yield the credentials of an agent and its tools, values bound to tool parameters, and defaults of inputs with a
+    credential's name."""
+    yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
         yield from _credentials(getattr(tool, "connection", None))
     for tool in agent.tools:
         for binding in tool.bindings.values():
             yield from leaves(binding.value.get_secret_value() if binding.value else None)
         options = getattr(tool, "options", None) or {}
-        yield from leaves([value for name, value in options.items() if names_a_credential(name)])
+        yield from leaves([value for name, value in options.items() if is_credential_name(name)])
 
 
 def _credentials(connection: object) -> Iterator[str]:
@@ -33,5 +32,5 @@ def _credentials(connection: object) -> Iterator[str]:
         for user in _USER_IN_URL.findall(getattr(connection, field, None) or ""):
             yield from (*user.split(":"), *map(unquote, user.split(":")))
         for name, value in _QUERY_OF_URL.findall(getattr(connection, field, None) or ""):
-            if names_a_credential(name):
+            if is_credential_name(name):
                 yield from (value, unquote_plus(value))

@@ -1,0 +1,259 @@
+"""Redaction: recognise secrets and mask them in everything that is shown or stored.
+
+A text is masked in three steps: values known to be secret (of this process, or of one `Redactor`), text in the shape of
+a known kind of secret, and values behind a telling name (`password: …`). Traces, errors, logs, reprs, recordings and
+batch results all pass through here.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from json import dumps
+from traceback import format_exception
+
+MASK = "••••"
+SHORTEST_SECRET = 8  # shorter values are placeholders (`none`, `ollama`) and parts of other words
+SHORTEST_NAMED = 4  # of a value whose name or file calls it a secret
+_LONGEST_CACHED = 64
+_MOST_SECRETS = 10_000  # only the newest are kept, for a process that renews its credentials again and again
+_JSON_LEVELS = 3  # of JSON inside JSON strings
+
+# Each shape is a pattern in which <> stands for one of the literals; a text without any literal need not be searched.
+_PREFIXES = ("ghp", "gho", "ghs", "hf")
+_SHAPES = (
+    (r"\b[spr]<>[A-Za-z0-9_-]{8,}", ("k-", "k_")),
+    (r"\b<>[A-Za-z0-9_-]{8,}", tuple(f"{prefix}{separator}" for prefix in _PREFIXES for separator in "-_")),
+    (r"\b(?:github_|gl)<>[A-Za-z0-9_-]{8,}", ("pat-", "pat_")),
+    (r"\b<>[abprs][-_][A-Za-z0-9_-]{8,}", ("xox",)),
+    (r"\b<>[A-Z0-9]{16}\b", ("AKIA",)),
+    (r"\b<>[A-Za-z0-9_-]{30,}", ("AIza",)),
+    (r"\b<>[A-Za-z0-9._~+/=-]{8,}", ("Bearer ", "Basic ")),
+    (r"\b<>[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{1,2000})?", ("eyJ",)),
+    (
+        r"-----BEGIN [A-Z ]{0,20}<>[A-Za-z0-9+/=\s\\]{0,20000}(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?",
+        ("PRIVATE KEY-----",),
+    ),
+    (r"(?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=<>)", ("@",)),
+    (r"(?<=[?&])<>[^&\s\"'#]{4,}", ("sig=", "signature=", "key=", "code=", "auth=")),
+)
+# `token` is a credential and `tokens` a count; `author` is a person and `authorization` a header. `key` is one in a
+# name, but in a text only with a word before it or in quotes.
+_WORDS = ("secret", "password", "passwd", "passphrase", "credential", "credentials", "cookie", "authorization", "token")
+_KINDS_OF_KEY = ("api", "access", "private", "secret", "account", "subscription")
+_HARMLESS_NAMES = frozenset({"keyword", "keyboard"})
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def _either(literals: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(re.escape, literals))})"
+
+
+_SHAPE = re.compile("|".join(pattern.replace("<>", _either(literals)) for pattern, literals in _SHAPES))
+# A telling name inside a text, up to its value: of a header, a URL, a setting, or JSON, which may itself stand in JSON,
+# so that its quotes have backslashes.
+_NAMED = re.compile(
+    rf"(?=[{''.join({word[0] for word in (*_WORDS, *_KINDS_OF_KEY, 'key')})}])"  # a quick no for most characters
+    rf"(?:{_either(_KINDS_OF_KEY)}[_-]?key|{_either(_WORDS)}"
+    r"|(?:(?<![a-z])key|(?-i:(?<=[a-z])Key))(?=\\{0,15}[\"']))"
+    r"(\\{0,15}[\"'])?\s{0,4}[:=]\s{0,4}(\\{0,15}[\"'])?(?!\$\{|(?:Bearer|Basic) )",
+    re.IGNORECASE,
+)
+_BARE_VALUE = re.compile(r"(?!(?:null|true|false)\b)[^\s\"'&,;}\\]{4,}(?:;\s?[^\s\"';\\]+)*")
+_QUOTE = re.compile(r"(?<!\\)(\\*+)([\"'])|\n")
+_ASSIGNMENT = re.compile(r"^([ \t]*(?:-[ \t]+)?[\"']?([A-Za-z][\w.-]{0,99})[\"']?[ \t]*[:=][ \t]*)(\S.*)$")
+
+
+def _by_rarest_character(literals: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Group literals by the character of theirs that ordinary text has least: looking for one character is fast."""
+    common = " etaoinsrhldcumfpgwybvkxjqz"
+    groups: dict[str, tuple[str, ...]] = {}
+    for literal in literals:
+        rarest = max(literal, key=lambda character: common.find(character) % 100)
+        groups[rarest] = (*groups.get(rarest, ()), literal)
+    return groups
+
+
+_SHAPE_HINTS = tuple(_by_rarest_character(literal for _, literals in _SHAPES for literal in literals).items())
+_NAME_HINTS = tuple(word for word in (*_WORDS, "key") if word != "credentials")
+_secrets: dict[str, None] = {}
+_longest_first: tuple[str, ...] = ()  # one secret may begin with another
+
+
+def remember_secrets(values: Iterable[str]) -> None:
+    """Mask these values from now on, everywhere in this process."""
+    global _longest_first
+    new = [value for value in values if len(value) >= SHORTEST_SECRET and value not in _secrets]
+    if not new:
+        return
+    for value in new:
+        _secrets.update(dict.fromkeys(_json_forms(value)))
+    while len(_secrets) > _MOST_SECRETS:
+        del _secrets[next(iter(_secrets))]
+    _longest_first = tuple(sorted(_secrets, key=len, reverse=True))
+    _mask_cached.cache_clear()
+
+
+class Redactor:
+    """Masks the values of one scope (a trace, a call, a recording) beside what is masked everywhere.
+
+    A redactor with a `parent` masks the values of the parent, too.
+    """
+
+    def __init__(self, values: Iterable[object] = (), *, shortest: int = 1, parent: "Redactor | None" = None) -> None:
+        self._values: frozenset[str] = frozenset()
+        self._long: tuple[str, ...] = ()
+        self._short: tuple[str, ...] = ()
+        self._mask_others = mask_secrets if parent is None else parent.mask
+        self.hide(values, shortest=shortest)
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._values
+
+    def hide(self, values: Iterable[object], *, shortest: int = 1) -> bool:
+        """Mask the texts and numbers in these values from now on, also inside JSON. Return True if there were any."""
+        texts = [text for value in values for text in leaves(value) if len(text) >= shortest]
+        if not texts:
+            return False
+        self._values |= {form for text in texts for form in _json_forms(text)}
+        ordered = sorted(self._values, key=len, reverse=True)
+        self._long = tuple(text for text in ordered if len(text) >= SHORTEST_SECRET)
+        self._short = tuple(text for text in ordered if len(text) < SHORTEST_SECRET)
+        return True
+
+    def mask(self, text: str) -> str:
+        """Return `text` without these values and without secrets. Short values come last: they may be part of one."""
+        return _replace(self._short, self._mask_others(_replace(self._long, text)))
+
+
+def mask_secrets(text: str) -> str:
+    """Return `text` without the secrets of this process and without whatever has the shape or the name of one."""
+    if len(text) <= _LONGEST_CACHED:
+        return text if len(text) < SHORTEST_SECRET else _mask_cached(text)
+    return _mask(text)
+
+
+def mask_line(line: str) -> str:
+    """Return a line of a prompt file without secrets; the value of a credential key is one unless it is a reference."""
+    assignment = _ASSIGNMENT.match(line)
+    if assignment and is_credential_name(assignment[2]) and "${" not in assignment[3]:
+        return assignment[1] + MASK
+    return mask_secrets(line)
+
+
+def masked_traceback(error: BaseException) -> str:
+    """Return an error with its traceback for a log, without secrets: an error may quote anything."""
+    return mask_secrets("".join(format_exception(error)).rstrip())
+
+
+@lru_cache(maxsize=4096)
+def is_credential_name(name: str) -> bool:
+    """Return True if a key or variable of this name holds a secret, judging by its words."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(word in _WORDS or word in ("key", "apikey") for word in words) and "".join(words) not in _HARMLESS_NAMES
+
+
+def find_secret(text: str) -> re.Match[str] | None:
+    """Return the first match of a known shape of secret."""
+    return _SHAPE.search(text) if _has_shape_hint(text) else None
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Return False if masking would change nothing in this text; a quick answer for most texts."""
+    return _has_shape_hint(text) or _has_name_hint(text) or _has(text, _longest_first)
+
+
+def leaves(value: object) -> Iterator[str]:
+    """Yield the texts and numbers inside a value."""
+    if isinstance(value, str):
+        if value:
+            yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from leaves(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from leaves(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from leaves(getattr(value, field.name))
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+@lru_cache(maxsize=4096)
+def _mask_cached(text: str) -> str:
+    """Traces show the same short names again and again."""
+    return _mask(text)
+
+
+def _mask(text: str) -> str:
+    text = _replace(_longest_first, text)
+    if _has_shape_hint(text):
+        text = _SHAPE.sub(MASK, text)
+    return _mask_named(text) if _has_name_hint(text) else text
+
+
+def _replace(values: tuple[str, ...], text: str) -> str:
+    for value in values:
+        if value in text:
+            text = text.replace(value, MASK)
+    return text
+
+
+def _has_shape_hint(text: str) -> bool:
+    for character, literals in _SHAPE_HINTS:  # noqa: SIM110  `any` takes three times as long, for every text of a trace
+        if character in text and _has(text, literals):
+            return True
+    return False
+
+
+def _has_name_hint(text: str) -> bool:
+    return (":" in text or "=" in text) and _has(text.lower(), _NAME_HINTS)
+
+
+def _has(text: str, hints: tuple[str, ...]) -> bool:
+    for hint in hints:  # noqa: SIM110  `any` takes three times as long, for every text of a trace
+        if hint in text:
+            return True
+    return False
+
+
+def _json_forms(text: str) -> list[str]:
+    """Return a text as it stands by itself and in JSON strings, up to three levels deep."""
+    forms = {text: None}
+    for _ in range(_JSON_LEVELS):
+        forms |= {dumps(form, ensure_ascii=ascii_only)[1:-1]: None for form in forms for ascii_only in (False, True)}
+    return list(forms)
+
+
+def _mask_named(text: str) -> str:
+    pieces: list[str] = []
+    done = 0
+    for name in _NAMED.finditer(text):
+        name_quote, opening = name[1] or "", name[2]
+        end = _find_value_end(text, name.end(), name_quote, opening) if name.start() >= done else 0
+        if end - name.end() >= SHORTEST_NAMED:
+            quote = "" if opening else name_quote  # a number in JSON becomes a string, so that it stays JSON
+            pieces += text[done : name.end()], f"{quote}{MASK}{quote}"
+            done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _find_value_end(text: str, start: int, name_quote: str, opening: str | None) -> int:
+    """Return where a value ends: at its closing quote, or at the end of the string that holds it. A quote inside the
+    value has more backslashes than those around it."""
+    if not opening:
+        bare = None if name_quote and text.startswith(("{", "["), start) else _BARE_VALUE.match(text, start)
+        return bare.end() if bare else start
+    around = len(opening) - 1
+    for quote in _QUOTE.finditer(text, start):
+        escapes = len(quote[1] or "")
+        if quote[2] is None or (quote[2] == '"' and escapes < around):
+            return quote.start()
+        if quote[2] in ('"', opening[-1]) and escapes % (2 * around + 2) == around:
+            return quote.end() - len(opening)
+    return len(text)
