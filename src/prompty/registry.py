@@ -35,22 +35,24 @@ _PROVIDERS = {
 _RENDERERS = {"jinja2": "prompty.renderers.jinja2:renderer", "mustache": "prompty.renderers.mustache:renderer"}
 _PARSERS = {"prompty": "prompty.parsers.prompty:parse"}
 _TOOL_KINDS = {
-    "prompty": "prompty.drivers.children:KIND",
-    "mcp": "prompty.tools.mcp:KIND",
-    "openapi": "prompty.tools.openapi:KIND",
+    "prompty": "prompty.drivers.children:ChildKind",
+    "mcp": "prompty.tools.mcp:McpKind",
+    "openapi": "prompty.tools.openapi:OpenApiKind",
 }
 
 
 class Implementations(Generic[T]):
     """Implementations of one kind by name: registered, built in, or an entry point of an installed package.
 
-    Nothing is imported before its name is looked up. Registering is a single dict assignment, so threads need no lock.
+    Nothing is imported before its name is looked up. With `create`, built-ins are classes, of which each registry has
+    its own instance. Every change is a single dict operation, so threads need no lock.
     """
 
-    def __init__(self, kind: str, built_in: Mapping[str, str] | None = None) -> None:
+    def __init__(self, kind: str, built_in: Mapping[str, str] | None = None, *, create: bool = False) -> None:
         self.kind = kind
         self.group = f"prompty.{kind}s"
         self.built_in = dict(built_in or {})
+        self._create = create
         self._loaded: dict[str, T] = {}
         self._registered: set[str] = set()
 
@@ -72,7 +74,7 @@ class Implementations(Generic[T]):
         """Return the implementation called `name`, or raise `UnknownName`."""
         implementation = self._loaded.get(name)
         if implementation is None:
-            implementation = self._loaded[name] = self._load(name)
+            implementation = self._loaded.setdefault(name, self._load(name))
         return implementation
 
     def has(self, name: str) -> bool:
@@ -88,7 +90,8 @@ class Implementations(Generic[T]):
         target = self.built_in.get(name)
         if target is not None:
             module, _, attribute = target.partition(":")
-            return cast(T, getattr(import_module(module), attribute))
+            built_in = getattr(import_module(module), attribute)
+            return cast(T, built_in() if self._create else built_in)
         for point in entry_points(group=self.group, name=name):
             return cast(T, point.load())
         raise UnknownName(self.kind, name, self.names())
@@ -130,7 +133,7 @@ class Registry:
         self.processors: Implementations[ProcessorProtocol] = Implementations("processor")
         self.renderers: Implementations[Renderer] = Implementations("renderer", _RENDERERS)
         self.parsers: Implementations[Parser] = Implementations("parser", _PARSERS)
-        self.tool_kinds: Implementations[ToolKind] = Implementations("tool_kind", _TOOL_KINDS)
+        self.tool_kinds: Implementations[ToolKind] = Implementations("tool_kind", _TOOL_KINDS, create=True)
         self.tools: Implementations[Callable[..., object]] = Implementations("tool")
         self.connections = Connections()
 

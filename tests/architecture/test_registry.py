@@ -192,7 +192,7 @@ def test_a_kind_of_tool_belongs_to_a_registry_and_reaches_child_prompts(tmp_path
     with Script(call("ask"), call("look"), "of the child", "Done.") as script:
         assert turn(load(path, registry=registry)) == "Done."
     assert tool_results(script) == ["of the child"]
-    with Script("Done."), pytest.raises(ToolError, match="No handler is registered for tool kind 'echo'"):
+    with Script("Done."), pytest.raises(ToolError, match="no handler is registered for tool kind 'echo'"):
         turn(load(tmp_path / "child.prompty"))
 
 

@@ -1,13 +1,11 @@
 """Functions for the tools that a file declares: bound, registered, missing, or not fitting."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prompty import PromptyWarning, ToolError, bind_tools, register_tool, tool, turn
-from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.loop.ways import Way, agent_of, every_way
 
@@ -45,24 +43,10 @@ def test_what_the_file_declares_is_what_the_model_sees(way: Way) -> None:
     assert seen.told == ["saw it"]
 
 
-@pytest.fixture
-def registered() -> Iterator[Callable[[str, Callable[..., object]], None]]:
-    names: list[str] = []
-
-    def register(name: str, function: Callable[..., object]) -> None:
-        names.append(name)
-        register_tool(name, function)
-
-    yield register
-    for name in names:
-        DEFAULT.tools.unregister(name)
-
-
 @every_way
-def test_a_registered_function_runs_a_tool_unless_the_turn_is_given_one(
-    way: Way, registered: Callable[[str, Callable[..., object]], None]
-) -> None:
-    registered("look", lambda at: f"registered {at}")
+@pytest.mark.usefixtures("clean_registry")
+def test_a_registered_function_runs_a_tool_unless_the_turn_is_given_one(way: Way) -> None:
+    register_tool("look", lambda at: f"registered {at}")
     with Script(call("look", at="it"), "Done."):
         assert way.turn(AGENT).told == ["registered it"]
     with Script(call("look", at="it"), "Done."):

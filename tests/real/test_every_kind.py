@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from prompty import IterationsExceeded, PromptAgent, ToolCall, ToolFinished, load, register_tool_kind, tool
-from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.conversations.turns import assert_history_is_legal, every_way, run_turn
 from tests.loopback import Server, json_reply
@@ -42,13 +41,12 @@ def add(a: int) -> int:
 
 
 @pytest.fixture
-def outside() -> Iterator[Server]:
+def outside(clean_registry: None) -> Iterator[Server]:
     """An MCP server, an HTTP service and a kind of one's own."""
     register_tool_kind("echo", Echo())
     with contextmanager(running)(OwnServer()), Server() as service, own_kind(f"127.0.0.1:{service.port}"):
         service.answer(json_reply({"name": "Rex"}))
         yield service
-    DEFAULT.tool_kinds.unregister("echo")
 
 
 def agent_with(folder: Path, service: Server, model: dict[str, Any]) -> PromptAgent:

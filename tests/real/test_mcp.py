@@ -18,7 +18,6 @@ import pytest
 from prompty import Cancelled, CancelToken, FilePart, ImagePart, TextPart, ToolFinished, turn, turn_async
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server
-from prompty.tools.mcp_servers import _registered
 from tests.conversations.turns import Seen, every_way, run_turn, scripted
 from tests.real.ways import SOAK
 
@@ -44,17 +43,14 @@ def programs() -> Path:
 
 
 @pytest.fixture
-def servers(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def servers(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_registry: None) -> Iterator[Path]:
     """Both servers; the one for files has a folder of its own."""
     monkeypatch.setenv("MADE_UP_API_KEY", "sk-of-the-host")
-    before = dict(_registered)
     everything = [str(programs / "mcp-server-everything"), "stdio"]
     register_mcp_server("everything", command=everything, env={"GIVEN": "by the host"})
     register_mcp_server("files", command=[str(programs / "mcp-server-filesystem"), str(tmp_path)], cwd=tmp_path)
     yield tmp_path
     close_mcp_servers()
-    _registered.clear()
-    _registered.update(before)
     assert processes() == {}
 
 
@@ -275,7 +271,7 @@ def test_a_program_that_ends_leaves_nothing_behind(programs: Path) -> None:
 
 STARTS = {
     "no such program": (["/no/such/program"], "No such file or directory"),
-    "one that fails": ([sys.executable, "-c", "raise SystemExit('no paper')"], "it says: no paper"),
+    "one that fails": ([sys.executable, "-c", "raise SystemExit('no paper')"], "standard error ends with: no paper"),
     "one that talks": ([sys.executable, "-c", "print('hello')"], "Connection closed"),
     "one that is silent": ([sys.executable, "-c", "import sys; sys.stdin.read()"], "no answer within 0.5 s"),
 }
@@ -287,8 +283,8 @@ def test_a_server_that_does_not_start_says_why(
     asynchronous: bool, command: list[str], said: str, servers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "within" in said:
-        monkeypatch.setattr("prompty.tools.mcp_connection.CONNECT_SECONDS", 0.5)
+        monkeypatch.setattr("prompty.tools.mcp.connection.CONNECT_SECONDS", 0.5)
     register_mcp_server("broken", command=command)
     seen = asked(asynchronous, "broken")
-    assert "the MCP server 'broken' of the tool 'broken' cannot be used" in str(seen.error)
+    assert "cannot use the MCP server 'broken' (tool 'broken')" in str(seen.error)
     assert said in str(seen.error)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
 from prompty.tools.arguments import parse_arguments, validator_of
-from prompty.tools.bindings import bound_arguments
+from prompty.tools.toolbox import fill_bindings
 
 READ: dict[str, tuple[str, Any]] = {
     "plain": ('{"a": 1}', {"a": 1}),
@@ -69,19 +69,19 @@ TOOL = FunctionTool.model_validate(
 
 @pytest.mark.spec("003 §2.9.1", "bound parameters are injected")
 def test_bound_values_and_inputs_are_put_into_the_arguments() -> None:
-    arguments = bound_arguments({"city": "Oslo"}, TOOL.bindings, {"who": "Ada"})
+    arguments = fill_bindings({"city": "Oslo"}, TOOL.bindings, {"who": "Ada"})
     assert arguments == {"city": "Oslo", "user": "Ada", "limit": 10}
 
 
 @pytest.mark.spec("003 §2.9.1", "a binding wins over the model")
 def test_a_binding_wins_over_what_the_model_wrote() -> None:
-    arguments = bound_arguments({"user": "mallory", "limit": 10**6}, TOOL.bindings, {"who": "Ada"})
+    arguments = fill_bindings({"user": "mallory", "limit": 10**6}, TOOL.bindings, {"who": "Ada"})
     assert arguments == {"user": "Ada", "limit": 10}
 
 
 def test_a_binding_to_an_input_without_a_value_says_which() -> None:
     with pytest.raises(InputError, match="'user' is bound to the input 'who'"):
-        bound_arguments({}, TOOL.bindings, {})
+        fill_bindings({}, TOOL.bindings, {})
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])

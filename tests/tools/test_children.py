@@ -1,7 +1,7 @@
 """Prompts as tools of other prompts, and kinds of one's own."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from prompty import (
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import CustomTool, ToolDefinition
-from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.conversations.turns import Seen, every_way, run_turn
 
@@ -220,10 +219,8 @@ class Echo:
 
 
 @pytest.fixture
-def echo() -> Iterator[None]:
+def echo(clean_registry: None) -> None:
     register_tool_kind("echo", Echo())
-    yield
-    DEFAULT.tool_kinds.unregister("echo")
 
 
 ECHOING = {"name": "echo", "kind": "echo", "bindings": {"key": "secret"}, "options": {"loud": True}}

@@ -13,20 +13,23 @@ import pytest
 
 from prompty import ToolError
 from prompty.model.tool import McpTool
-from prompty.tools.mcp import close_mcp_servers, load_mcp_servers, register_mcp_server
-from prompty.tools.mcp_connection import is_lost
-from prompty.tools.mcp_content import McpError, fingerprint, parts_of
-from prompty.tools.mcp_servers import Address, _registered, server_for
+from prompty.registry import DEFAULT, Registry
+from prompty.tools.mcp import McpKind, close_mcp_servers, load_mcp_servers, register_mcp_server
+from prompty.tools.mcp.connection import ServerAddress, is_lost
+from prompty.tools.mcp.content import McpError, fingerprint, to_parts
+from prompty.tools.mcp.servers import KnownServer
 
-
-@pytest.fixture(autouse=True)
-def _only_those_of_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.tools.mcp_servers._registered", {})
-    monkeypatch.setattr("prompty.tools.mcp_servers._declared", {})
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 
 def tool(**parts: Any) -> McpTool:
     return McpTool.model_validate({"name": "files", "kind": "mcp", **parts})
+
+
+def find(declared: McpTool, registry: Registry = DEFAULT) -> KnownServer:
+    kind = registry.tool_kinds.get("mcp")
+    assert isinstance(kind, McpKind)
+    return kind.servers.find(declared)
 
 
 def test_the_sdk_is_imported_when_a_server_is_used() -> None:
@@ -38,29 +41,38 @@ def test_the_sdk_is_imported_when_a_server_is_used() -> None:
 def test_a_registered_server_is_found_by_the_names_a_file_may_use() -> None:
     register_mcp_server("files", command=["files"])
     register_mcp_server("other", url="https://other.example/mcp", headers={"X-Key": "1"})
-    assert server_for(tool()).address == Address(command=("files",))
-    other = Address(url="https://other.example/mcp", headers=(("X-Key", "1"),))
-    assert server_for(tool(serverName="other")).address == other
-    assert server_for(tool(connection={"kind": "reference", "name": "other"})).address == other
+    assert find(tool()).address == ServerAddress(command=("files",))
+    other = ServerAddress(url="https://other.example/mcp", headers=(("X-Key", "1"),))
+    assert find(tool(serverName="other")).address == other
+    assert find(tool(connection={"kind": "reference", "name": "other"})).address == other
     # what the host registered under the name wins over the address of the file
-    assert server_for(tool(serverName="other", connection={"endpoint": "https://x.example"})).address == other
+    assert find(tool(serverName="other", connection={"endpoint": "https://x.example"})).address == other
     # a tool that only happens to be called like a server goes where its file says
-    assert server_for(tool(connection={"endpoint": "https://x.example"})).address == Address(url="https://x.example")
+    assert find(tool(connection={"endpoint": "https://x.example"})).address == ServerAddress(url="https://x.example")
+
+
+def test_a_server_belongs_to_a_registry() -> None:
+    first, second = Registry(), Registry()
+    register_mcp_server("files", command=["first"], registry=first)
+    register_mcp_server("files", command=["second"], registry=second)
+    assert [find(tool(), registry).address.command for registry in (first, second)] == [("first",), ("second",)]
+    with pytest.raises(ToolError, match="no MCP server is registered as 'files'"):
+        find(tool())
 
 
 def test_a_server_of_a_file_is_the_same_one_each_time() -> None:
     connection = {"endpoint": "https://x.example", "apiKey": "made-up"}
-    assert server_for(tool(connection=connection)) is server_for(tool(connection=connection))
-    address = server_for(tool(connection=connection)).address
+    assert find(tool(connection=connection)) is find(tool(connection=connection))
+    address = find(tool(connection=connection)).address
     assert address.headers == (("Authorization", "Bearer made-up"),)
     assert "made-up" not in repr(address)
 
 
-def test_an_unknown_server_is_told_with_those_there_are() -> None:
+def test_an_unknown_server_is_reported_with_the_registered_ones() -> None:
     register_mcp_server("one", command=["x"])
     register_mcp_server("another", command=["x"])
-    with pytest.raises(ToolError, match=r"no MCP server is called 'files', .* registered: another, one"):
-        server_for(tool())
+    with pytest.raises(ToolError, match=r"no MCP server is registered as 'files' .*; registered: another, one"):
+        find(tool())
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -86,10 +98,10 @@ def test_servers_are_read_from_the_common_file(tmp_path: Path) -> None:
     }
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert load_mcp_servers(tmp_path / "mcp.json") == ["files", "web"]
-    files = Address(command=("npx", "-y", "files"), environment=(("A", "1"),), folder="/tmp")  # noqa: S108  a name only
-    assert server_for(tool()).address == files
-    web = Address(url="https://x.example", headers=(("X", "1"),))
-    assert server_for(tool(serverName="web")).address == web
+    files = ServerAddress(command=("npx", "-y", "files"), environment=(("A", "1"),), folder="/tmp")  # noqa: S108  a name only
+    assert find(tool()).address == files
+    web = ServerAddress(url="https://x.example", headers=(("X", "1"),))
+    assert find(tool(serverName="web")).address == web
 
 
 BROKEN = ["", "[]", "{}", '{"mcpServers": 1}', '{"mcpServers": {"x": {}}}', '{"mcpServers": {"x": {"type": "sse"}}}']
@@ -98,24 +110,25 @@ BROKEN = ["", "[]", "{}", '{"mcpServers": 1}', '{"mcpServers": {"x": {}}}', '{"m
 @pytest.mark.parametrize("text", BROKEN)
 def test_a_broken_file_registers_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(text)
-    with pytest.raises(ToolError, match=r"mcp\.json: no MCP servers can be read"):
+    with pytest.raises(ToolError, match=r"mcp\.json: cannot read MCP servers"):
         load_mcp_servers(tmp_path / "mcp.json")
-    with pytest.raises(ToolError, match=r"none\.json: no MCP servers can be read"):
+    with pytest.raises(ToolError, match=r"none\.json: cannot read MCP servers"):
         load_mcp_servers(tmp_path / "none.json")
-    assert _registered == {}
+    with pytest.raises(ToolError, match="registered: none"):
+        find(tool())
 
 
 def test_a_process_inherits_what_it_needs_and_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         os, "environ", {"PATH": "/bin", "LC_ALL": "C", "SystemRoot": "C", "OPENAI_API_KEY": "x", "PATH_KEY": "x"}
     )
-    address = Address(command=("x",), environment=(("GIVEN", "1"), ("PATH", "/mine")))
+    address = ServerAddress(command=("x",), environment=(("GIVEN", "1"), ("PATH", "/mine")))
     assert address.process_environment() == {"PATH": "/mine", "LC_ALL": "C", "SystemRoot": "C", "GIVEN": "1"}
 
 
 def test_an_error_without_words_is_an_error() -> None:
-    with pytest.raises(McpError, match="and not why"):
-        parts_of(types.CallToolResult(content=[], is_error=True))
+    with pytest.raises(McpError, match="an error without a message"):
+        to_parts(types.CallToolResult(content=[], is_error=True))
 
 
 def test_a_definition_is_known_by_all_that_is_told_of_it() -> None:
@@ -144,8 +157,7 @@ def test_mistakes_of_a_server_are_no_reason_to_leave_it() -> None:
     assert not is_lost(ValueError("Connection closed"))
 
 
-def test_closing_when_nothing_is_open_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.tools.mcp_sessions._servers", {})
+def test_closing_when_nothing_is_open_starts_nothing() -> None:
     before = threading.active_count()
     close_mcp_servers()
     assert threading.active_count() == before

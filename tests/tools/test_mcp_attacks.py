@@ -10,7 +10,7 @@ from prompty import Paused, ToolError, tool
 from prompty.safety.visible import visible
 from prompty.testing import Script, call
 from prompty.tools.mcp import approve_mcp_changes, register_mcp_server
-from prompty.tools.mcp_content import functions_of
+from prompty.tools.mcp.content import describe_tools
 from tests.conversations.turns import every_way, run_turn, scripted
 from tests.tools.test_mcp_http import NUMBERS, OwnServer, offered, own, turn_with
 
@@ -77,7 +77,7 @@ FOREIGN: dict[str, dict[str, Any]] = {
 def test_a_schema_that_leads_elsewhere_is_refused(asynchronous: bool, schema: dict[str, Any], own: OwnServer) -> None:
     own.tools = [offered("add", "Adds", {"type": "object", **schema}), offered("print")]
     seen = turn_with(asynchronous)
-    assert "the schema of 'add', a tool of the MCP server 'own'," in str(seen.error)
+    assert "the schema of the tool 'add' of the MCP server 'own'" in str(seen.error)
     assert "allowedTools" in str(seen.error)
     assert turn_with(asynchronous, tool={"allowedTools": ["print"]}).result == "Done."
 
@@ -124,7 +124,7 @@ def test_a_file_remembers_what_is_known(asynchronous: bool, own: OwnServer, tmp_
     known_again()
     assert turn_with(*again).result == "Done."
     (tmp_path / "pins.json").write_text('{"own": {"add": 1}}')
-    assert "cannot be read" in str(turn_with(*again).error)
+    assert "cannot read the pinned MCP tools" in str(turn_with(*again).error)
 
 
 @every_way
@@ -185,22 +185,22 @@ def test_a_person_is_asked(asynchronous: bool, mode: object, asked: bool, own: O
 def test_a_file_cannot_start_a_process(asynchronous: bool) -> None:
     for endpoint in ("stdio:///bin/sh", "file:///bin/sh", "/bin/sh", "http://"):
         seen = turn_with(asynchronous, tool={"name": "x", "connection": {"endpoint": endpoint}})
-        assert "Use one that begins with https://." in str(seen.error)
+        assert "is not an HTTP URL" in str(seen.error)
     seen = turn_with(asynchronous, tool={"name": "x", "connection": {"kind": "oauth", "endpoint": "https://x.example"}})
-    assert "does not lead to an MCP server" in str(seen.error)
+    assert "has no address of an MCP server" in str(seen.error)
     seen = turn_with(asynchronous, tool={"name": "x", "connection": {"kind": "reference", "name": "y"}})
-    assert "no MCP server is called 'y', which the tool 'x' wants; registered: none" in str(seen.error)
+    assert "no MCP server is registered as 'y' (tool 'x'); registered: none" in str(seen.error)
 
 
 def test_names_are_made_legal_and_stay_different() -> None:
     names = ["files.read", "files_read", "files/read", "ä" * 100, "ö" * 100, "", "ok-1"]
     tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in names]
-    found = [function.name for _, function in functions_of(tools, "own")]
+    found = [function.name for _, function in describe_tools(tools, "own")]
     assert len(set(found)) == len(names)
     assert all(1 <= len(name) <= 64 and name.isascii() and name.replace("-", "_").isidentifier() for name in found)
     assert (found[1], found[-1]) == ("files_read", "ok-1")
 
 
 def test_a_server_that_is_not_registered_is_named() -> None:
-    with pytest.raises(ToolError, match=r"no MCP server is called 'nobody', which approve_mcp_changes wants"):
+    with pytest.raises(ToolError, match=r"no MCP server is registered as 'nobody' \(approve_mcp_changes\)"):
         approve_mcp_changes("nobody")

@@ -28,7 +28,6 @@ from prompty import (
 )
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
-from prompty.tools.mcp_servers import _declared, _registered
 from tests.conversations.turns import Seen, every_way, run_turn, scripted
 
 MODERN = b"2026-07-28"
@@ -151,17 +150,16 @@ SHOWN = (
 
 
 @pytest.fixture(params=[False, True], ids=["modern", "legacy"])
-def either(request: pytest.FixtureRequest) -> Iterator[OwnServer]:
+def either(request: pytest.FixtureRequest, clean_registry: None) -> Iterator[OwnServer]:
     yield from running(OwnServer(legacy=request.param))
 
 
 @pytest.fixture
-def own() -> Iterator[OwnServer]:
+def own(clean_registry: None) -> Iterator[OwnServer]:
     yield from running(OwnServer())
 
 
 def running(server: OwnServer) -> Iterator[OwnServer]:
-    before = dict(_registered)
     server.start()
     register_mcp_server("own", url=server.url)
     try:
@@ -170,9 +168,6 @@ def running(server: OwnServer) -> Iterator[OwnServer]:
         close_mcp_servers()
         server.released.set()
         server.stop()
-        _declared.clear()
-        _registered.clear()
-        _registered.update(before)
 
 
 def turn_with(asynchronous: bool, *answers: Any, tool: dict[str, Any] | None = None, **options: Any) -> Seen:
@@ -271,7 +266,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(asynchronous: b
     assert seen.result == "Done."
     assert results(seen)[0].local["is_error"] is True
     seen = turn_with(asynchronous)
-    assert "the MCP server 'own' of the tool 'own' cannot be used" in str(seen.error)
+    assert "cannot use the MCP server 'own' (tool 'own')" in str(seen.error)
     either.start()
     assert results(turn_with(asynchronous, call("add", a=1, b=1)))[0].text == "2"
 
@@ -306,7 +301,7 @@ def test_closing_ends_the_calls_under_way(asynchronous: bool, either: OwnServer)
 
 
 def test_closing_does_not_wait_for_a_server_that_hangs(own: OwnServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.tools.mcp_sessions.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("prompty.tools.mcp.sessions.CLOSE_SECONDS", 0.2)
     own.legacy = own.deaf = True  # one of the older era is told that a session ends
     turn_with(False)
     started = time.monotonic()
@@ -324,5 +319,5 @@ def test_a_name_stands_for_one_tool(own: OwnServer) -> None:
 def test_an_owner_that_is_not_let_in_is_told_to_check(own: OwnServer) -> None:
     own.closed = True
     seen = turn_with(False)
-    assert "the MCP server 'own' of the tool 'own' cannot be used" in str(seen.error)
+    assert "cannot use the MCP server 'own' (tool 'own')" in str(seen.error)
     assert "its headers" in str(seen.error)

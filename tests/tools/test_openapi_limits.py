@@ -1,5 +1,6 @@
 """What OpenAPI tools take from a service: so much, for so long, and over TLS from whom they asked only."""
 
+import asyncio
 import gzip
 import ssl
 import subprocess
@@ -16,8 +17,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from prompty.registry import DEFAULT
 from prompty.safety.redaction import Redactor
 from prompty.tools.openapi import client, kind
+from prompty.tools.openapi import document as documents
 from tests.loopback import Forever, Hold, Server, json_reply, reply, stream
 from tests.tools.openapi_parts import (
     PLAIN,
@@ -37,6 +40,24 @@ def service() -> Iterator[Server]:
     with Server() as server, own_kind(f"127.0.0.1:{server.port}"):
         server.answer(json_reply({"ok": True}))
         yield server
+
+
+def test_the_least_recently_used_document_is_dropped(
+    service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 2)
+    service.answer(json_reply(PLAIN))
+
+    async def fetch(*names: str) -> list[str]:
+        """Describe documents, and return those that were fetched."""
+        service.requests.clear()
+        for name in names:
+            agent = agent_of(tmp_path, f"{service.url}/{name}")
+            await DEFAULT.tool_kinds.get("openapi").describe(agent.tools[0], agent)
+        return [request.path.strip("/") for request in service.requests]
+
+    assert asyncio.run(fetch("a", "b", "a", "b")) == ["a", "b"]
+    assert asyncio.run(fetch("a", "c", "a", "b")) == ["c", "b"]
 
 
 def test_an_error_says_what_the_service_said(service: Server, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from prompty.errors import ToolError
+from prompty.registry import Registry
+from prompty.tools.openapi import allow
 from prompty.tools.openapi.permissions import Permissions, is_public, place_of
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
@@ -45,6 +47,15 @@ def test_a_file_alone_does_not_say_where_requests_go(service: Server, tmp_path: 
     assert f"allow(servers=['{service.url}'])" in refusal(agent)
     with own_kind(f"127.0.0.1:{service.port}", servers=(service.url,)):
         assert result_of(called(agent, {})) == '{"ok": true}'
+
+
+def test_places_are_allowed_in_one_registry_alone(service: Server, tmp_path: Path) -> None:
+    registry = Registry()
+    allow(hosts=[f"127.0.0.1:{service.port}"], servers=[service.url], registry=registry)
+    agent = agent_of(tmp_path, one_operation({}, servers=[{"url": service.url}]))
+    assert result_of(called(agent.model_copy(update={"registry": registry}), {})) == '{"ok": true}'
+    assert f"allow(servers=['{service.url}'])" in refusal(agent)
+    assert f"allow(servers=['{service.url}'])" in refusal(agent.model_copy(update={"registry": Registry()}))
 
 
 def test_a_file_without_a_server_needs_an_endpoint(tmp_path: Path) -> None:
@@ -171,6 +182,6 @@ def test_a_document_lies_below_its_prompt(tmp_path: Path, place: str) -> None:
 
 
 def test_a_document_that_is_not_there_or_no_file_is_an_error(tmp_path: Path) -> None:
-    assert "cannot be read" in refusal(agent_of(tmp_path, PLAIN, specification="none.json"))
+    assert "cannot read the OpenAPI document" in refusal(agent_of(tmp_path, PLAIN, specification="none.json"))
     (tmp_path / "folder").mkdir()
     assert "not a file" in refusal(agent_of(tmp_path, PLAIN, specification="folder"))

@@ -49,9 +49,6 @@ class ChildKind:
         return [KindTool(function=function, call=call, call_sync=call_sync, sensitive=sensitive)]
 
 
-KIND = ChildKind()
-
-
 def child_of(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     """The prompt of a tool: a file below the folder of the one that names it."""
     if not isinstance(tool, PromptyTool):

@@ -72,7 +72,7 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
         names = ["function", *kinds.names()]
         meant = "".join(f"Did you mean '{name}'? " for name in get_close_matches(tool.kind, names, 1))
         raise ToolError(
-            f"No handler is registered for tool kind '{tool.kind}' ({place})",
+            f"no handler is registered for tool kind '{tool.kind}' ({place})",
             f"{meant}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …).",
         )
     return kinds.get(tool.kind)

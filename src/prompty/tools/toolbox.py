@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from warnings import warn
 
-from prompty.errors import PromptyWarning, ToolError
+from prompty.errors import InputError, PromptyWarning, ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
-from prompty.tools.bindings import bound_arguments
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, ToolOptions, handler_of
 from prompty.tools.kinds import KindRunner, projected_tools
@@ -43,7 +42,26 @@ class BoundTool:
 
     def prepared(self, arguments: Json, inputs: Mapping[str, object], context: ToolContext) -> Callable[[], object]:
         """The call with what the host fills in."""
-        return self.handler.prepared(bound_arguments(arguments, self.bindings, inputs), context)
+        return self.handler.prepared(fill_bindings(arguments, self.bindings, inputs), context)
+
+
+def fill_bindings(
+    arguments: Mapping[str, object], bindings: Mapping[str, Binding], inputs: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the arguments of a call with the bound ones filled in (§2.9.1). A binding replaces the model's value."""
+    return {**arguments, **{name: _bound_value(name, binding, inputs) for name, binding in bindings.items()}}
+
+
+def _bound_value(name: str, binding: Binding, inputs: Mapping[str, object]) -> object:
+    if binding.input is None:
+        return binding.value.get_secret_value() if binding.value is not None else None
+    if binding.input not in inputs:
+        raise InputError(
+            binding.input,
+            f"the parameter '{name}' is bound to the input '{binding.input}', which has no value",
+            f"Pass inputs={{'{binding.input}': …}}, or give it a `default:` in the file.",
+        )
+    return inputs[binding.input]
 
 
 def bind_tools(agent: PromptAgent, functions: Tools) -> dict[str, Handler]:

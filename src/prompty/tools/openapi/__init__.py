@@ -6,17 +6,20 @@
 
 from collections.abc import Iterable
 
+from prompty.errors import ToolError
+from prompty.registry import DEFAULT, Registry
 from prompty.tools.openapi.kind import OpenApiKind
 
-__all__ = ["KIND", "OpenApiKind", "allow"]
-
-KIND = OpenApiKind()
+__all__ = ["OpenApiKind", "allow"]
 
 
-def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = ()) -> None:
-    """Let OpenAPI tools of this process go where they may not by default.
+def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = (), registry: Registry = DEFAULT) -> None:
+    """Let OpenAPI tools send requests to places that are refused by default.
 
     `hosts` are reached without https and at addresses that are not public: names, `name:port`, addresses or networks
     (`10.0.0.0/8`). `servers` are origins (`https://api.example.com`) that documents may name as their own.
     """
-    KIND.permissions.allow(hosts=hosts, servers=servers)
+    kind = registry.tool_kinds.get("openapi")
+    if not isinstance(kind, OpenApiKind):
+        raise ToolError("the tool kind 'openapi' has been replaced by another", "Allow places where that one says.")
+    kind.permissions.allow(hosts=hosts, servers=servers)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
 
 LARGEST_DOCUMENT = 32_000_000
+MAX_DOCUMENTS = 64  # parsed ones that are kept
 _MOST_NODES = 1_000_000
 _DEEPEST = 200
 _MOST_HOPS = 32
@@ -71,18 +73,51 @@ class Document:
         raise ToolError(f"{self.source}: {cause}", f"{fix}, or choose other operations with `operations:` or `tags:`.")
 
 
-_files: dict[Path, tuple[tuple[int, int], Document]] = {}
-_fetched: dict[str, Document] = {}
+class Documents:
+    """Parsed documents by path and URL. A file that has changed is read again; the least recently used are dropped."""
 
+    def __init__(self) -> None:
+        self._parsed: dict[str, tuple[object, Document]] = {}
+        self._lock = Lock()
 
-async def document_of(tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> Document:
-    """The document of a tool, read when it is first asked for, and again when its file has changed."""
-    place = tool.specification
-    if re.match(r"https?://", place, re.IGNORECASE):
-        if place not in _fetched:
-            _fetched[place] = await to_thread(parsed, await fetch(place), place, place)
-        return _fetched[place]
-    return await to_thread(_from_file, _path_of(tool, agent))
+    async def get(self, tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> Document:
+        """Return the document of a tool."""
+        url = tool.specification
+        if re.match(r"https?://", url, re.IGNORECASE):
+            document = self._find(url, None)
+            return document or self._keep(url, None, await to_thread(parsed, await fetch(url), url, url))
+        return await to_thread(self._from_file, _path_of(tool, agent))
+
+    def _from_file(self, path: Path) -> Document:
+        try:
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_DOCUMENT:
+                raise ToolError(
+                    f"{path}: not a file of at most {LARGEST_DOCUMENT:,} bytes", "Name an OpenAPI document."
+                )
+            version = (status.st_mtime_ns, status.st_size)
+            document = self._find(str(path), version)
+            return document or self._keep(str(path), version, parsed(path.read_bytes(), str(path)))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ToolError(
+                f"{path}: cannot read the OpenAPI document: {reason}", "Correct `specification:`."
+            ) from None
+
+    def _find(self, place: str, version: object) -> Document | None:
+        with self._lock:
+            found = self._parsed.pop(place, None)
+            if found is None or found[0] != version:
+                return None
+            self._parsed[place] = found
+            return found[1]
+
+    def _keep(self, place: str, version: object, document: Document) -> Document:
+        with self._lock:
+            self._parsed[place] = (version, document)
+            if len(self._parsed) > MAX_DOCUMENTS:
+                self._parsed.pop(next(iter(self._parsed)))
+        return document
 
 
 def _path_of(tool: OpenApiTool, agent: PromptAgent) -> Path:
@@ -99,21 +134,6 @@ def _path_of(tool: OpenApiTool, agent: PromptAgent) -> Path:
             "Move it there.",
         )
     return path
-
-
-def _from_file(path: Path) -> Document:
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_DOCUMENT:
-            raise ToolError(f"{path}: not a file of at most {LARGEST_DOCUMENT:,} bytes", "Name the OpenAPI document.")
-        stamp = (status.st_mtime_ns, status.st_size)
-        known = _files.get(path)
-        if known is None or known[0] != stamp:
-            known = _files[path] = (stamp, parsed(path.read_bytes(), str(path)))
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ToolError(f"{path}: the OpenAPI document cannot be read: {reason}", "Correct `specification:`.") from None
-    return known[1]
 
 
 def parsed(content: bytes, source: str, url: str | None = None) -> Document:

@@ -16,7 +16,7 @@ from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
 from prompty.tools.openapi.client import LARGEST_ANSWER, Answer, ServiceError, exchange
 from prompty.tools.openapi.credentials import BEARER, scheme_of, with_credential
-from prompty.tools.openapi.document import LARGEST_DOCUMENT, Document, document_of
+from prompty.tools.openapi.document import LARGEST_DOCUMENT, Document, Documents
 from prompty.tools.openapi.operations import Operation, Selection, operations_of, server_url
 from prompty.tools.openapi.permissions import Permissions, place_of
 from prompty.tools.openapi.request import HttpRequest, request_of
@@ -74,12 +74,13 @@ class OpenApiKind:
 
     permissions: Permissions = field(default_factory=Permissions)
     tokens: Tokens = field(default_factory=Tokens)
+    documents: Documents = field(default_factory=Documents)
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         if not isinstance(tool, OpenApiTool):
             raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Write `specification:` for it.")
         connection = _usable(tool)
-        document = await document_of(tool, agent, self._fetched)
+        document = await self.documents.get(tool, agent, self._fetched)
         base = base_url(document, connection, self.permissions)
         service = Service(
             document=document, base=base, connection=connection, permissions=self.permissions, tokens=self.tokens

@@ -1,6 +1,6 @@
-"""What an MCP server says, as we show it: its tools as functions of the model, its results as parts of a message.
+"""Convert what an MCP server sends: its tools into functions of the model, its results into parts of a message.
 
-Nothing here trusts the server: what people cannot see is written out, and no schema may name a place to fetch.
+The server is not trusted: hidden characters in prose are escaped, and no schema may refer to a place outside itself.
 """
 
 import json
@@ -19,50 +19,40 @@ from prompty.tools.results import text_of
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents, Tool
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 class McpError(RuntimeError):
-    """What went wrong in a call, in words for the model."""
+    """A call failed. The text is for the model to read."""
 
 
-def functions_of(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Function]]":
-    """The tools of a server, each with what the model sees of it. Their names differ, also once they are cleaned."""
+def describe_tools(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Function]]":
+    """Yield each tool with the function that the model sees. Names stay distinct when they are made legal."""
     taken = {tool.name for tool in tools}
     for tool in tools:
-        name = legal_name(tool.name)
+        name = _ILLEGAL.sub("_", tool.name)[:MAX_NAME_LENGTH] or "tool"
         if name != tool.name and name in taken:
-            name = f"{name[: LONGEST_NAME - 9]}_{sha256(tool.name.encode(errors='replace')).hexdigest()[:8]}"
+            name = f"{name[: MAX_NAME_LENGTH - 9]}_{sha256(tool.name.encode(errors='replace')).hexdigest()[:8]}"
         taken.add(name)
-        description = tool.description or tool.title
-        yield (
-            tool,
-            Function(
-                name=name,
-                description=visible(description) if description else None,
-                parameters=_checked(tool, server),
-            ),
-        )
-
-
-def legal_name(name: str) -> str:
-    """A name that every API takes."""
-    return _ILLEGAL.sub("_", name)[:LONGEST_NAME] or "tool"
+        text = tool.description or tool.title
+        description = visible(text) if text else None
+        yield tool, Function(name=name, description=description, parameters=_check_schema(tool, server))
 
 
 def fingerprint(tool: "Tool") -> str:
-    """A hash of everything that the model is told about a tool."""
-    told = [tool.name, tool.description or tool.title, tool.input_schema]
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    """Return a hash of everything that the model reads about a tool."""
+    definition = [tool.name, tool.description or tool.title, tool.input_schema]
+    return sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
 
 
-def _checked(tool: "Tool", server: str) -> dict[str, Any]:
-    schema: dict[str, Any] = _visible_prose(tool.input_schema)
-    place = f"the schema of '{visible(tool.name)}', a tool of the MCP server '{server}',"
-    fix = "Leave the tool out with `allowedTools`, or ask for a server with a schema that can be used."
+def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
+    """Return the schema of a tool's arguments with its prose escaped, or raise `ToolError` if it cannot be used."""
+    schema: dict[str, Any] = _escape_prose(tool.input_schema)
+    place = f"the schema of the tool '{visible(tool.name)}' of the MCP server '{server}'"
+    fix = "Leave the tool out with `allowedTools`, or have the server's schema corrected."
     if foreign := next(_foreign_references(schema), None):
         raise ToolError(f"{place} refers to '{visible(foreign)}', and nothing is fetched for a schema", fix)
     try:
@@ -72,42 +62,42 @@ def _checked(tool: "Tool", server: str) -> dict[str, Any]:
     return schema
 
 
-def _visible_prose(schema: Any, *, prose: bool = False) -> Any:
-    """A schema whose descriptions are visible; what counts when arguments are checked stays as it is."""
+def _escape_prose(schema: Any, *, prose: bool = False) -> Any:
+    """Escape hidden characters in descriptions. Keywords that matter when arguments are validated stay as they are."""
     if isinstance(schema, dict):
-        return {key: _visible_prose(value, prose=prose or _is_prose(key, value)) for key, value in schema.items()}
+        # a property may be called `description`: then its value is a schema, not prose
+        return {
+            key: _escape_prose(value, prose=prose or (key in _PROSE and not isinstance(value, dict)))
+            for key, value in schema.items()
+        }
     if isinstance(schema, list):
-        return [_visible_prose(entry, prose=prose) for entry in schema]
+        return [_escape_prose(entry, prose=prose) for entry in schema]
     return visible(schema) if prose and isinstance(schema, str) else schema
 
 
-def _is_prose(key: str, value: object) -> bool:
-    return key in _PROSE and not isinstance(value, dict)  # a property may be called `description`
-
-
 def _foreign_references(schema: Any) -> Iterator[str]:
-    """What a validator would read from a file or a server."""
+    """Yield the references that a validator would read from a file or a server."""
     if isinstance(schema, dict):
-        found = (value for key, value in schema.items() if key in _REFERENCES and isinstance(value, str))
-        yield from (reference for reference in found if not reference.startswith("#"))
+        references = (value for key, value in schema.items() if key in _REFERENCES and isinstance(value, str))
+        yield from (reference for reference in references if not reference.startswith("#"))
     entries = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
     for entry in entries:
         yield from _foreign_references(entry)
 
 
-def parts_of(result: "CallToolResult") -> list[ContentPart]:
-    """The parts of a result. An error of the tool is raised: the model reads it as one."""
-    parts = [_part(block) for block in result.content]
+def to_parts(result: "CallToolResult") -> list[ContentPart]:
+    """Return the parts of a result, or raise the error that the tool reports."""
+    parts = [_to_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) for part in parts)
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(text_of(result.structured_content)))
     if result.is_error:
-        said = "\n".join(part.value for part in parts if isinstance(part, TextPart))
-        raise McpError(said or "the server says that it failed, and not why")
+        text = "\n".join(part.value for part in parts if isinstance(part, TextPart))
+        raise McpError(text or "the server reports an error without a message")
     return parts or [TextPart("")]
 
 
-def _part(block: "ContentBlock") -> ContentPart:
+def _to_part(block: "ContentBlock") -> ContentPart:
     match block.type:
         case "text":
             return TextPart(block.text)

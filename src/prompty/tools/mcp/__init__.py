@@ -1,0 +1,228 @@
+"""Tools of MCP servers (§2.9): the tool kind `mcp`, and the functions that register and close servers.
+
+`servers` finds the server of a tool, `sessions` and `connection` talk to it, `content` converts what it sends. Every
+turn lists the server's tools again, so that a changed list is noticed at once.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from logging import getLogger
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prompty.concurrency import in_event_loop
+from prompty.errors import PromptyError, ToolError
+from prompty.model.agent import PromptAgent
+from prompty.model.message import ContentPart, Json
+from prompty.model.tool import McpTool, ToolDefinition
+from prompty.registry import DEFAULT, Registry
+from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
+from prompty.safety.visible import visible
+from prompty.tools.context import ToolContext
+from prompty.tools.kinds import KindTool
+from prompty.tools.mcp.connection import CONNECT_SECONDS, ServerAddress
+from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
+from prompty.tools.mcp.servers import KnownServer, Pins, Servers, check_url
+from prompty.tools.mcp.sessions import ServerConnection, run_on_loop
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
+    from mcp_types import CallToolResult, Tool
+
+__all__ = [
+    "McpKind",
+    "approve_mcp_changes",
+    "close_mcp_servers",
+    "close_mcp_servers_async",
+    "load_mcp_servers",
+    "register_mcp_server",
+]
+
+MAX_PAGES = 100
+_LOGGER = getLogger("prompty.tools")
+
+
+def register_mcp_server(
+    name: str,
+    *,
+    command: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    pins: str | Path | None = None,
+    registry: Registry = DEFAULT,
+) -> None:
+    """Let files name a server: a command to start, or the URL of a running one.
+
+    `pins` is a file that remembers the approved definitions of its tools between processes.
+    """
+    if isinstance(command, str) or bool(command) == bool(url):
+        raise ToolError(
+            f"the MCP server '{name}' needs either a command as a list of words, or a URL",
+            f"register_mcp_server('{name}', command=['npx', '-y', 'package']), or url='https://…'.",
+        )
+    named_values = {**(env or {}), **(headers or {})}
+    remember_secrets(word for key, value in named_values.items() if is_credential_name(key) for word in value.split())
+    address = ServerAddress(
+        command=tuple(command or ()),
+        environment=tuple(sorted((env or {}).items())),
+        folder=None if cwd is None else str(cwd),
+        url=None if url is None else check_url(url, f"the MCP server '{name}'"),
+        headers=tuple(sorted((headers or {}).items())),
+    )
+    _servers(registry).register(KnownServer(name, address, Pins(name, None if pins is None else Path(pins))))
+
+
+def load_mcp_servers(path: str | Path, *, registry: Registry = DEFAULT) -> list[str]:
+    """Register the servers of a JSON file in the common form, `{"mcpServers": {name: {command, args, env}}}`."""
+    try:
+        servers = json.loads(Path(path).read_text(encoding="utf-8"))["mcpServers"]
+        options = {name: _read_entry(entry) for name, entry in servers.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolError(
+            f"{path}: cannot read MCP servers: {type(error).__name__} {error}",
+            'Write {"mcpServers": {"name": {"command": "npx", "args": ["-y", "package"]}}}.',
+        ) from error
+    for name, entry in options.items():
+        register_mcp_server(name, **entry, registry=registry)
+    return list(options)
+
+
+def _read_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    kind = entry.get("type", "http" if "url" in entry else "stdio")
+    if kind not in ("stdio", "http", "streamable-http", "streamableHttp"):
+        raise ValueError(f"the type '{kind}' is not supported")
+    if "url" in entry:
+        return {"url": entry["url"], "headers": entry.get("headers")}
+    return {"command": [entry["command"], *entry.get("args", [])], "env": entry.get("env"), "cwd": entry.get("cwd")}
+
+
+def approve_mcp_changes(name: str, *, registry: Registry = DEFAULT) -> list[str]:
+    """Approve the tools of a server as it described them last. Return those that had changed."""
+    return _servers(registry).approve_changes(name)
+
+
+def close_mcp_servers(*, registry: Registry = DEFAULT) -> None:
+    """Close all sessions and the processes behind them. Servers stay registered, and open again when they are used."""
+    if (servers := _servers(registry)).any_used:
+        in_event_loop(servers.close()).result()
+
+
+async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:
+    """Close all sessions from async code."""
+    if (servers := _servers(registry)).any_used:
+        await run_on_loop(servers.close())
+
+
+def _servers(registry: Registry) -> Servers:
+    kind = registry.tool_kinds.get("mcp")
+    if not isinstance(kind, McpKind):
+        raise ToolError("the tool kind 'mcp' has been replaced by another", "Register servers where that one says.")
+    return kind.servers
+
+
+class McpKind:
+    """The tool kind `mcp`, with the servers of one registry."""
+
+    def __init__(self) -> None:
+        self.servers = Servers()
+
+    async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
+        """Return the functions of a server's allowed tools. One whose definition has changed needs approval."""
+        if not isinstance(tool, McpTool):
+            raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
+        server = self.servers.find(tool)
+        connection = self.servers.connection(server.address)
+        offered = _select_allowed(await _list_tools(connection, server, tool), tool)
+        changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})
+        return [
+            KindTool(
+                function=function,
+                call=partial(_call, connection, entry.name),
+                approval="always" if entry.name in changed else approval_policy(tool.approval_mode, entry.name),
+            )
+            for entry, function in describe_tools(offered, server.name)
+        ]
+
+
+def approval_policy(mode: object, name: str) -> object:
+    """Return the policy (see `loop.approval`) that `approvalMode` gives one tool of a server. An unknown mode means
+    always, and so does a tool that `specify` names in neither of its lists."""
+    match mode:
+        case None | "never" | "always":
+            return mode
+        case {"when": dict(), **others} if not others:
+            return mode
+        case {"kind": "never" | "always" as kind, **others} if not others:
+            return kind
+        case {"kind": "specify", **lists}:
+            return _specified_policy(lists, name)
+    return "always"
+
+
+def _specified_policy(lists: Mapping[Any, Any], name: str) -> str:
+    always = lists.get("alwaysRequireApprovalTools") or ()
+    never = lists.get("neverRequireApprovalTools") or ()
+    known = lists.keys() <= {"alwaysRequireApprovalTools", "neverRequireApprovalTools"}
+    valid = isinstance(always, list | tuple) and isinstance(never, list | tuple) and known
+    return "never" if valid and name in never and name not in always else "always"
+
+
+async def _list_tools(connection: ServerConnection, server: KnownServer, tool: McpTool) -> "list[Tool]":
+    try:
+        return await run_on_loop(connection.run_idempotent(_list_all_pages))
+    except PromptyError:
+        raise
+    except Exception as error:  # also the SDK's and the server's own errors, whatever they are
+        raise ToolError(
+            f"cannot use the MCP server '{server.name}' (tool '{tool.name}'): {error}",
+            "Check its command or address, its headers, and that it runs.",
+        ) from error
+
+
+async def _list_all_pages(client: "Client") -> "list[Tool]":
+    tools: list[Tool] = []
+    cursor: str | None = None
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            for _ in range(MAX_PAGES):
+                page = await client.list_tools(cursor=cursor)
+                tools += page.tools
+                cursor = page.next_cursor
+                if cursor is None:
+                    return list({tool.name: tool for tool in tools}.values())  # drops duplicate names
+    except TimeoutError as error:
+        raise McpError(f"it did not list its tools within {CONNECT_SECONDS:g} s") from error
+    raise McpError(f"its list of tools has more than {MAX_PAGES} pages")
+
+
+def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
+    """Return the tools that the file allows. An empty list allows none."""
+    if tool.allowed_tools is None:
+        return tools
+    for missing in set(tool.allowed_tools) - {entry.name for entry in tools}:
+        _LOGGER.warning("the tool '%s' allows '%s', which its MCP server does not offer", tool.name, missing)
+    return [entry for entry in tools if entry.name in tool.allowed_tools]
+
+
+async def _call(connection: ServerConnection, name: str, arguments: Json, context: ToolContext) -> list[ContentPart]:
+    progress = _progress_callback(context)
+
+    async def work(client: "Client") -> "CallToolResult":
+        return await client.call_tool(name, arguments, progress_callback=progress)
+
+    return to_parts(await run_on_loop(connection.run(work, context.logger)))
+
+
+def _progress_callback(context: ToolContext) -> "ProgressFnT":
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        of_total = "" if total is None else f" of {total:g}"
+        text = visible(message or "")
+        context.logger.info("%s: %g%s %s", context.name, progress, of_total, mask_secrets(text))
+        context.progress(progress, total, text)
+
+    return report

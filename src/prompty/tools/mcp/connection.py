@@ -1,0 +1,136 @@
+"""Open a connection to an MCP server through the official SDK, which negotiates the version of the protocol.
+
+The SDK is imported here and nowhere else, when a server is first used.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from logging import getLogger
+from typing import TYPE_CHECKING, Any
+
+from prompty.concurrency import in_thread
+from prompty.errors import PromptyError
+from prompty.extras import require
+from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
+from prompty.safety.visible import visible
+from prompty.tools.mcp.content import McpError
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import LoggingMessageNotificationParams
+
+CONNECT_SECONDS = 30.0
+_MAX_STDERR_LENGTH = 1000
+# The SDK's code and texts for a connection that is gone. Servers use the same code for errors of their own.
+_CONNECTION_CLOSED = -32000
+_CLOSED_TEXTS = ("Connection closed", "SSE stream", "Session terminated", "Session not found")
+# What a process needs to run at all; keys and tokens of the host are not among it.
+_INHERITED = frozenset(
+    {"PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TEMP", "TMP", "TZ", "USER", "LOGNAME"}
+    | {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"}
+    | {"USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "PROGRAMFILES", "PROCESSOR_ARCHITECTURE"}
+)
+_LOGGER = getLogger("prompty.tools")
+
+Pairs = tuple[tuple[str, str], ...]
+LogCallback = Callable[["LoggingMessageNotificationParams"], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerAddress:
+    """How to reach a server: a command to start, or a URL. Tools with the same address share a session."""
+
+    command: tuple[str, ...] = ()
+    environment: Pairs = field(default=(), repr=False)
+    folder: str | None = None
+    url: str | None = None
+    headers: Pairs = field(default=(), repr=False)
+
+    def process_environment(self) -> dict[str, str]:
+        """Return the environment of the process: an allow-list of ours, and what the host sets."""
+        inherited = {
+            name: value for name, value in os.environ.items() if name.upper() in _INHERITED or name.startswith("LC_")
+        }
+        return {**inherited, **dict(self.environment)}
+
+
+async def connect(address: ServerAddress, stack: AsyncExitStack, on_log: LogCallback) -> "Client":
+    """Open a connection that closes with `stack`. Failures are raised as `McpError`, with the process's last words."""
+    stderr = StderrReader()
+    try:
+        sdk: Any = await asyncio.wrap_future(in_thread(partial(require, "mcp", extra="mcp")))
+        async with asyncio.timeout(CONNECT_SECONDS):
+            transport = await _open_transport(sdk, address, stack, stderr)
+            client: Client = sdk.Client(transport, logging_callback=on_log, log_level="info", cache=None)
+            return await stack.enter_async_context(client)
+    except PromptyError:
+        raise
+    except TimeoutError as error:
+        raise McpError(_explain(f"no answer within {CONNECT_SECONDS:g} s", address, stderr)) from error
+    except Exception as error:
+        raise McpError(_explain(first_cause(error), address, stderr)) from error
+
+
+async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStack, stderr: "StderrReader") -> Any:
+    if address.url is not None:
+        httpx = require("httpx2", extra="mcp")
+        # No read timeout: each tool has a time limit of its own.
+        timeout = httpx.Timeout(CONNECT_SECONDS, read=None)
+        http = await stack.enter_async_context(httpx.AsyncClient(headers=dict(address.headers), timeout=timeout))
+        streamable = require("mcp.client.streamable_http", extra="mcp")
+        return streamable.streamable_http_client(address.url, http_client=http)
+    program, *arguments = address.command
+    parameters = sdk.StdioServerParameters(
+        command=program, args=arguments, env=address.process_environment(), cwd=address.folder
+    )
+    await stderr.open(stack)
+    return sdk.stdio_client(parameters, errlog=stderr.file)
+
+
+class StderrReader(asyncio.Protocol):
+    """Reads a process's standard error: into the debug log, and its end into the error when the process fails."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.file: Any = None
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        if os.name == "nt":  # its event loop cannot read such a pipe
+            self.file = stack.enter_context(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"))
+            return
+        read_end, write_end = os.pipe()
+        self.file = stack.enter_context(os.fdopen(write_end, "wb"))
+        pipe = stack.enter_context(os.fdopen(read_end, "rb"))
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
+        stack.callback(transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        text = mask_secrets(visible(data.decode(errors="replace")))
+        _LOGGER.debug("standard error of an MCP server: %s", text.rstrip())
+        self.text = (self.text + text)[-_MAX_STDERR_LENGTH:]
+
+
+def is_lost(error: Exception) -> bool:
+    """Return True if an error means that the connection is gone."""
+    code, text = getattr(error, "code", None), str(error)
+    if type(error).__name__ in ("ClosedResourceError", "BrokenResourceError"):
+        return True
+    return text.startswith(_CLOSED_TEXTS) and (code == _CONNECTION_CLOSED or text.startswith("Session"))
+
+
+def first_cause(error: BaseException) -> str:
+    """Return the text of the first error in a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
+
+
+def _explain(cause: str, address: ServerAddress, stderr: StderrReader) -> str:
+    text = cause
+    if stderr.text.strip():
+        text = f"{text}; its standard error ends with: {stderr.text.strip()}"
+    return Redactor([dict(address.headers), dict(address.environment)], shortest=SHORTEST_SECRET).mask(text)
