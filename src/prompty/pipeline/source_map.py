@@ -4,11 +4,10 @@ A `Finding` counts from the start of its half of the file, so it stays true whil
 `Source.problems` puts findings at their lines and columns of the whole file.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 import yaml
@@ -55,34 +54,39 @@ def split_lines(text: str) -> list[Line]:
     return list(map(Line, accumulate((len(line) + 1 for line in lines), initial=0), lines))
 
 
-@dataclass(frozen=True)
 class Source:
     """The text of a file, with newlines normalized."""
 
-    path: str
-    text: str
-
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        return [0, *accumulate(len(line) + 1 for line in self.text.split("\n"))]
+    def __init__(self, path: str, text: str) -> None:
+        self.path, self.text = path, text
+        self._cursor, self._cursor_line = 0, 1
 
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:
         """Return findings of the half that begins at `offset` as problems of the file."""
         problems = []
         for start, end, problem, edits in findings:
-            place = self._range(offset + start, offset + end)
-            line_start, next_start = self._line_starts[place["line"] - 1 : place["line"] + 1]
-            text = mask_line(self.text[line_start : next_start - 1])[:200]
             text_edits = [
                 TextEdit(**self._range(offset + edit.start, offset + edit.end), text=edit.text) for edit in edits
             ]
+            place = self._range(offset + start, offset + end)
+            line_start = offset + start - place["column"] + 1
+            line_end = self.text.find("\n", line_start)
+            text = mask_line(self.text[line_start : None if line_end < 0 else line_end])[:200]
             problems.append(replace(problem, path=self.path, text=text, edits=tuple(text_edits), **place))
         return problems
 
     def _range(self, start: int, end: int) -> dict[str, Any]:
-        line, end_line = (bisect_right(self._line_starts, at) for at in (start, end))
-        column, end_column = start - self._line_starts[line - 1] + 1, end - self._line_starts[end_line - 1] + 1
+        (line, column), (end_line, end_column) = self._position(start), self._position(end)
         return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
+
+    def _position(self, at: int) -> tuple[int, int]:
+        # Lines are counted from the last position: findings come nearly in order, and there may be many.
+        if at >= self._cursor:
+            self._cursor_line += self.text.count("\n", self._cursor, at)
+        else:
+            self._cursor_line -= self.text.count("\n", at, self._cursor)
+        self._cursor = at
+        return self._cursor_line, at - self.text.rfind("\n", 0, at)
 
 
 class SourceMap:
@@ -90,6 +94,7 @@ class SourceMap:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._mappings: dict[yaml.Node, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
 
     @cached_property
     def _root(self) -> yaml.Node | None:
@@ -148,19 +153,28 @@ class SourceMap:
         """Follow a key path as deep as the file goes, skipping steps it does not have (the tag of a union, say)."""
         node, key_node, known = self._root, None, list[str | int]()
         for key in keys:
-            step = _step(node, key)
+            step = self._step(node, key)
             if step is not None:
                 key_node, node, name = step
                 known.append(name)
         return node, key_node, known
 
+    def _step(self, node: yaml.Node | None, key: str | int) -> tuple[yaml.Node, yaml.Node, str | int] | None:
+        if isinstance(node, yaml.MappingNode):
+            entries = self._entries(node)
+            if isinstance(key, int):  # the nth entry of a mapping that stands for a list
+                key = next(islice(entries, key, None), "")
+            return (*entries[key], key) if key in entries else None
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            return node.value[key], node.value[key], key
+        return None
 
-def _step(node: yaml.Node | None, key: str | int) -> tuple[yaml.Node, yaml.Node, str | int] | None:
-    if isinstance(node, yaml.MappingNode):
-        entries = [(name, value) for name, value in node.value if isinstance(name, yaml.ScalarNode)]
-        if isinstance(key, int):  # the nth entry of a mapping that stands for a list
-            return (*entries[key], entries[key][0].value) if key < len(entries) else None
-        return next(((name, value, key) for name, value in entries if name.value == key), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-        return node.value[key], node.value[key], key
-    return None
+    def _entries(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Return the keys and values of a mapping by name; looking one up must not depend on how many there are."""
+        entries = self._mappings.get(node)
+        if entries is None:
+            entries = self._mappings[node] = {}
+            for name, value in node.value:
+                if isinstance(name, yaml.ScalarNode):
+                    entries.setdefault(name.value, (name, value))
+        return entries
