@@ -26,8 +26,8 @@ from prompty import (
 )
 from prompty.model.event import Event
 from prompty.testing import Player, Recorder, Script
-from prompty.viewer.page import page
-from prompty.viewer.reading import find_traces, read_trace
+from prompty.viewer.page import render_page
+from prompty.viewer.reader import find_traces, read_trace
 from tests.artefacts.stored import OLD, TOOLS, WIRES, expected, restore_sqlite
 from tests.conversations.turns import assert_history_is_legal
 from tests.plain import plain
@@ -127,7 +127,7 @@ def test_a_trace_is_read_and_shown(name: str) -> None:
     frames = [{field: getattr(frame, field) for field in FRAME} for frame in trace.frames]
     assert json.loads(json.dumps(frames)) == expected("traces/expected.json")[name]
     assert trace.runtime == "prompty-python 0.1.0"
-    assert "invoke_agent trip" in page(trace)
+    assert "invoke_agent trip" in render_page(trace)
 
 
 def test_traces_are_found(tmp_path: Path) -> None:
