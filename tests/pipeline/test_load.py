@@ -61,7 +61,7 @@ MISTAKES = {
     "an open list": ("name: [a\n", 3, 1, "invalid frontmatter", "Close the list"),
     "a colon in a value": ("name: x\ndescription: a: b\n", 3, 15, "mapping values", "quotes"),
     "a tab": ("model:\n\tid: x\n", 3, 1, "cannot start any token", "tabs"),
-    "a key twice": ("name: a\nname: b\n", 3, 1, "stands twice", "Keep one"),
+    "a key twice": ("name: a\nname: b\n", 3, 1, "duplicate key", "Keep one"),
     "a wrong connection kind": ("model:\n  connection: {kind: apikey}\n", 3, 22, "found `apikey`", "`key`"),
     "a connection without a clue": ("model:\n  connection: {foo: 1}\n", 3, 15, "`kind`", "kind: key"),
     "a number for an id": ("model: 4.1\n", 2, 8, "a mapping", "below `model:`"),

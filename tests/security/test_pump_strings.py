@@ -10,8 +10,8 @@ from prompty.analysis.check import check_text
 from prompty.errors import ArgumentsError
 from prompty.model.marker import mark, read_marker
 from prompty.pipeline.references import References
-from prompty.pipeline.yaml_data import YamlError, read_yaml
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
+from prompty.safety.yaml import YamlError, read_yaml
 from prompty.tools.arguments import parse_arguments
 
 BUDGET = 0.050
@@ -110,7 +110,7 @@ YAML = {
     "open braces": ("a: " + "{a: " * 2000, "levels deep"),
     "nested blocks": ("".join(" " * n + "a:\n" for n in range(1000)), "levels deep"),
     "dashes": ("- " * 2000 + "x", "levels deep"),
-    "a number with many digits": ("a: " + "1" * 100_000, "not a int"),
+    "a number with many digits": ("a: " + "1" * 100_000, "not a valid int"),
     "sixties": ("a: " + "1:1" * 20_000, None),
     "an unclosed quote": ('a: "' + "x" * 100_000, "end of stream"),
     "question marks": ("? " * 2000, "key that is not text"),

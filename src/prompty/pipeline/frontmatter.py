@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from prompty.errors import Problem
 from prompty.pipeline.source_map import Edit, Finding, SourceMap, split_lines
-from prompty.pipeline.yaml_data import YamlError, YamlProblem, read_yaml
+from prompty.safety.yaml import YamlError, YamlProblem, read_yaml
 
 # A delimiter is a whole line. The printed expression also closes inside values: `apiKey: sk---abc` would pour the
 # tail of the key into the prompt.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
-from prompty.pipeline.yaml_data import read_yaml
+from prompty.safety.yaml import read_yaml
 from prompty.wire.strict_json import read_json
 
 StrPath = str | os.PathLike[str]

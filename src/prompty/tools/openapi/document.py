@@ -7,23 +7,20 @@ import stat
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 from urllib.parse import unquote
-
-import yaml
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
+from prompty.safety.yaml import JSON, Rules, read_yaml
 
 LARGEST_DOCUMENT = 32_000_000
 MAX_DOCUMENTS = 64  # parsed ones that are kept
-_MOST_NODES = 1_000_000
-_DEEPEST = 200
+_YAML_RULES = Rules(JSON, max_depth=200, max_nodes=1_000_000)
 _MOST_HOPS = 32
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -140,8 +137,8 @@ def parsed(content: bytes, source: str, url: str | None = None) -> Document:
     """A document from its bytes, JSON or YAML; its version is 3.0 or 3.1."""
     try:
         text = content.decode("utf-8-sig")
-        data = _json(text) if text.lstrip().startswith("{") else _yaml(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        data = _json(text) if text.lstrip().startswith("{") else read_yaml(text, _YAML_RULES)[0]
+    except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:300]
         raise ToolError(f"{source}: not a JSON or YAML document: {reason}", "Correct the document.") from None
     version = str(data.get("openapi", "")) if isinstance(data, dict) else ""
@@ -157,75 +154,3 @@ def _json(text: str) -> object:
 
 def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as OpenAPI has it: what JSON can say. No dates, and `no` is a word."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  PyYAML's own name, filled below
-
-
-_RULES = (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]{1,300}", list("-+0123456789")),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
-)
-for _name, _pattern, _first in _RULES:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), _first)
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(str(node.value)))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(str(node.value)))
-
-
-def _yaml(text: str) -> object:
-    _check_depth(text)
-    data, _ = _Plain().read(yaml.load(text, _Loader))  # noqa: S506  a safe loader with fewer rules
-    return data
-
-
-def _check_depth(text: str) -> None:
-    """libyaml builds nested data by recursion that no limit of Python's stops."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise ValueError("nested too deep")
-
-
-class _Plain:
-    """Makes plain data of what YAML gave: keys are text, and with all aliases written out it is not too much."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[object, int]] = {}
-        self._open: set[int] = set()
-
-    def read(self, value: object) -> tuple[object, int]:
-        """The data, and of how many values it consists; what several aliases share is read once."""
-        match value:
-            case dict() | list():
-                return self._collection(value)
-            case float() if not isfinite(value):
-                raise ValueError("a number is too large")
-            case None | str() | bool() | int() | float():
-                return value, 1
-        raise ValueError(f"a {type(value).__name__} is no JSON value")
-
-    def _collection(self, value: dict[object, object] | list[object]) -> tuple[object, int]:
-        mark = id(value)
-        if mark in self._open:
-            raise ValueError("an alias stands inside of what it names")
-        if mark not in self._known:
-            self._open.add(mark)
-            entries = value.items() if isinstance(value, dict) else enumerate(value)
-            found = {key: self.read(one) for key, one in entries}
-            size = 1 + sum(number for _, number in found.values())
-            if size > _MOST_NODES:
-                raise ValueError("its aliases expand to too much")
-            plain = {_key(key): one for key, (one, _) in found.items()}
-            self._known[mark] = (plain if isinstance(value, dict) else [*plain.values()], size)
-            self._open.discard(mark)
-        return self._known[mark]
-
-
-def _key(key: object) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)

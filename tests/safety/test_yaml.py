@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompty.pipeline.yaml_data import YamlError, read_yaml
+from prompty.safety.yaml import JSON, Rules, YamlError, read_yaml
 
 SAME_AS_PYYAML = {
     "scalars": "a: 1\nb: 1.5\nc: true\nd: null\ne: text\nf: 'quoted'\ng: \"1\"\nh: ~\ni: 0x1F\nj: .inf\n",
@@ -39,6 +39,39 @@ def test_where_we_read_yaml_differently_on_purpose(text: str, data: object) -> N
     assert read_yaml(text) == (data, [])
 
 
+AS_JSON = Rules(JSON, max_depth=4, max_nodes=20)
+READ_AS_JSON = {
+    "words of YAML 1.1 are text": ("[no, yes, on, off, y]\n", ["no", "yes", "on", "off", "y"]),
+    "booleans": ("[true, True, TRUE, false]\n", [True, True, True, False]),
+    "nulls": ("[~, null, Null, '']\n", [None, None, None, ""]),
+    "numbers": ("[1, -2, +3, 010, 1.5, 1e2, .5, 1_000]\n", [1, -2, 3, 10, 1.5, 100.0, 0.5, "1_000"]),
+    "dates and hexadecimals are text": ("[2024-01-01, 0x1F, .inf]\n", ["2024-01-01", "0x1F", ".inf"]),
+    "a merge key is a key": ("a: &x {b: 1}\nc: {<<: *x}\n", {"a": {"b": 1}, "c": {"<<": {"b": 1}}}),
+    "tags": ("[!!str 1, !!int '3', !!float '1']\n", ["1", 3, 1.0]),
+    "nothing": ("", None),
+}
+
+
+@pytest.mark.parametrize(("text", "data"), READ_AS_JSON.values(), ids=READ_AS_JSON)
+def test_with_the_rules_of_json_only_what_json_can_say_is_more_than_text(text: str, data: object) -> None:
+    assert read_yaml(text, AS_JSON) == (data, [])
+
+
+BEYOND_THE_RULES = {
+    "too deep": ("[[[[[1]]]]]", "more than 4 levels"),
+    "too many values": (f"[{', '.join('x' * 30)}]", "more than 20 values"),
+    "a number that is too large": ("a: 1e999", "not a valid float"),
+    "not a boolean": ("a: !!bool no", "not a valid bool"),
+    "a timestamp": ("a: !!timestamp 2024-01-01", "tag"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BEYOND_THE_RULES.values(), ids=BEYOND_THE_RULES)
+def test_rules_have_limits_of_their_own(text: str, said: str) -> None:
+    with pytest.raises(YamlError, match=said):
+        read_yaml(text, AS_JSON)
+
+
 REFUSED = {
     "a tag that constructs": ("a: !!python/object/apply:os.system [x]\n", "tag", 0),
     "a binary": ("a: !!binary YQ==\n", "tag", 0),
@@ -48,8 +81,8 @@ REFUSED = {
     "an alias inside its own anchor": ("a: &x [*x]\n", "anchor", 0),
     "a key that is a list": ("[a]: 1\n", "key", 0),
     "a merge of text": ("<<: text\n", "mapping", 0),
-    "a number with too many digits": (f"a: {'9' * 5000}\n", "not a int", 0),
-    "a number without digits": ("a: !!int ''\n", "not a int", 0),
+    "a number with too many digits": (f"a: {'9' * 5000}\n", "not a valid int", 0),
+    "a number without digits": ("a: !!int ''\n", "not a valid int", 0),
     "an open list": ("a: 1\nb: [1\n", "expected", 2),
     "a control character": ("a: 1\nb: \x07\n", "character", 1),
 }
