@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from prompty import Tracer, trace_to
 from prompty.safety.visible import visible
-from prompty.tools.mcp_content import functions_of
+from prompty.tools.mcp.content import describe_tools
 from prompty.tracing.spans import begin
 from tests.tools.openapi_parts import one_operation, operation_of
 
@@ -59,7 +59,7 @@ def on_console(text: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def from_mcp(text: str) -> str:
     tool = types.Tool(name="look", description=text, input_schema={"type": "object"})
-    [(_, function)] = functions_of([tool], "server")
+    [(_, function)] = describe_tools([tool], "server")
     return str(function.description)
 
 
