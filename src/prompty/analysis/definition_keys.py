@@ -15,12 +15,8 @@ from prompty.model.template import Format, Parser, Template
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
-_TOOLS: dict[str, type[BaseModel]] = {
-    "function": FunctionTool,
-    "prompty": PromptyTool,
-    "mcp": McpTool,
-    "openapi": OpenApiTool,
-}
+_TOOLS: dict[str, type[BaseModel]]
+_TOOLS = {"function": FunctionTool, "prompty": PromptyTool, "mcp": McpTool, "openapi": OpenApiTool}
 _CONNECTIONS: dict[str, type[BaseModel]] = {
     "key": connection.ApiKeyConnection,
     "reference": connection.ReferenceConnection,

@@ -23,7 +23,7 @@ from prompty.batch.progress import BatchProgress
 from prompty.batch.rows import count_rows, select_rows
 from prompty.batch.shared import SharedBatch, get_batch_name
 from prompty.batch.throttle import Throttle, ThrottledCalls
-from prompty.cli.console import err, fail, out, show_json
+from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.functions import functions_from
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
@@ -111,7 +111,7 @@ def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, as_json: 
     """Print the counters and how to continue. Exit with 0 only if every row has a result."""
     now = time.monotonic()
     if as_json:
-        show_json({**progress.to_json(now), "complete": complete})
+        print_json({**progress.to_json(now), "complete": complete})
     else:
         out.print(visible(progress.format_line(now)))
     if not complete:

@@ -1,4 +1,4 @@
-"""`prompty check`: what is wrong with a file, and what is probably not meant."""
+"""`prompty check`: list the mistakes and the doubtful parts of prompt files."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.analysis.check import check as check_file
-from prompty.cli.console import out, show_json, show_problem
+from prompty.cli.console import out, print_json, print_problem
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.approval import policy_in_words
@@ -19,53 +19,53 @@ from prompty.safety.visible import visible
 
 def check(
     files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
-    portable: Annotated[bool, Option("--portable", help="Warn of what other runtimes do not read, too.")] = False,
+    portable: Annotated[bool, Option("--portable", help="Also warn of what other runtimes do not read.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
-    """List the problems and warnings of FILES without running them; exit with 1 if there is an error."""
-    found = list(_prompts(files))
-    problems = [problem for file in found for problem in _check(file, portable=portable)]
+    """List the errors and warnings of FILES without running them.
+
+    The exit code is 1 if there is an error.
+    """
+    prompts = list(_find_prompts(files))
+    problems: list[Problem] = []
+    for file in prompts:
+        load_dotenv(file)
+        problems += check_file(file, portable=portable)
     if as_json:
-        show_json([asdict(problem) for problem in problems])
+        print_json([asdict(problem) for problem in problems])
     else:
         for problem in problems:
-            show_problem(problem)
-        for file in found:
-            show_policies(file)
-        out.print(_summary(len(found), problems))
+            print_problem(problem)
+        for file in prompts:
+            _print_policies(file)
+        out.print(_summarize(len(prompts), problems))
     if any(problem.severity == "error" for problem in problems):
         raise Exit(1)
 
 
-def _prompts(paths: Sequence[Path]) -> Iterator[Path]:
+def _find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         yield from sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
 
 
-def _check(file: Path, *, portable: bool) -> list[Problem]:
-    load_dotenv(file)
-    return check_file(file, portable=portable)
-
-
-def show_policies(file: Path) -> None:
-    """Say of every tool whether a person is asked before it runs, as far as the file decides that."""
+def _print_policies(file: Path) -> None:
+    """Print the approval policy of each tool, as far as the file decides it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
             tools = load(file).tools
     except PromptyError:
-        return  # what is wrong with it stands above
+        return  # its problems are printed above
     for tool in tools:
         out.print(visible(f"{file.name}: {tool.name}: {policy_in_words(tool.approval_mode)} before it runs"))
 
 
-def _summary(files: int, problems: Sequence[Problem]) -> str:
+def _summarize(files: int, problems: Sequence[Problem]) -> str:
     errors = sum(problem.severity == "error" for problem in problems)
-    warnings = len(problems) - errors
     if not problems:
-        return f"{_counted(files, 'file')}: no problems"
-    return f"{_counted(files, 'file')}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+        return f"{_count(files, 'file')}: no problems"
+    return f"{_count(files, 'file')}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}"
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

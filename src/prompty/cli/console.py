@@ -1,4 +1,4 @@
-"""What is written to a terminal. Text from files and inputs may hold anything, so nothing in it controls the screen."""
+"""Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
 from typing import NoReturn
 
@@ -15,13 +15,13 @@ err = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
-def show_json(value: object) -> None:
-    """JSON for tools and for people. What could control a terminal is written as its escape: JSON reads it back."""
+def print_json(value: object) -> None:
+    """Print JSON for tools and people. Characters that could control a terminal are escaped as JSON escapes them."""
     out.print_json(data=value, ensure_ascii=True, highlight=out.is_terminal)
 
 
-def show_problem(problem: Problem) -> None:
-    """A problem as `place: severity: message`, the line it is in, and what to write instead."""
+def print_problem(problem: Problem) -> None:
+    """Print a problem as `place: severity: message`, then its line, then the fix."""
     subject = f"{problem.key}: " if problem.key else ""
     out.print(
         Text.assemble(
@@ -37,6 +37,6 @@ def show_problem(problem: Problem) -> None:
 
 
 def fail(error: PromptyError | str) -> NoReturn:
-    """End the command with a message."""
+    """Print an error and exit with 1."""
     err.print(Text.assemble(("error", "bold red"), f": {visible(str(error))}"))
     raise Exit(1)

@@ -1,4 +1,4 @@
-"""`-i name=value` into inputs, read as the prompt declares them."""
+"""Read `-i NAME=VALUE` as inputs of the kinds that a prompt declares, and `.env` files."""
 
 import os
 from collections.abc import Sequence
@@ -12,36 +12,36 @@ from prompty.model.message import AudioPart, FilePart, ImagePart, MediaPart
 from prompty.wire.strict_json import read_json
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}
-_HOW = "Write -i name=value, -i name=@file to read a file, or -i name=@@text for text that begins with @."
+_USAGE = "Write -i name=value, -i name=@file to read a file, or -i name=@@text for text that begins with @."
 
 
 def read_pairs(agent: PromptAgent, pairs: Sequence[str]) -> dict[str, object]:
-    """The inputs a command line gives."""
+    """Return the inputs of a command line."""
     kinds = {declared.name: declared.kind for declared in agent.inputs}
     values: dict[str, object] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise InputError(name, f"`{pair}` is not an input", _HOW)
-        values[name] = _value(name, kinds.get(name, "string"), text)
+            raise InputError(name, f"`{pair}` is not an input", _USAGE)
+        values[name] = _read_value(name, kinds.get(name, "string"), text)
     return values
 
 
-def _value(name: str, kind: str, text: str) -> object:
+def _read_value(name: str, kind: str, text: str) -> object:
     if text.startswith("@@"):
-        return _typed(name, kind, text[1:])
+        return _parse_value(name, kind, text[1:])
     if not text.startswith("@"):
-        return _typed(name, kind, text)
+        return _parse_value(name, kind, text)
     path = Path(text[1:])
     try:
         media = _MEDIA.get(kind)
-        return media.from_file(path) if media else _typed(name, kind, path.read_text(encoding="utf-8"))
+        return media.from_file(path) if media else _parse_value(name, kind, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(name, f"the file for input '{name}' cannot be read: {error}", _HOW) from None
+        raise InputError(name, f"the file for input '{name}' cannot be read: {error}", _USAGE) from None
 
 
-def _typed(name: str, kind: str, text: str) -> object:
-    """JSON for every kind that is not written as text."""
+def _parse_value(name: str, kind: str, text: str) -> object:
+    """Parse JSON for every kind that is not written as text."""
     if kind == "string" or kind in _MEDIA:
         return text
     try:
@@ -51,7 +51,7 @@ def _typed(name: str, kind: str, text: str) -> object:
 
 
 def load_dotenv(prompt: Path) -> None:
-    """Take variables from the nearest `.env` above the prompt; what is set already stays."""
+    """Set variables from the nearest `.env` above the prompt. Variables that are already set keep their values."""
     for folder in prompt.absolute().parents:
         if (folder / ".env").is_file():
             for name, value in dotenv_values(folder / ".env").items():

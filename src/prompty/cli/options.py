@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,26 +10,30 @@ from prompty.tracing.sinks import trace_to
 
 File = Annotated[Path, Argument(help="The .prompty file.")]
 InputPairs = Annotated[
-    list[str] | None, Option("--input", "-i", metavar="NAME=VALUE", help="An input; @file reads a file.")
+    list[str] | None, Option("--input", "-i", metavar="NAME=VALUE", help="Set an input. Use NAME=@FILE to read a file.")
 ]
-ModelId = Annotated[str | None, Option("--model", "-m", help="Another model than the file names.")]
-ProviderKey = Annotated[str | None, Option("--provider", help="Another provider than the file names.")]
-ApiType = Annotated[str | None, Option("--api", help="Another apiType than the file names.")]
+ModelId = Annotated[str | None, Option("--model", "-m", help="Override the model in the file.")]
+ProviderKey = Annotated[str | None, Option("--provider", help="Override the provider in the file.")]
+ApiType = Annotated[str | None, Option("--api", help="Override the apiType in the file.")]
 TraceTo = Annotated[
     list[str] | None,
-    Option("--trace", metavar="SINK", help="Trace to console, file:FOLDER, otel; wire keeps exact requests in files."),
+    Option(
+        "--trace",
+        metavar="SINK",
+        help="Trace to console, file:FOLDER or otel. Add wire to store exact requests in files.",
+    ),
 ]
-AsJson = Annotated[bool, Option("--json", help="Print JSON, for tools.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for other programs.")]
 
 
 def start_tracing(sinks: list[str] | None) -> None:
-    """Trace what the command does from here on."""
+    """Send traces of this command to `sinks`."""
     if sinks:
         trace_to(*sinks)
 
 
 def with_model(agent: PromptAgent, model: str | None, provider: str | None, api: str | None) -> PromptAgent:
-    """The agent with another model. The connection of the file belongs to its provider and is not taken along."""
+    """Return the agent with another model. Another provider does not get the connection of the file's own."""
     changes: dict[str, Any] = {"id": model, "provider": provider, "api_type": api}
     changes = {name: value for name, value in changes.items() if value is not None}
     if provider is not None and provider != agent.model.provider:

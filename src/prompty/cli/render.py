@@ -1,4 +1,4 @@
-"""`prompty render`: the messages a file renders to."""
+"""`prompty render`: print the messages of a prompt."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import load, prepare
-from prompty.cli.console import fail, out, show_json
+from prompty.cli.console import fail, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import AsJson, File, InputPairs
 from prompty.errors import PromptyError
@@ -19,12 +19,10 @@ _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assista
 def render(
     file: File,
     inputs: InputPairs = None,
-    strict: Annotated[
-        bool, Option("--strict", help="Fail when the template reads a variable without a value.")
-    ] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if the template uses a variable without a value.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the messages FILE renders to, without calling a model."""
+    """Render FILE and print its messages, without calling a model."""
     load_dotenv(file)
     try:
         agent = load(file)
@@ -32,21 +30,21 @@ def render(
     except PromptyError as error:
         fail(error)
     if as_json:
-        show_json([message.to_json() for message in messages])
+        print_json([message.to_json() for message in messages])
         return
     for message in messages:
-        show_message(message)
+        print_message(message)
 
 
-def show_message(message: Message) -> None:
-    """A message as its role and its text; media are named."""
+def print_message(message: Message) -> None:
+    """Print the role and the text of a message; media by kind and size."""
     attributes = ", ".join(f"{name}={value}" for name, value in message.metadata.items())
     heading = visible(f"{message.role} [{attributes}]" if attributes else message.role)
     out.print(Text(f"── {heading} ──", f"bold {_STYLES.get(message.role, 'white')}"))
-    out.print(Text("".join(map(_shown, message.content))), end="\n\n")
+    out.print(Text("".join(map(_describe, message.content))), end="\n\n")
 
 
-def _shown(part: ContentPart) -> str:
+def _describe(part: ContentPart) -> str:
     if isinstance(part, TextPart):
         return visible(part.value)
     about = part.media_type or ""

@@ -8,7 +8,7 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import MAX_RETRIES, load, prepare
-from prompty.cli.console import err, fail, out, show_json
+from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
     ApiType,
@@ -89,10 +89,10 @@ def _show_result(reply: Reply, result: object, *, streamed: bool, as_json: bool)
     if as_json:
         usage = {name: value for name, value in asdict(reply.usage).items() if value is not None}
         shown = {"result": plain, "model": reply.model, "finishReason": reply.finish_reason, "usage": usage}
-        show_json(shown)
+        print_json(shown)
     elif streamed and not reply.tool_calls:
         out.print()
     elif isinstance(plain, str):
         out.print(Text(visible(plain)))
     else:
-        show_json(plain)
+        print_json(plain)

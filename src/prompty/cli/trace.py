@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from typer import Argument, Option, Typer
 
-from prompty.cli.console import err, fail, out, show_json
+from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.options import AsJson
 from prompty.errors import PromptyError
 from prompty.safety.visible import visible
@@ -36,7 +36,7 @@ def list_traces(
         fail(error)
     traces = list(_read_all(files))
     if as_json:
-        show_json([{**trace_to_json(trace), "file": str(trace.path), "frames": len(trace.frames)} for trace in traces])
+        print_json([{**trace_to_json(trace), "file": str(trace.path), "frames": len(trace.frames)} for trace in traces])
     elif traces:
         _print_columns(
             ["when", "name", "duration", "tokens", "cost", "status", "file"], [_build_row(trace) for trace in traces]
@@ -52,7 +52,7 @@ def show(
     """Print the spans of a recorded run as a tree."""
     trace = _open(file)
     if as_json:
-        show_json(trace_to_json(trace))
+        print_json(trace_to_json(trace))
         return
     for frame, first, rest in _indent(trace.frames):
         out.print(Text.assemble((first, "dim"), *_format_frame(frame)))

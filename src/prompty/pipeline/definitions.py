@@ -30,7 +30,8 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     """Resolve the references of a file and validate it. Unknown keys are kept in `metadata` (§2.3)."""
     findings = list(frontmatter.findings)
     data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))
-    findings += [frontmatter.source_map.locate(*failure) for failure in references.failures]
+    for keys, failure in references.failures:
+        findings.append(frontmatter.source_map.locate(keys, failure.code, failure.message, failure.fix))
     unknown = {key: data.pop(key) for key in list(data) if key not in _KNOWN_KEYS}
     metadata = data.get("metadata")
     if unknown and (metadata is None or isinstance(metadata, dict)):

@@ -8,7 +8,7 @@ from prompty.model.marker import mark
 from prompty.model.message import Message
 from prompty.pipeline.rich_inputs import hide_rich, show_rich
 from prompty.pipeline.telemetry import show_inputs
-from prompty.pipeline.validate import plain_inputs, validate_inputs
+from prompty.pipeline.validate import to_plain_inputs, validate_inputs
 from prompty.tracing.spans import begin
 
 
@@ -16,7 +16,7 @@ def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, st
     """The body with its inputs put in. Rich inputs show as placeholders; `prepare` puts them in."""
     with begin("render") as span:
         show_inputs(span, agent, inputs)
-        shown, _ = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+        shown, _ = hide_rich(agent, to_plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
         renderer = agent.registry.renderers.get(agent.template.format.kind)
         text = renderer(mark(agent.instructions), shown, strict=strict)
         span("result", text)
@@ -36,7 +36,7 @@ def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     with begin("prepare") as span:
         show_inputs(span, agent, inputs)
         nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
-        shown, table = hide_rich(agent, plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+        shown, table = hide_rich(agent, to_plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
         messages = parse(agent, _rendered(agent, shown, nonce, strict), nonce=nonce)
         messages = show_rich(messages, table) if table else messages
         span("result", messages)

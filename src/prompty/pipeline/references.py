@@ -16,18 +16,9 @@ _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
 
 
-class Failure(NamedTuple):
-    """A reference that could not be resolved."""
-
-    keys: _Keys
-    code: str
-    message: str
-    fix: str
-
-
 @dataclass
 class References:
-    """Resolver for one file. `variables` and `files` record what the result depends on.
+    """Resolver for one file. `variables` and `files` record what the result depends on, `failures` what is missing.
 
     `env` replaces the environment of the process. `buffers` are texts that replace those of files.
     """
@@ -38,7 +29,7 @@ class References:
     buffers: Buffers = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
     files: dict[Path, Identity] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
 
     def resolve(self, value: object, keys: _Keys = ()) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
@@ -57,7 +48,7 @@ class References:
         try:
             return resolve_text(value)
         except Unreadable as error:
-            self.failures.append(Failure(keys, error.code, error.message, error.fix))
+            self.failures.append((keys, error))
             return value
 
     def _resolve_text(self, value: str) -> object:
