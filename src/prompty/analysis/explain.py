@@ -1,4 +1,4 @@
-"""What a prompt would send, said without sending it."""
+"""Build the request that a prompt would send, without sending it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from prompty.wire.options import dropped_options
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """A request and how it came about. Nothing in it is secret: credentials are names of variables."""
+    """A request and its origin. Nothing in it is secret: credentials are names of variables."""
 
     provider: str
     api_type: str
@@ -31,47 +31,52 @@ class Explanation:
 
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
-    """The messages, the exact request body, what was left out of it and why, and a curl line."""
+    """Return the messages, the exact request body, the options it omits and why, and a curl command."""
     provider = agent.registry.providers.get(agent.model.provider)
     api = provider.api(agent.model.api_type)
     messages = prepare(agent, inputs)
     request = request_for(agent, messages, api, stream=stream and api.decoder is not None)
     address = provider.address(agent, api)
+    headers = _build_headers(address, request)
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))
     return Explanation(
         provider=agent.model.provider,
         api_type=agent.model.api_type,
         messages=messages,
         url=address.url,
-        headers=_headers(address, request),
+        headers=headers,
         body=body,
-        dropped=_dropped(agent, api, request.body),
+        dropped=_find_dropped(agent, api, request.body),
         bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
-        curl=_curl(address.url, _headers(address, request), body),
+        curl=_build_curl(address.url, headers, body),
     )
 
 
-def sent(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
-    """A request for people to see and to repeat; `body` is the part of it that may be shown."""
+def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
+    """Return a request for people to read and to repeat; `body` is its body without secrets."""
     address = agent.registry.providers.get(agent.model.provider).address(agent, api)
-    return {"url": address.url, "request": body, "curl": _curl(address.url, _headers(address, request), body)}
+    return {
+        "url": address.url,
+        "request": body,
+        "curl": _build_curl(address.url, _build_headers(address, request), body),
+    }
 
 
-def _headers(address: Address, request: WireRequest) -> tuple[str, ...]:
-    said = {header.partition(":")[0].lower() for header in address.headers}
-    own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in said]
+def _build_headers(address: Address, request: WireRequest) -> tuple[str, ...]:
+    present = {header.partition(":")[0].lower() for header in address.headers}
+    own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in present]
     return (*address.headers, "Content-Type: application/json", *own)
 
 
-def _dropped(agent: PromptAgent, api: Api, body: Json) -> dict[str, str]:
-    where = f"`apiType: {agent.model.api_type}` of {agent.model.provider}"
-    dropped = dict.fromkeys(dropped_options(agent.model.options, api.options), f"{where} has no such option")
+def _find_dropped(agent: PromptAgent, api: Api, body: Json) -> dict[str, str]:
+    reason = f"`apiType: {agent.model.api_type}` of {agent.model.provider} has no such option"
+    dropped = dict.fromkeys(dropped_options(agent.model.options, api.options), reason)
     if agent.model.options.allow_multiple_tool_calls is not None and "tools" not in body:
         dropped["allowMultipleToolCalls"] = "the prompt offers no tools"
     return dropped
 
 
-def _curl(url: str, headers: Sequence[str], body: Json) -> str:
-    # Double quotes let the shell put the variable of the key in; nothing else in a header needs the shell.
-    shown = [f'-H "{header}"' if "$" in header else f"-H {quote(header)}" for header in headers]
-    return " ".join(["curl", quote(url), *shown, "-d", quote(json.dumps(body, ensure_ascii=False))])
+def _build_curl(url: str, headers: Sequence[str], body: Json) -> str:
+    # Double quotes let the shell expand the variable of the key; nothing else in a header needs the shell.
+    options = [f'-H "{header}"' if "$" in header else f"-H {quote(header)}" for header in headers]
+    return " ".join(["curl", quote(url), *options, "-d", quote(json.dumps(body, ensure_ascii=False))])

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from json import loads
 from typing import Any, cast
 
-from prompty.analysis.explain import sent
+from prompty.analysis.explain import describe_request
 from prompty.drivers.decoding import Outcome
 from prompty.drivers.host import Host
 from prompty.drivers.toolruns import ToolRuns
@@ -288,7 +288,7 @@ def _exchanged(agent: PromptAgent, api: Api, request: WireRequest, answer: Answe
     """What went over the wire, for people."""
     text = None if answer.chunks is None else b"".join(answer.chunks).decode(errors="replace")
     received = {"response": None if text is None else _read(text), "error": str(answer.error) if answer.error else None}
-    return sent(agent, api, request, request.body) | received
+    return describe_request(agent, api, request, request.body) | received
 
 
 async def _awaited(span: Span, value: Awaitable[object]) -> object:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -31,49 +31,39 @@ class References:
     files: dict[Path, Identity] = field(default_factory=dict)
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
 
-    def resolve(self, value: object, keys: _Keys = ()) -> object:
+    def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
-        return self._walk(value, keys, self._resolve_text)
+        return self._walk(value, (), files=True)
 
-    def _walk(self, value: object, keys: _Keys, resolve_text: Callable[[str], object]) -> object:
+    def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
+        """`files` is False for the data of a file: it may refer to variables, but not to other files."""
         if isinstance(value, str):
-            return self._try(value, keys, resolve_text) if "${" in value else value
-        if isinstance(value, dict):
-            return {key: self._walk(entry, (*keys, key), resolve_text) for key, entry in value.items()}
-        if isinstance(value, list):
-            return [self._walk(entry, (*keys, index), resolve_text) for index, entry in enumerate(value)]
+            try:
+                return self._resolve_text(value, files) if "${" in value else value
+            except Unreadable as error:
+                self.failures.append((keys, error))
+        elif isinstance(value, dict):
+            return {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
+        elif isinstance(value, list):
+            return [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
         return value
 
-    def _try(self, value: str, keys: _Keys, resolve_text: Callable[[str], object]) -> object:
-        try:
-            return resolve_text(value)
-        except Unreadable as error:
-            self.failures.append((keys, error))
-            return value
-
-    def _resolve_text(self, value: str) -> object:
+    def _resolve_text(self, value: str, files: bool) -> object:
         pieces = list(_split(value))
-        if len(pieces) == 1 and pieces[0].protocol == "file":
+        if files and len(pieces) == 1 and pieces[0].protocol == "file":
             return self._read_reference(pieces[0].body)
-        return "".join(self._resolve_embedded(piece) for piece in pieces)
+        return "".join(self._resolve_piece(piece, files) for piece in pieces)
 
-    def _resolve_env_only(self, value: str) -> str:
-        return "".join(
-            self._read_variable(piece.body) if piece.protocol == "env" else piece.source for piece in _split(value)
-        )
-
-    def _resolve_embedded(self, piece: "_Piece") -> str:
+    def _resolve_piece(self, piece: "_Piece", files: bool) -> str:
         if piece.protocol == "env":
             return self._read_variable(piece.body)
-        if piece.protocol != "file":
+        if piece.protocol != "file" or not files:
             return piece.source
         content = self._read_reference(piece.body)
         if not isinstance(content, str):
-            raise Unreadable(
-                "file-structure",
-                f"{piece.source} is structured data, which cannot be part of a longer text",
-                "Make the reference the whole value, or refer to a text file.",
-            )
+            message = f"{piece.source} is structured data, which cannot be part of a longer text"
+            fix = "Make the reference the whole value, or refer to a text file."
+            raise Unreadable("file-structure", message, fix)
         return content
 
     def _read_variable(self, body: str) -> str:
@@ -82,12 +72,9 @@ class References:
         if value is not None:
             return value
         if not colon:
-            raise Unreadable(
-                "env-missing",
-                f"Environment variable '{name}' not set",
-                f"Set {name or 'it'}, or give a default: ${{env:{name or 'NAME'}:default}}.",
-            )
-        return self._resolve_env_only(default) if "${" in default else default
+            fix = f"Set {name or 'it'}, or give a default: ${{env:{name or 'NAME'}:default}}."
+            raise Unreadable("env-missing", f"Environment variable '{name}' not set", fix)
+        return "".join(self._resolve_piece(piece, files=False) for piece in _split(default))
 
     def _read_reference(self, reference: str) -> object:
         path = self._resolve_path(reference)
@@ -96,30 +83,23 @@ class References:
             return text
         try:
             data = read_json(text) if path.suffix.lower() == ".json" else _read_strict_yaml(text)
-            return self._walk(data, (), self._resolve_env_only)
+            return self._walk(data, (), files=False)
         except (ValueError, RecursionError) as error:
             raise Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.") from None
 
     def _resolve_path(self, reference: str) -> Path:
         if self.base_dir is None:
-            raise Unreadable(
-                "file-no-base",
-                f"${{file:{reference}}} is relative, but the text has no directory",
-                "Pass base_dir= to loads().",
-            )
+            message = f"${{file:{reference}}} is relative, but the text has no directory"
+            raise Unreadable("file-no-base", message, "Pass base_dir= to loads().")
         try:
             path = (self.base_dir / reference).resolve()
         except (OSError, ValueError, RuntimeError) as error:
             message = f"{reference} cannot be opened: {error}"
             raise Unreadable("file-unreadable", message, "Correct the path.") from None
         own = () if Path(reference).is_absolute() else (self.base_dir,)
-        roots = [*own, *self.allowed_roots]
-        if not any(path.is_relative_to(Path(root).resolve()) for root in roots):
-            raise Unreadable(
-                "file-outside",
-                f"{reference} is outside allowed roots",
-                "Keep the file below the prompt's own directory, or pass allowed_roots= to load().",
-            )
+        if not any(path.is_relative_to(Path(root).resolve()) for root in (*own, *self.allowed_roots)):
+            fix = "Keep the file below the prompt's own directory, or pass allowed_roots= to load()."
+            raise Unreadable("file-outside", f"{reference} is outside allowed roots", fix)
         return path
 
 
