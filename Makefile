@@ -2,12 +2,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+PYTEST := $(BIN)/pytest
+PARALLEL := -n 2 --dist worksteal
 NPM := build/npm
+TIERS := process database browser real timing
+space := $(subst ,, )
+
+# Tests start many interpreters. Without cached bytecode each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Pages that `make prose` checks. Every new or rewritten page joins the list.
 PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md
 
-.PHONY: setup check format types prose test conformance bench docs pin soak
+.PHONY: setup check format types prose test test-all $(TIERS:%=test-%) conformance bench docs pin soak
 
 setup: $(VENV)/.ready
 
@@ -38,8 +45,17 @@ types: setup $(NPM)/.ready
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
 
+# What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, or measure time.
 test: setup
-	$(BIN)/pytest -n 2
+	$(PYTEST) $(PARALLEL) -m "not ($(subst $(space), or ,$(TIERS)))"
+
+$(TIERS:%=test-%): test-%: setup
+	$(PYTEST) $(PARALLEL) -m $*
+
+# Time is measured when nothing else runs.
+test-all: setup
+	$(PYTEST) $(PARALLEL) -m "not timing"
+	$(PYTEST) -m timing
 
 conformance: setup
 	$(BIN)/pytest tests/conformance

@@ -8,15 +8,28 @@ from prompty.registry import DEFAULT, Registry
 from tests.soak import SOAK, keep_counts
 from tests.soak import keep as keep
 from tests.spec_report import report
+from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--spec-report", action="store_true", help="print section → tests; fail on one without a test")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_tiers(items)
     if config.getoption("--spec-report"):
         print(report(items))  # noqa: T201  the report is what the option asks for
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures, which may start processes
+def pytest_runtest_setup() -> None:
+    forget_processes()
+
+
+@pytest.hookimpl(trylast=True)  # after the test itself
+def pytest_runtest_call(item: pytest.Item) -> None:
+    fail_if_unmarked(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -38,6 +38,7 @@ def test_the_prompts_in_the_documents_have_no_problems(page: Path, text: str) ->
     assert loads(text, env={"OPENAI_API_KEY": "x"}).name
 
 
+@pytest.mark.process
 def test_the_first_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     write_prompts(ROOT / "README.md", tmp_path)
     [code] = blocks(ROOT / "README.md", "python")
@@ -54,6 +55,7 @@ def test_pages_that_can_run_are_found() -> None:
     assert {page.stem for page in RUNNING} >= {"agents", "conversations", "durable", "kinds", "testing", "tracing"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)
 def test_pages_with_a_scripted_model_run_as_printed(page: Path, tmp_path: Path) -> None:
     write_prompts(page, tmp_path)

@@ -30,15 +30,18 @@ def modules_after(code: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
+@pytest.mark.process
 def test_importing_prompty_imports_nothing_heavy() -> None:
     assert not modules_after("import prompty") & set(HEAVY)
 
 
+@pytest.mark.process
 def test_preparing_a_prompt_needs_no_sdk_and_no_command_line() -> None:
     loaded = modules_after("import prompty; prompty.prepare(prompty.loads('user:\\n{{ x }}'), {'x': 1})")
     assert not loaded & {"typer", "rich", "openai", "anthropic", "mcp", "opentelemetry", "dotenv"}
 
 
+@pytest.mark.process
 def test_mustache_does_not_need_jinja() -> None:
     loaded = modules_after("import prompty; prompty.prepare(prompty.loads('---\\ntemplate: mustache\\n---\\n{{x}}'))")
     assert "jinja2" not in loaded

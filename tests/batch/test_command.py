@@ -16,6 +16,8 @@ from tests.durable.databases import Databases
 from tests.loopback import refusing_port
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.process
+
 PRICE = Decimal("0.0000045")  # of an answer of the provider, whose model is gpt-4o-mini
 TOOLS = """\
 from prompty import tool

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.test_docs import ROOT, blocks, write_prompts
 from tests.batch.folder import lines_of, numbers_of
+
+pytestmark = pytest.mark.process
 
 PAGE = ROOT / "docs" / "how-to" / "batch.md"
 

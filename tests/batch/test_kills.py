@@ -4,9 +4,13 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.batch.folder import Folder, numbers_of, until
 from tests.batch.hostile import Hostile
 from tests.soak import SOAK, Keep
+
+pytestmark = pytest.mark.process
 
 KILLS = 300 if SOAK else 30
 ROWS = 20 * KILLS

@@ -4,8 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.batch.folder import Folder
 from tests.soak import SOAK, Keep
+
+pytestmark = pytest.mark.process
 
 ROWS = 200_000 if SOAK else 5_000
 MOST_MEGABYTES = 200

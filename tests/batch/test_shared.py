@@ -17,6 +17,8 @@ from tests.batch.test_command import SCRIPTED, TOOLS
 from tests.durable.databases import Databases
 from tests.soak import SOAK, Keep
 
+pytestmark = [pytest.mark.process, pytest.mark.database]
+
 ROWS = 10_000 if SOAK else 1_000
 PATIENCE = 1800 if SOAK else SECONDS
 

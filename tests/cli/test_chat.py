@@ -7,6 +7,8 @@ import pytest
 
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.process
+
 TOOLS = """
 import time
 from prompty import tool

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 COMMAND = [sys.executable, "-m", "prompty.cli"]
 
 

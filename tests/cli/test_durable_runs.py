@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from prompty.cli.app import app
 from prompty.durable.suite import until
 
+pytestmark = [pytest.mark.process, pytest.mark.database]
+
 TOOLS = """\
 import time
 from prompty import tool

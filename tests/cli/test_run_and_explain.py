@@ -11,6 +11,8 @@ import pytest
 
 from tests.loopback import Server, event, json_reply, stream
 
+pytestmark = pytest.mark.process
+
 COMMAND = [sys.executable, "-m", "prompty.cli"]
 CHAT = """---
 model:

@@ -54,6 +54,7 @@ def start_holder(system: str, path: Path, end: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.process
 @EVERY_SYSTEM
 @pytest.mark.parametrize("end", ["release", "kill"])
 def test_a_second_process_gets_the_lock_when_the_first_releases_it_or_is_killed(

@@ -183,6 +183,7 @@ json.dump([message.to_json() for message in events[-1].messages], sys.stdout)
 """
 
 
+@pytest.mark.process
 def test_a_turn_resumed_in_another_process_is_the_turn_without_a_pause() -> None:
     @tool
     def pay(amount: int) -> str:

@@ -11,6 +11,8 @@ from prompty.durable.engine import Limits
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
 
+pytestmark = pytest.mark.process
+
 RUNS = 1000
 SECONDS = 240
 PROCESSES = multiprocessing.get_context("spawn")

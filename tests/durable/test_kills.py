@@ -17,6 +17,8 @@ from tests.durable.databases import Databases
 from tests.durable.shop import Shop, is_stopped, kill, stop, until
 from tests.soak import SOAK, Keep
 
+pytestmark = pytest.mark.process
+
 MOMENTS = 500 if SOAK else 50
 # of a run that nobody disturbs; see the last test
 BOUNDARIES, BOUNDARIES_WITHOUT_SESSION = 100, 80

@@ -12,6 +12,8 @@ from tests.durable.databases import Databases
 from tests.durable.shop import Shop, kill, until
 from tests.soak import SOAK, Keep
 
+pytestmark = pytest.mark.process
+
 SECONDS = 300 if SOAK else 30
 LONGEST_RECOVERY = 10.0
 

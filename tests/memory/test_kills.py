@@ -9,11 +9,15 @@ import time
 from itertools import count, groupby
 from pathlib import Path
 
+import pytest
+
 from prompty import SqliteMemory, turn
 from prompty.model.message import Message
 from prompty.pipeline.messages import message_from
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal, scripted
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 TURNS = 200 if os.environ.get("PROMPTY_SOAK") else 20

@@ -44,6 +44,7 @@ class TestSqliteMemory(MemoryStoreSuite):
         release()
         assert not list(tmp_path.glob("*.lock"))
 
+    @pytest.mark.process
     def test_a_process_that_ends_gives_its_session_back(self, tmp_path: Path) -> None:
         self.store(tmp_path)
         context = multiprocessing.get_context("spawn")

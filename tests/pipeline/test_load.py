@@ -112,6 +112,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | No
         load(path)
 
 
+@pytest.mark.timing
 def test_a_file_of_one_megabyte_loads_quickly(tmp_path: Path) -> None:
     file = tmp_path / "large.prompty"
     file.write_text("---\nname: large\n---\nuser:\n" + "word " * 200_000)

@@ -216,6 +216,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("template", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_template_that_asks_for_too_much_is_refused_at_once(template: str, said: str) -> None:
     answer = answered(template, within=BUDGET)
@@ -270,6 +271,7 @@ EXPENSIVE = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("template", EXPENSIVE.values(), ids=EXPENSIVE)
 def test_no_template_takes_longer_than_a_second(template: str) -> None:
     answered(template, within=PATIENCE)

@@ -205,6 +205,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("template", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_template_that_asks_for_too_much_is_refused_within_a_second(template: str, said: str) -> None:
     seconds = []

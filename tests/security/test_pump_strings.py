@@ -14,6 +14,8 @@ from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.tools.arguments import parse_arguments
 
+pytestmark = pytest.mark.timing
+
 BUDGET = 0.050
 
 

@@ -108,6 +108,7 @@ def test_scripts_answer_for_one_test(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=2)
 
 
+@pytest.mark.process
 def test_the_plugin_loads_nothing_heavy() -> None:
     code = (
         "import pytest, sys; before = set(sys.modules); import prompty.testing.pytest_plugin;"

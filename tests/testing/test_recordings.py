@@ -358,6 +358,7 @@ def test_a_file_is_private_also_where_another_was(path: Path) -> None:
     assert path.read_bytes().endswith(b"}\n")
 
 
+@pytest.mark.process
 def test_playing_needs_no_key_and_loads_no_client(path: Path) -> None:
     with Script("Hello"), Recorder(path):
         invoke(scripted())

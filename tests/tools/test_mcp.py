@@ -32,6 +32,7 @@ def find(declared: McpTool, registry: Registry = DEFAULT) -> KnownServer:
     return kind.servers.find(declared)
 
 
+@pytest.mark.process
 def test_the_sdk_is_imported_when_a_server_is_used() -> None:
     code = "import sys, prompty.tools.mcp as m; m.register_mcp_server('x', command=['y']); print('mcp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  our own code

@@ -152,6 +152,7 @@ def test_whatever_stands_in_a_document_the_error_is_ours(place: tuple[Any, ...],
 SHARED = Path(__file__).parents[3] / "shared" / "openapi" / "openai-full.json"
 
 
+@pytest.mark.timing
 def test_the_document_of_openai_is_projected_within_two_seconds() -> None:
     assert SHARED.exists(), "set PROMPTY_SHARED to the folder that holds openapi/openai-full.json"
     check_large(SHARED, 288)

@@ -24,5 +24,6 @@ def github() -> Path:
     return DOCUMENT
 
 
+@pytest.mark.timing
 def test_the_document_of_github_is_projected_within_two_seconds(github: Path) -> None:
     check_large(github, 1_223)

@@ -105,6 +105,7 @@ def test_a_service_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         assert "cannot be fetched" in refusal(agent_of(tmp_path, f"{url}/api.json"))
 
 
+@pytest.mark.process
 def test_nothing_of_http_is_imported_before_a_request() -> None:
     code = "import prompty, prompty.tools.openapi, sys; assert not {'httpx2', 'httpx'} & set(sys.modules)"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)  # noqa: S603  our own code

@@ -16,6 +16,8 @@ from tests.tracing.answers import ANSWERED_BY, CHAT, EMBEDDING, FIRST_WORD_AFTER
 from tests.tracing.collector import Point, Span
 from tests.tracing.programs import INPUTS, Run, Step, running, turn_of
 
+pytestmark = pytest.mark.process
+
 FIRST = "gen_ai.response.time_to_first_chunk"
 SAMPLING = {"temperature": 0.5, "topP": 0.75, "maxOutputTokens": 100}
 SAMPLED = {

@@ -13,6 +13,8 @@ from tests.tracing.collector import Event, Span
 from tests.tracing.program import SWITCH
 from tests.tracing.programs import INPUTS, Run, running, turn_of
 
+pytestmark = pytest.mark.process
+
 SWITCHES = {
     "NO_CONTENT": (False, False),
     "SPAN_ONLY": (True, False),

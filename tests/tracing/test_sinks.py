@@ -108,6 +108,7 @@ def test_traces_of_the_same_moment_have_files_of_their_own(tmp_path: Path) -> No
     assert list(tmp_path.glob("*.jsonl")) == []
 
 
+@pytest.mark.process
 def test_a_run_that_is_killed_in_the_middle_leaves_a_readable_trace(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.tracing.killed", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, timeout=60, check=False)  # noqa: S603  our own code
@@ -202,6 +203,7 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, caplog:
     assert caplog.text.count("a trace sink failed") == 1
 
 
+@pytest.mark.process
 def test_the_environment_turns_sinks_on(tmp_path: Path) -> None:
     code = "from prompty import Tracer\nwith Tracer.start('mine') as span:\n    span('inputs', {'a': 1})"
     environment = {**os.environ, "PROMPTY_TRACE": f"console, file:{tmp_path}"}
@@ -212,6 +214,7 @@ def test_the_environment_turns_sinks_on(tmp_path: Path) -> None:
     assert [file.suffix for file in tmp_path.iterdir()] == [".tracy"]
 
 
+@pytest.mark.process
 def test_a_mistake_in_the_environment_is_a_warning_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
     code = "import logging; logging.basicConfig()\nfrom prompty import Tracer\nwith Tracer.start('mine'): print('done')"
     environment = {**os.environ, "PROMPTY_TRACE": "consol"}
@@ -248,6 +251,7 @@ def test_without_that_request_no_exchange_is_kept(tmp_path: Path) -> None:
     assert b'"wire"' not in next(tmp_path.iterdir()).read_bytes()
 
 
+@pytest.mark.process
 def test_the_command_line_traces_too(tmp_path: Path) -> None:
     model = "{id: m, provider: scripted, options: {additionalProperties: {script: [Hello.]}}}"
     (tmp_path / "greet.prompty").write_text(f"---\nname: greet\nmodel: {model}\n---\nuser:\nHi")

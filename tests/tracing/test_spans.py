@@ -345,6 +345,7 @@ def test_loading_is_a_span_that_says_which_file(seen: Seen, tmp_path: Any) -> No
     assert seen.named("load")[0].content["inputs"]["path"].endswith("a.prompty")
 
 
+@pytest.mark.database
 def test_a_durable_run_is_one_tree_too(seen: Seen, tmp_path: Any) -> None:
     desk = Desk()
     with working(f"sqlite:///{tmp_path}/runs.db", desk.look) as runtime:

@@ -73,6 +73,7 @@ def test_an_event_without_an_end_is_an_error(line: bytes, monkeypatch: pytest.Mo
         read(*[line] * 11)
 
 
+@pytest.mark.timing
 def test_an_event_in_many_pieces_takes_time_in_proportion() -> None:
     text = json.dumps({"image": "x" * 8_000_000}).encode()
     started = time.perf_counter()

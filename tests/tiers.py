@@ -1,0 +1,57 @@
+"""Test tiers: marks for tests that need more than this process and the CPU it happens to get.
+
+`make test` runs the tests without any of these marks. The marks come from three places: `pytestmark` or a decorator in
+the test's module, a folder all of whose tests need the same thing, and a fixture that starts it. A test without a mark
+that starts a process fails, so that a forgotten mark does not slow everybody down.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TIERS = frozenset({"process", "database", "browser", "real", "timing"})
+MAY_START_PROCESSES = TIERS - {"timing"}
+FOLDERS = {"tests/durable": "database", "tests/real": "real"}
+FIXTURES = {"databases": "database", "browser": "browser", "pytester": "process", "watched": "process"}
+
+_STARTING = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"})
+_HARMLESS = frozenset({"uname", "lsb_release"})  # what the standard library asks about the machine, once
+_started: list[str] = []  # commands that the current test has started
+
+
+def mark_tiers(items: Iterable[pytest.Item]) -> None:
+    """Mark tests by their folder and by the fixtures they use."""
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        names = {tier for folder, tier in FOLDERS.items() if path.startswith(f"{folder}/")}
+        names |= {FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURES}
+        for name in sorted(names):
+            item.add_marker(name)
+
+
+def forget_processes() -> None:
+    """Start a test: processes of the one before are not its own."""
+    _started.clear()
+
+
+def fail_if_unmarked(item: pytest.Item) -> None:
+    """Fail a test that has started a process and has no mark that allows it."""
+    if _started and not any(item.get_closest_marker(name) for name in MAY_START_PROCESSES):
+        pytest.fail(
+            f"the test starts a process ({_started[0]}) but is in the tier that starts none. "
+            "Mark it with @pytest.mark.process, or see tests/tiers.py for the other tiers.",
+            pytrace=False,
+        )
+
+
+def _note_start(event: str, arguments: tuple[object, ...]) -> None:
+    if event in _STARTING:
+        command = str(arguments[0]) if arguments else event
+        if Path(command).name not in _HARMLESS:
+            _started.append(command)
+
+
+sys.addaudithook(_note_start)
