@@ -140,6 +140,7 @@ def test_traces_are_found(tmp_path: Path) -> None:
 WEIGH = "from prompty import tool\n\n@tool\ndef weigh(word: str) -> str:\n    return f'{len(word)} grams'\n"
 
 
+@pytest.mark.process
 def test_a_batch_that_was_killed_goes_on_with_the_rows_that_are_left(tmp_path: Path) -> None:
     shutil.copytree(OLD / "batch", tmp_path / "batch")
     (tmp_path / "weigh.py").write_text(WEIGH)

@@ -56,6 +56,7 @@ def shown(process: "subprocess.Popen[str]", sources: Path) -> dict[str, Any]:
     return scenes
 
 
+@pytest.mark.process
 def test_every_scene_is_the_same_as_in_version_0_1_0(tmp_path: Path) -> None:
     places = [old_sources(tmp_path), ROOT / "src"]
     processes = [started(place) for place in places]
