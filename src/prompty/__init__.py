@@ -12,13 +12,9 @@ TYPE_CHECKING = False  # what checkers take for true; importing it from typing w
 if TYPE_CHECKING:
     from prompty.analysis.check import check
     from prompty.api import (
-        cast,
         executor_of,
         invoke,
-        load,
-        loads,
-        parse,
-        prepare,
+        invoke_agent,
         process,
         processor_of,
         register_connection,
@@ -27,25 +23,27 @@ if TYPE_CHECKING:
         register_processor,
         register_provider,
         register_renderer,
-        render,
+        register_tool,
+        register_tool_kind,
+        repair,
+        resume,
         run,
-        validate_inputs,
+        turn,
     )
     from prompty.api_async import (
+        invoke_agent_async,
         invoke_async,
         load_async,
         parse_async,
         prepare_async,
         process_async,
         render_async,
+        resume_async,
         run_async,
+        turn_async,
     )
-    from prompty.api_turn import invoke_agent, register_tool, register_tool_kind, repair, resume, turn
-    from prompty.api_turn_async import invoke_agent_async, resume_async, turn_async
     from prompty.cancellation import CancelToken
-    from prompty.drivers.host import MemoryStore, Steering
-    from prompty.drivers.stream import PromptyStream
-    from prompty.drivers.stream_async import AsyncPromptyStream
+    from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
     from prompty.durable.engine import Limits
     from prompty.durable.runs import RunEvent, RunSummary
     from prompty.durable.runtime import DurableRun, DurableRuntime
@@ -79,11 +77,11 @@ if TYPE_CHECKING:
     from prompty.loop.budget import Budget
     from prompty.loop.context import Context, Tokens
     from prompty.loop.effects import Rewrite, Verdict
-    from prompty.loop.gate import deny, later, use_result
-    from prompty.loop.guardrails import Guardrails, rewrite
+    from prompty.loop.policy import Guardrails, deny, later, rewrite, use_result
     from prompty.loop.stop import Progress, Stop
     from prompty.memory.in_process import InProcessMemory
     from prompty.memory.sqlite import SqliteMemory
+    from prompty.memory.store import MemoryStore
     from prompty.model.agent import PromptAgent
     from prompty.model.event import (
         Compacted,
@@ -92,7 +90,9 @@ if TYPE_CHECKING:
         HistoryRepaired,
         IterationStarted,
         MessagesChanged,
+        ModelFailed,
         ModelReply,
+        ModelRequested,
         Nested,
         ReasoningDelta,
         Retry,
@@ -124,8 +124,12 @@ if TYPE_CHECKING:
     )
     from prompty.model.paused import GatedCall, Paused
     from prompty.model.reply import Reply, Usage
+    from prompty.pipeline.load import load, loads
+    from prompty.pipeline.prepare import parse, prepare, render
+    from prompty.pipeline.validate import validate_inputs
     from prompty.providers import Api, Provider
     from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
+    from prompty.steering import Steering
     from prompty.tools.context import ToolContext
     from prompty.tools.function import tool
     from prompty.tools.kinds import KindTool, ToolKind
@@ -139,19 +143,22 @@ if TYPE_CHECKING:
     from prompty.tools.toolbox import bind_tools
     from prompty.tracing.sinks import trace_to
     from prompty.tracing.tracer import Tracer, trace
+    from prompty.wire.structured import cast
 
 # Where each public name is; a module that is not needed is not imported.
 _MODULES = {
     "prompty.api": (
         "executor_of invoke process processor_of register_connection register_executor register_parser "
-        "register_processor register_provider register_renderer run"
+        "register_processor register_provider register_renderer run invoke_agent register_tool register_tool_kind "
+        "repair resume turn"
     ),
-    "prompty.api_async": ("invoke_async load_async parse_async prepare_async process_async render_async run_async"),
-    "prompty.api_turn": "invoke_agent register_tool register_tool_kind repair resume turn",
-    "prompty.api_turn_async": "invoke_agent_async resume_async turn_async",
-    "prompty.drivers.host": "MemoryStore Steering",
-    "prompty.drivers.stream": "PromptyStream",
-    "prompty.drivers.stream_async": "AsyncPromptyStream",
+    "prompty.api_async": (
+        "invoke_async load_async parse_async prepare_async process_async render_async run_async invoke_agent_async "
+        "resume_async turn_async"
+    ),
+    "prompty.drivers.stream": "AsyncPromptyStream PromptyStream",
+    "prompty.memory.store": "MemoryStore",
+    "prompty.steering": "Steering",
     "prompty.durable.engine": "Limits",
     "prompty.durable.runs": "RunEvent RunSummary",
     "prompty.durable.runtime": "DurableRun DurableRuntime",
@@ -165,12 +172,12 @@ _MODULES = {
     "prompty.loop.budget": "Budget",
     "prompty.loop.context": "Context Tokens",
     "prompty.loop.effects": "Rewrite Verdict",
-    "prompty.loop.gate": "deny later use_result",
-    "prompty.loop.guardrails": "Guardrails rewrite",
+    "prompty.loop.policy": "Guardrails deny later rewrite use_result",
     "prompty.loop.stop": "Progress Stop",
     "prompty.model.agent": "PromptAgent",
     "prompty.model.event": (
-        "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelReply Nested ReasoningDelta "
+        "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelFailed ModelReply "
+        "ModelRequested Nested ReasoningDelta "
         "Retry RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated "
         "ToolProgress ToolStarted "
     ),
@@ -240,7 +247,9 @@ __all__ = [
     "MessagesChanged",
     "MissingExtra",
     "ModelError",
+    "ModelFailed",
     "ModelReply",
+    "ModelRequested",
     "NameInUse",
     "Nested",
     "Paused",

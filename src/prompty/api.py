@@ -1,63 +1,62 @@
-"""The public functions; those that can wait have a twin in `api_async`."""
+"""The public functions. Those that can wait have an `_async` form in `api_async`."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar, Unpack, get_type_hints, overload
 
-from prompty.drivers.calls import finisher, last_of, reply_events
-from prompty.drivers.executor import executor_for, processor_for
-from prompty.drivers.spanning import spanned
+from prompty.drivers.run import Inputs, Invocation, Source, start
 from prompty.drivers.stream import PromptyStream
+from prompty.drivers.target import get_executor, get_processor
+from prompty.loop.options import CallOptions, Settings, TurnOptions
+from prompty.loop.repair import repaired
 from prompty.model.agent import PromptAgent
+from prompty.model.message import Message
+from prompty.model.paused import Paused
 from prompty.parsers import Parser
-from prompty.pipeline.load import StrPath, load, loads
-from prompty.pipeline.prepare import parse, prepare, render
-from prompty.pipeline.telemetry import begin_call, show_call
-from prompty.pipeline.validate import validate_inputs
+from prompty.pipeline.request import read_messages
 from prompty.providers import Provider
 from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
 from prompty.registry import DEFAULT, Registry
 from prompty.renderers import Renderer
-from prompty.tracing.spans import Span
-from prompty.wire.structured import cast
-
-__all__ = [
-    "cast",
-    "executor_of",
-    "invoke",
-    "load",
-    "loads",
-    "parse",
-    "prepare",
-    "process",
-    "processor_of",
-    "register_connection",
-    "register_executor",
-    "register_parser",
-    "register_processor",
-    "register_provider",
-    "register_renderer",
-    "render",
-    "run",
-    "validate_inputs",
-]
+from prompty.tools.kinds import ToolKind
 
 T = TypeVar("T")
-MAX_RETRIES = 3
-
-Source = PromptAgent | StrPath
-Inputs = Mapping[str, object] | None
+F = TypeVar("F", bound=Callable[..., Any])
+Verdicts = Sequence[object] | Mapping[str, object]
 
 
-class CallOptions(TypedDict, total=False):
-    """How a call is made: the seconds it may take, and how often it is tried again where that may help."""
+def takes_options(options: type) -> Callable[[F], F]:
+    """Show the options of a function in its signature and its help. They are declared once, in `loop.options`."""
 
-    timeout: float | None
-    max_retries: int
+    def describe(function: F) -> F:
+        hints = get_type_hints(options, include_extras=True)
+        defaults = {name: field.default for name, field in Settings.__dataclass_fields__.items()}
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        signature = inspect.signature(function)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
+        extra = [
+            inspect.Parameter(name, keyword, default=defaults[name], annotation=hint.__origin__)
+            for name, hint in hints.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]  # read by inspect
+        lines = [f"    {name}: {hint.__metadata__[0].documentation}" for name, hint in hints.items()]
+        function.__doc__ = "\n".join([function.__doc__ or "", "", "Options:", *lines])
+        return function
+
+    return describe
 
 
-def agent_from(agent_or_path: Source) -> PromptAgent:
-    """A loaded agent, or the one in the file of this path."""
-    return agent_or_path if isinstance(agent_or_path, PromptAgent) else load(agent_or_path)
+def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> Settings:
+    """Return the settings for the options of a call. Raise TypeError for an unknown one, with the nearest match."""
+    unknown = options.keys() - allowed.__annotations__.keys()
+    if unknown:
+        name = min(unknown)
+        nearest = get_close_matches(name, allowed.__annotations__, 1)
+        hint = f". Did you mean '{nearest[0]}'?" if nearest else ""
+        raise TypeError(f"{function}() got an unexpected option '{name}'{hint}")
+    return Settings(**options)
 
 
 @overload
@@ -86,30 +85,25 @@ def run(
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> PromptyStream[T]: ...
+@takes_options(CallOptions)
 def run(
     agent: PromptAgent,
     messages: Sequence[object],
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
-    timeout: float | None = None,
-    max_retries: int = MAX_RETRIES,
+    **options: Any,
 ) -> Any:
-    """Call the model with messages one already has. `messages` may be dicts in wire form."""
-    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
-    span = begin_call("run", agent)
-    with span.within("on failure"):
-        show_call(span, agent, None)
-        return _called(span, agent, messages, output_type, options)
+    """Call the model once, with messages you already have. `messages` may be dicts in wire form."""
+    settings = make_settings("run", CallOptions, options)
+    return start(run_invocation(agent, messages, settings, output_type, stream))
 
 
-def _called(
-    span: Span, agent: PromptAgent, messages: Sequence[object], output_type: type[Any] | None, options: dict[str, Any]
-) -> Any:
-    """Call a model within a span, which ends with the answer."""
-    finish: Callable[..., Any] = finisher(agent, output_type)
-    events, result = spanned(span, reply_events(agent, messages, span=span, **options), finish)
-    return PromptyStream(events, result) if options["stream"] else result(last_of(events))
+def run_invocation(
+    agent: PromptAgent, messages: Sequence[object], settings: Settings, output_type: type[Any] | None, stream: bool
+) -> Invocation:
+    settings = replace(settings, messages=messages)
+    return Invocation(operation="run", source=agent, settings=settings, output_type=output_type, stream=stream)
 
 
 @overload
@@ -138,37 +132,182 @@ def invoke(
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> PromptyStream[T]: ...
+@takes_options(CallOptions)
 def invoke(
     agent_or_path: Source,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
-    timeout: float | None = None,
-    max_retries: int = MAX_RETRIES,
+    **options: Any,
 ) -> Any:
-    """Run a prompt once: prepare its messages, call the model, process the answer. Calls come back as `ToolCall`s."""
-    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
-    span = begin_call("invoke", agent_or_path)
-    with span.within("on failure"):
-        agent = agent_from(agent_or_path)
-        show_call(span, agent, inputs)
-        return _called(span, agent, prepare(agent, inputs), output_type, options)
+    """Run a prompt once: prepare its messages, call the model, process the answer.
+
+    Declared tools are offered to the model. Its calls are not run: they are returned as a list of `ToolCall`.
+    """
+    settings = make_settings("invoke", CallOptions, options)
+    return start(
+        Invocation(
+            operation="invoke",
+            source=agent_or_path,
+            inputs=inputs,
+            settings=settings,
+            output_type=output_type,
+            stream=stream,
+        )
+    )
+
+
+@overload
+def turn(
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[TurnOptions]
+) -> Any: ...
+@overload
+def turn(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
+) -> T | Paused: ...
+@overload
+def turn(
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
+) -> PromptyStream[Any]: ...
+@overload
+def turn(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> PromptyStream[T | Paused]: ...
+@takes_options(TurnOptions)
+def turn(
+    agent_or_path: Source,
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    **options: Any,
+) -> Any:
+    """Run one turn of a conversation: ask the model, run the tools it calls, and ask again until it answers.
+
+    Returns the result, or a `Paused` value for `resume` if a call needs a person's approval.
+    """
+    settings = make_settings("turn", TurnOptions, options)
+    return start(
+        Invocation(
+            operation="turn",
+            source=agent_or_path,
+            inputs=inputs,
+            settings=settings,
+            output_type=output_type,
+            stream=stream,
+        )
+    )
+
+
+invoke_agent = turn
+
+
+@overload
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
+) -> Any: ...
+@overload
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
+) -> T | Paused: ...
+@overload
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> PromptyStream[Any]: ...
+@overload
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> PromptyStream[T | Paused]: ...
+@takes_options(TurnOptions)
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    **options: Any,
+) -> Any:
+    """Continue a paused turn, in this process or another one.
+
+    `verdicts` are those on `paused.pending`, in order, or some of them by key. Pass the tools, and the inputs that
+    bindings need, again.
+    """
+    return start(
+        Invocation(
+            operation="turn",
+            source=agent_or_path,
+            inputs=inputs,
+            settings=make_settings("resume", TurnOptions, {**options, "session_id": paused.session_id}),
+            output_type=output_type,
+            stream=stream,
+            paused=paused,
+            verdicts=verdicts,
+        )
+    )
 
 
 def process(agent: PromptAgent, response: object) -> object:
-    """The result of a raw reply."""
-    return processor_of(agent).process(agent, response)
+    """Return the result of a raw reply."""
+    return get_processor(agent).process(agent, response)
 
 
 def executor_of(agent: PromptAgent) -> ExecutorProtocol:
-    """The executor of an agent's provider (§7.8)."""
-    return executor_for(agent)
+    """Return the executor of an agent's provider (§7.8)."""
+    return get_executor(agent)
 
 
 def processor_of(agent: PromptAgent) -> ProcessorProtocol:
-    """The processor of an agent's provider (§7.8)."""
-    return processor_for(agent)
+    """Return the processor of an agent's provider (§7.8)."""
+    return get_processor(agent)
+
+
+def repair(
+    messages: Sequence[object], provider: str = "openai", api_type: str = "chat", *, registry: Registry = DEFAULT
+) -> list[Message]:
+    """Return a history as an API takes it: each call with one result, in order, under unique ids.
+
+    `turn` and `invoke` do this before every request. The messages passed in do not change.
+    """
+    return repaired(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)
 
 
 def register_connection(name: str, *clients: object, registry: Registry = DEFAULT) -> None:
@@ -199,3 +338,13 @@ def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEF
 def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
     """Let files say `template: {parser: {kind: name}}`."""
     registry.parsers.register(name, parser)
+
+
+def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:
+    """Let files declare a function tool of this name without passing it to every turn."""
+    registry.tools.register(name, function)
+
+
+def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:
+    """Let files declare tools of this kind."""
+    registry.tool_kinds.register(kind, handler)

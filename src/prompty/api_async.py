@@ -1,23 +1,18 @@
-"""The `_async` twins of the public functions: same arguments, same results.
-
-They stand apart from `api` so that synchronous programs do not pay for importing asyncio.
-"""
+"""The `_async` forms of the public functions: same arguments, same results."""
 
 from asyncio import to_thread
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from prompty.api import MAX_RETRIES, CallOptions, Inputs, Source, processor_of
-from prompty.drivers.calls import finisher
-from prompty.drivers.calls_async import last_of, reply_events_async
-from prompty.drivers.spanning import spanned_async
-from prompty.drivers.stream_async import AsyncPromptyStream
+from prompty.api import Verdicts, make_settings, processor_of, run_invocation, takes_options
+from prompty.drivers.run import Inputs, Invocation, Source, start_async
+from prompty.drivers.stream import AsyncPromptyStream
+from prompty.loop.options import CallOptions, TurnOptions
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
+from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import parse, prepare, render
-from prompty.pipeline.telemetry import begin_call, show_call
-from prompty.tracing.spans import Span
 
 T = TypeVar("T")
 
@@ -25,29 +20,27 @@ T = TypeVar("T")
 async def load_async(
     path: StrPath, *, allowed_roots: Sequence[StrPath] = (), env: Mapping[str, str] | None = None
 ) -> PromptAgent:
-    """Like `load`, with the reading done in a thread."""
+    """Load a file, like `load`, in a thread."""
     return await to_thread(load, path, allowed_roots=allowed_roots, env=env)
 
 
-async def render_async(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> str:
-    """Like `render`; nothing in it waits."""
+async def render_async(agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False) -> str:
+    """Render a prompt, like `render`."""
     return render(agent, inputs, strict=strict)
 
 
 async def parse_async(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
-    """Like `parse`; nothing in it waits."""
+    """Parse rendered text, like `parse`."""
     return parse(agent, text, nonce=nonce)
 
 
-async def prepare_async(
-    agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False
-) -> list[Message]:
-    """Like `prepare`; nothing in it waits."""
+async def prepare_async(agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False) -> list[Message]:
+    """Prepare messages, like `prepare`."""
     return prepare(agent, inputs, strict=strict)
 
 
 async def process_async(agent: PromptAgent, response: object) -> object:
-    """Like `process`."""
+    """Process a raw reply, like `process`."""
     return await processor_of(agent).process_async(agent, response)
 
 
@@ -77,30 +70,18 @@ async def run_async(
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> AsyncPromptyStream[T]: ...
+@takes_options(CallOptions)
 async def run_async(
     agent: PromptAgent,
     messages: Sequence[object],
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
-    timeout: float | None = None,
-    max_retries: int = MAX_RETRIES,
+    **options: Any,
 ) -> Any:
-    """Like `run`; with `stream=True` awaiting it gives the stream."""
-    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
-    span = begin_call("run", agent)
-    with span.within("on failure"):
-        show_call(span, agent, None)
-        return await _called(span, agent, messages, output_type, options)
-
-
-async def _called(
-    span: Span, agent: PromptAgent, messages: Sequence[object], output_type: type[Any] | None, options: dict[str, Any]
-) -> Any:
-    """Call a model within a span, which ends with the answer."""
-    finish: Callable[..., Any] = finisher(agent, output_type)
-    events, result = spanned_async(span, reply_events_async(agent, messages, span=span, **options), finish)
-    return AsyncPromptyStream(events, result) if options["stream"] else result(await last_of(events))
+    """Call the model once, with messages you already have. With `stream=True`, await it to get the stream."""
+    settings = make_settings("run_async", CallOptions, options)
+    return await start_async(run_invocation(agent, messages, settings, output_type, stream))
 
 
 @overload
@@ -129,19 +110,144 @@ async def invoke_async(
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> AsyncPromptyStream[T]: ...
+@takes_options(CallOptions)
 async def invoke_async(
     agent_or_path: Source,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
-    timeout: float | None = None,
-    max_retries: int = MAX_RETRIES,
+    **options: Any,
 ) -> Any:
-    """Like `invoke`; with `stream=True` awaiting it gives the stream."""
-    options: dict[str, Any] = {"stream": stream, "timeout": timeout, "max_retries": max_retries}
-    span = begin_call("invoke", agent_or_path)
-    with span.within("on failure"):
-        agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else await load_async(agent_or_path)
-        show_call(span, agent, inputs)
-        return await _called(span, agent, prepare(agent, inputs), output_type, options)
+    """Run a prompt once, like `invoke`. With `stream=True`, await it to get the stream."""
+    settings = make_settings("invoke_async", CallOptions, options)
+    return await start_async(
+        Invocation(
+            operation="invoke",
+            source=agent_or_path,
+            inputs=inputs,
+            settings=settings,
+            output_type=output_type,
+            stream=stream,
+        )
+    )
+
+
+@overload
+async def turn_async(
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[TurnOptions]
+) -> Any: ...
+@overload
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
+) -> T | Paused: ...
+@overload
+async def turn_async(
+    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
+) -> AsyncPromptyStream[Any]: ...
+@overload
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> AsyncPromptyStream[T | Paused]: ...
+@takes_options(TurnOptions)
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    **options: Any,
+) -> Any:
+    """Run one turn of a conversation, like `turn`. With `stream=True`, await it to get the stream."""
+    settings = make_settings("turn_async", TurnOptions, options)
+    return await start_async(
+        Invocation(
+            operation="turn",
+            source=agent_or_path,
+            inputs=inputs,
+            settings=settings,
+            output_type=output_type,
+            stream=stream,
+        )
+    )
+
+
+invoke_agent_async = turn_async
+
+
+@overload
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
+) -> Any: ...
+@overload
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
+) -> T | Paused: ...
+@overload
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> AsyncPromptyStream[Any]: ...
+@overload
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> AsyncPromptyStream[T | Paused]: ...
+@takes_options(TurnOptions)
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = None,
+    *,
+    output_type: type[Any] | None = None,
+    stream: bool = False,
+    **options: Any,
+) -> Any:
+    """Continue a paused turn, like `resume`. With `stream=True`, await it to get the stream."""
+    return await start_async(
+        Invocation(
+            operation="turn",
+            source=agent_or_path,
+            inputs=inputs,
+            settings=make_settings("resume_async", TurnOptions, {**options, "session_id": paused.session_id}),
+            output_type=output_type,
+            stream=stream,
+            paused=paused,
+            verdicts=verdicts,
+        )
+    )

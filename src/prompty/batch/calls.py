@@ -5,19 +5,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from prompty.api_turn_async import turn_async
+from prompty.api_async import invoke_async, turn_async
 from prompty.batch.records import RowUsage
-from prompty.drivers.calls import finisher
-from prompty.drivers.calls_async import reply_events_async
-from prompty.drivers.decoding import Outcome
-from prompty.drivers.spanning import spanned_async
-from prompty.errors import ModelError
 from prompty.loop.budget import total
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry
 from prompty.model.reply import Reply
-from prompty.pipeline.prepare import prepare
-from prompty.pipeline.telemetry import begin_call, show_call
 
 MAX_RETRIES = 8  # a row has time: a provider that is busy now will not be in a minute
 Price = Callable[[Reply], Decimal | None]
@@ -37,25 +30,7 @@ class Call:
             return await turn_async(
                 self._agent, inputs, tools=self._tools, on_event=self._hear, max_retries=MAX_RETRIES
             )
-        return await self._invoked(inputs)
-
-    async def _invoked(self, inputs: Mapping[str, object]) -> Any:
-        agent, span = self._agent, begin_call("invoke", self._agent)
-        with span.within("on failure"):
-            show_call(span, agent, inputs)
-            calling = reply_events_async(
-                agent, prepare(agent, inputs), stream=False, timeout=None, max_retries=MAX_RETRIES, span=span
-            )
-            events, result = spanned_async(span, calling, finisher(agent, None))
-        reply: Reply | None = None
-        async for event in events:
-            if isinstance(event, Outcome):
-                reply = event.value
-            else:
-                self._hear(event)
-        if reply is None:
-            raise ModelError("the call ended without a reply")
-        return result(reply)
+        return await invoke_async(self._agent, inputs, on_event=self._hear, max_retries=MAX_RETRIES)
 
     def _hear(self, event: Event) -> None:
         used = self.used

@@ -13,7 +13,7 @@ from prompty.batch.records import PlannedRow, RowUsage, build_result, describe_e
 from prompty.batch.row_index import hash_prompt
 from prompty.durable.ends import End, end_of
 from prompty.durable.engine import Engine, Status
-from prompty.durable.record import Record, RunArguments, new_record
+from prompty.durable.record import DurableOptions, Record, new_record
 from prompty.durable.runs import number_of, run_of
 from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
@@ -39,7 +39,7 @@ class SharedBatch(Batch):
         self.engine, self.should_stop = engine, should_stop
         self.window = WINDOW if job.budget is None else job.max_concurrency  # submitted rows can exceed a budget
         self._prefix = get_batch_name(job.agent, ledger.out)
-        self._options: RunArguments = {"max_retries": MAX_RETRIES, "tools": list(handlers_of(job.tools)) or None}
+        self._options: DurableOptions = {"max_retries": MAX_RETRIES, "tools": list(handlers_of(job.tools)) or None}
         self._template: Record | None = None
         self._running: dict[str, PlannedRow] = {}
         self._exhausted = False

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from prompty.batch.concurrency_limit import OVERLOAD_STATUSES, create_limit
-from prompty.drivers.decoding import Outcome
+from prompty.drivers.aio import Outcome
 from prompty.errors import ModelError
 from prompty.model.event import Event, Retry
 

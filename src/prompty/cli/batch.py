@@ -15,7 +15,6 @@ from typing import Annotated
 from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, Exit, Option
 
-from prompty.api import load
 from prompty.batch.job import Batch, BatchJob
 from prompty.batch.ledger import Ledger
 from prompty.batch.local import LocalBatch
@@ -31,6 +30,7 @@ from prompty.durable.engine import Limits
 from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import NameInUse, PromptyError, RequestError
+from prompty.pipeline.load import load
 from prompty.pricing import price_of
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from typer import Option
 
-from prompty.api import load
 from prompty.cli.console import fail
 from prompty.cli.conversation import Conversation
 from prompty.cli.functions import functions_from
@@ -14,6 +13,7 @@ from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError
 from prompty.memory.sqlite import SqliteMemory
+from prompty.pipeline.load import load
 
 
 def chat(

@@ -12,7 +12,7 @@ from prompty.analysis.check import check as check_file
 from prompty.cli.console import out, print_json, print_problem
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
-from prompty.loop.approval import policy_in_words
+from prompty.loop.policy import describe_policy
 from prompty.pipeline.load import load
 from prompty.safety.visible import visible
 
@@ -57,7 +57,7 @@ def _print_policies(file: Path) -> None:
     except PromptyError:
         return  # its problems are printed above
     for tool in tools:
-        out.print(visible(f"{file.name}: {tool.name}: {policy_in_words(tool.approval_mode)} before it runs"))
+        out.print(visible(f"{file.name}: {tool.name}: {describe_policy(tool.approval_mode)} before it runs"))
 
 
 def _summarize(files: int, problems: Sequence[Problem]) -> str:

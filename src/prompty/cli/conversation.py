@@ -4,15 +4,15 @@ from uuid import uuid4
 
 from rich.text import Text
 
-from prompty.api_turn import turn
+from prompty.api import turn
 from prompty.cancellation import CancelToken
 from prompty.cli.console import out
 from prompty.cli.keyboard import Keyboard, interrupts
-from prompty.drivers.host import MemoryStore, Steering
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
-from prompty.loop.gate import ALLOW, deny
+from prompty.loop.policy import ALLOW, deny
 from prompty.memory.in_process import InProcessMemory
+from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.event import (
     Compacted,
@@ -31,6 +31,7 @@ from prompty.model.paused import GatedCall
 from prompty.pipeline.messages import message_from
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
+from prompty.steering import Steering
 from prompty.wire.json_bytes import write_bytes
 
 HELP = """\

@@ -9,12 +9,12 @@ from typer import Option
 
 from prompty.analysis.explain import Explanation
 from prompty.analysis.explain import explain as explain_prompt
-from prompty.api import load
 from prompty.cli.console import fail, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
 from prompty.cli.render import print_message
 from prompty.errors import PromptyError
+from prompty.pipeline.load import load
 from prompty.safety.visible import visible
 
 

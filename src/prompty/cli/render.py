@@ -5,12 +5,13 @@ from typing import Annotated
 from rich.text import Text
 from typer import Option
 
-from prompty.api import load, prepare
 from prompty.cli.console import fail, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import AsJson, File, InputPairs
 from prompty.errors import PromptyError
 from prompty.model.message import ContentPart, Message, TextPart
+from prompty.pipeline.load import load
+from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}

@@ -1,13 +1,12 @@
 """`prompty run`: call the model a file names."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Option
 
-from prompty.api import MAX_RETRIES, load, prepare
+from prompty.api import invoke
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
@@ -21,18 +20,11 @@ from prompty.cli.options import (
     start_tracing,
     with_model,
 )
-from prompty.drivers.calls import reply_events
-from prompty.drivers.spanning import spanned
-from prompty.drivers.stream import PromptyStream
 from prompty.errors import PromptyError
-from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ModelReply, ReasoningDelta, Retry, TextDelta
-from prompty.model.message import Message
 from prompty.model.reply import Reply
-from prompty.pipeline.process import result_of
-from prompty.pipeline.telemetry import begin_call, show_call
+from prompty.pipeline.load import load
 from prompty.safety.visible import visible
-from prompty.tracing.spans import Span
 
 
 def run(
@@ -48,26 +40,24 @@ def run(
 ) -> None:
     """Call the model of FILE once and print its answer."""
     load_dotenv(file)
+    replies: list[Reply] = []
+    streamed = False
+
+    def show(event: Event) -> None:
+        nonlocal streamed
+        if isinstance(event, ModelReply):
+            replies.append(event.reply)
+        streamed = _show_event(event, quiet=as_json) or streamed
+
     try:
         start_tracing(trace)
-        span = begin_call("invoke", file)
-        with span.within("on failure"):
-            agent = with_model(load(file), model, provider, api)
-            given = read_pairs(agent, inputs or [])
-            show_call(span, agent, given)
-            answer = _stream(span, agent, prepare(agent, given), stream=stream, timeout=timeout)
-        events = [(event, _show_event(event, quiet=as_json)) for event in answer.events()]
-        result = answer.result
+        agent = with_model(load(file), model, provider, api)
+        values = read_pairs(agent, inputs or [])
+        answer: Any = invoke(agent, values, stream=stream, timeout=timeout, on_event=show)  # type: ignore[call-overload]  # `stream` is not a literal
+        result = answer.result if stream else answer
     except PromptyError as error:
         fail(error)
-    [reply] = [event.reply for event, _ in events if isinstance(event, ModelReply)]
-    _show_result(reply, result, streamed=any(shown for _, shown in events), as_json=as_json)
-
-
-def _stream(span: Span, agent: PromptAgent, messages: Sequence[Message], **options: Any) -> PromptyStream[object]:
-    """The answer, whole or in pieces, and what it comes to."""
-    events = reply_events(agent, messages, max_retries=MAX_RETRIES, span=span, **options)
-    return PromptyStream(*spanned(span, events, lambda reply: result_of(agent, reply)))
+    _show_result(replies[-1], result, streamed=streamed, as_json=as_json)
 
 
 def _show_event(event: Event, *, quiet: bool) -> bool:

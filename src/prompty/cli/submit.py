@@ -4,11 +4,11 @@ from typing import Annotated
 
 from typer import Option
 
-from prompty.api import load
 from prompty.cli.console import out
 from prompty.cli.durable import DatabaseUrl, reading
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.pipeline.load import load
 from prompty.safety.visible import visible
 
 

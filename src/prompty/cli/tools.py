@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from prompty.api import load
 from prompty.cli.console import fail, out, print_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ProviderKey, with_model
 from prompty.errors import PromptyError
-from prompty.loop.approval import policy_in_words
+from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
+from prompty.pipeline.load import load
 from prompty.pipeline.request import functions_of, request_for
 from prompty.safety.visible import visible
 from prompty.tools.kinds import projected_tools
@@ -54,12 +54,12 @@ async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:
     functions = functions_of(agent)
     declared = [tool for tool in agent.tools if isinstance(tool, FunctionTool)]
     offered = [
-        OfferedFunction(function, "function", policy_in_words(tool.approval_mode), tuple(tool.bindings))
+        OfferedFunction(function, "function", describe_policy(tool.approval_mode), tuple(tool.bindings))
         for function, tool in zip(functions, declared, strict=True)
     ]
     for projected in await projected_tools(agent, [function.name for function in functions]):
         source = f"{projected.tool.kind} {projected.tool.name}"
-        words = {policy_in_words(policy) for policy in (projected.tool.approval_mode, projected.found.approval)}
+        words = {describe_policy(policy) for policy in (projected.tool.approval_mode, projected.found.approval)}
         approval = " and ".join(sorted(words))
         offered.append(OfferedFunction(projected.function, source, approval, tuple(projected.bindings)))
     return offered

@@ -1,22 +1,24 @@
-"""Does what a loop asks for, in asynchronous code. The twin of `sync`: what decides is the same generator."""
+"""Performs the effects of a run in async code. `sync` is its twin: the loop that decides is the same."""
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import uniform
-from typing import Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from prompty.cancellation import CancelToken, interruptible
-from prompty.drivers.deadline import Clock, Deadline, within
-from prompty.drivers.decoding import Outcome, without_secrets
+from prompty.concurrency import in_thread
+from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
-from prompty.drivers.stage_async import StageInterrupted, run_stage_async
-from prompty.drivers.sync import LOCK_POLL, check
-from prompty.drivers.toolruns import ToolRuns
-from prompty.drivers.watch import UNWATCHED, Unwatched, Watch
-from prompty.errors import Cancelled, PromptyError
+from prompty.drivers.reply_reader import MALFORMED, ReplyReader, read_reply
+from prompty.drivers.run_spans import RunSpans
+from prompty.drivers.sync import LOCK_POLL, Results, advance, check
+from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
+from prompty.drivers.tool_runner import NotRun, ToolRunner, failed, interrupted, result_of_call, timed_out
+from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -30,148 +32,247 @@ from prompty.loop.effects import (
     LoadMemory,
     Loop,
     OfferedTool,
+    PlannedCall,
     SaveMemory,
     Summarise,
     Wait,
 )
-from prompty.model.event import Event
-from prompty.model.message import Json
+from prompty.model.event import Event, TextDelta, ToolFinished, ToolStarted
+from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
-from prompty.providers import Api
+from prompty.providers import AsyncBytes
+from prompty.tracing.spans import NULL_SPAN, aiterate_inside
 
 T = TypeVar("T")
+V = TypeVar("V", covariant=True)
+Running = dict[asyncio.Task[Message], tuple[int, PlannedCall]]
 
 
-class AsyncModel(Protocol):
-    """What answers requests; those that stream, by events."""
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[V]):
+    """The result of an async generator, which cannot return a value: it yields this last."""
 
-    api: Api
+    value: V
 
-    def streams(self, request: WireRequest) -> bool: ...
-    async def reply(self, request: WireRequest, deadline: Deadline) -> Reply: ...
-    def answer(self, request: WireRequest, deadline: Deadline) -> AsyncGenerator[Event | Outcome[Reply], None]: ...
+
+async def drain(events: AsyncGenerator[Event | Outcome[T], None]) -> T:
+    """Exhaust the event generator and return its result.
+
+    It is read to its end, because closing a suspended async generator costs the event loop a task.
+    """
+    outcome = None
+    async for event in events:
+        if isinstance(event, Outcome):
+            outcome = event
+    if outcome is None:
+        raise ModelError("the call ended without a reply")
+    return outcome.value
+
+
+class StageInterrupted(Exception):
+    """The task was cancelled while tools ran. `results` are those that had come by then."""
+
+    def __init__(self, results: Results) -> None:
+        super().__init__()
+        self.results = results
 
 
 @dataclass(kw_only=True, slots=True)
 class AsyncDriver:
-    """Performs effects: models, the tools of one run, and what the host gave with it."""
+    """Performs the effects of one run. Unless it is `streaming`, events go to listeners only."""
 
-    models: Sequence[AsyncModel]
-    tools: ToolRuns | None = None
-    host: Host = field(default_factory=Host)
+    targets: Sequence[Target]
+    tools: ToolRunner
+    host: Host
+    clock: Clock
     cancel: CancelToken | None = None
-    clock: Clock = field(default_factory=Clock)
-    watch: Watch | Unwatched = UNWATCHED
+    spans: RunSpans | None = None
+    streaming: bool = False
 
-    def __post_init__(self) -> None:
-        self.watch.attach(self.host, self.tools)
-
-    async def run(self, loop: Loop[T]) -> AsyncGenerator[Event | Outcome[T], None]:
-        """Drive a loop to its end: yields what happens, and its outcome last."""
+    async def drive(self, loop: Loop[T]) -> AsyncGenerator[Event | Outcome[T], None]:
+        """Run the loop to its end. Yield its events, and its result as the `Outcome`."""
         answer: object = None
         failure: PromptyError | None = None
-        try:
-            while True:
-                try:
-                    with self.watch.within():
-                        effect = loop.throw(failure) if failure else loop.send(answer)
-                except StopIteration as end:
-                    yield Outcome(cast(T, end.value))
-                    return
-                answer = failure = None
-                try:
-                    if isinstance(effect, Emit):
-                        self.host.tell(effect.event)
-                        yield effect.event
-                    elif (items := self._items(effect)) is None:
-                        with self.watch.within():
+        spans = self.spans
+        with spans or NULL_SPAN:
+            try:
+                while True:
+                    try:
+                        effect = advance(loop, answer, failure, spans)
+                    except StopIteration as end:
+                        yield Outcome(cast(T, end.value))
+                        return
+                    answer = failure = None
+                    if type(effect) is Emit:
+                        if self.host.is_listening:
+                            self.host.emit(effect.event)
+                        if self.streaming:
+                            yield effect.event
+                        continue
+                    try:
+                        if (items := self._items(effect)) is None:
                             answer = await self._perform(effect)
-                    else:
-                        async with aclosing(items):
-                            async for item in items:
-                                if isinstance(item, Outcome):
-                                    answer = item.value
-                                else:
-                                    self.host.tell(item)
-                                    yield item
-                except PromptyError as error:
-                    failure = without_secrets(error, self.models)
-                except asyncio.CancelledError as error:
-                    raise error from self._left(loop, Cancelled())
-                except StageInterrupted as error:
-                    raise cast(BaseException, error.__cause__) from self._left(loop, error.results)
-        finally:
-            loop.close()
-            self.host.end()
-            self.watch.end()
+                        else:
+                            async with aclosing(items):
+                                async for item in items:
+                                    if isinstance(item, Outcome):
+                                        answer = item.value
+                                        continue
+                                    if self.host.is_listening:
+                                        self.host.emit(item)
+                                    if self.streaming:
+                                        yield item
+                    except PromptyError as error:
+                        failure = mask_error(error, self.targets)
+                    except asyncio.CancelledError as error:
+                        raise error from self._cancel_loop(loop, Cancelled())
+                    except StageInterrupted as error:
+                        raise cast(BaseException, error.__cause__) from self._cancel_loop(loop, error.results)
+            finally:
+                loop.close()
+                self.host.release()
+
+    async def perform(self, effect: Effect[T]) -> AsyncGenerator[Event | Outcome[T], None]:
+        """Perform one effect. Yield its events, and its answer as the `Outcome`."""
+        try:
+            if (items := self._items(effect)) is None:
+                yield Outcome(cast(T, await self._perform(effect)))
+                return
+            async with aclosing(items):
+                async for item in items:
+                    if not isinstance(item, Outcome):
+                        self.host.emit(item)
+                    yield cast(Event | Outcome[T], item)
+        except PromptyError as error:
+            raise mask_error(error, self.targets) from error.__cause__
 
     def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
-        """The events of what tells something on the way to its answer."""
+        """Return the events of an effect that has events on the way to its answer."""
         match effect:
-            case CallModel(request, number) if self.models[number].streams(request):
+            case CallModel() if self.targets[effect.model].streams(effect.request):
                 check(self.cancel, self.clock)
-                items = self.models[number].answer(request, self.clock.deadline(request))
-                return self.watch.items(effect, self.models[number], items)
-            case CallTools() if self.tools:
+                return self._stream_model(effect)
+            case CallTools():
                 check(self.cancel, self.clock)
-                return run_stage_async(self.tools, effect, self.cancel)
+                return run_stage(self.tools, effect, self.cancel)
         return None
 
     async def _perform(self, effect: Effect[object]) -> object:
-        """Do what has an answer and nothing on the way to it."""
-        if isinstance(effect, SaveMemory):  # what happened is stored, whatever ends the turn
+        """Perform an effect that has an answer and no events."""
+        if isinstance(effect, SaveMemory):  # done even after cancellation: what happened is stored
             self.host.save(effect.session_id, effect.messages)
             return None
         check(self.cancel, self.clock)
+        if isinstance(effect, CallModel):
+            with self._inside_call():
+                return await self._call_model(effect)
+        with self.spans.inside() if self.spans else NULL_SPAN:
+            return await self._answer(effect)
+
+    async def _answer(self, effect: Effect[object]) -> object:
         match effect:
-            case CallModel(request, number):
-                reply = self.models[number].reply(request, self.clock.deadline(request))
-                return await self.watch.reply(effect, self.models[number], reply)
             case DescribeTools():
-                return await self._described()
+                return await self._describe_tools()
             case AskGate() | CheckGuardrail() | Summarise():
-                return await self._asked(effect)
+                return await self._ask_host(effect)
             case DrainSteering(follow_ups):
-                return self.host.said(follow_ups=follow_ups)
+                return self.host.drain_steering(follow_ups=follow_ups)
             case LoadMemory(session_id):
-                return await self._loaded(session_id)
+                return await self._load(session_id)
             case Checkpoint():
                 return None
             case Wait(seconds):
-                pause = within(self.clock.current, uniform(seconds, seconds * 1.25))  # noqa: S311  not for secrets
+                jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
+                pause = check_deadline(self.clock.current, jittered)
                 return await interruptible(asyncio.sleep(pause), self.cancel)
         raise TypeError(f"no driver for {type(effect).__name__}")
 
-    async def _described(self) -> tuple[OfferedTool, ...]:
-        if self.tools is None:
-            return ()
-        if self.tools.has_kinds:
-            await interruptible(self.tools.find_kinds(sync=False), self.cancel)
-        return self.tools.offered()
+    def _inside_call(self) -> Any:
+        return self.spans.call_span.inside() if self.spans else NULL_SPAN
 
-    async def _asked(self, question: Question) -> object:
+    async def _call_model(self, effect: CallModel) -> Reply:
+        """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
+        target, request = self.targets[effect.model], effect.request
+        if isinstance(target, PairTarget):
+            return await target.reply_async(request)
+        deadline = self.clock.deadline(effect.call, request.timeout)
+        if deadline is None:
+            sending = target.transport.send(request)
+            return read_reply(target.api, await (interruptible(sending, self.cancel) if self.cancel else sending))
+        pieces = []
+        chunks = await self._open(target, request, deadline)
+        try:
+            async for chunk in self._interruptible(chunks):
+                pieces.append(chunk)
+                check_deadline(deadline)
+        finally:
+            await chunks.aclose()
+        return read_reply(target.api, b"".join(pieces))
+
+    async def _stream_model(self, effect: CallModel) -> AsyncGenerator[Event | Outcome[Reply], None]:
+        target, request = self.targets[effect.model], effect.request
+        if isinstance(target, PairTarget) or target.api.decoder is None:
+            with self._inside_call():
+                reply = await self._call_model(effect)
+            if reply.text:
+                yield TextDelta(reply.text)
+            yield Outcome(reply)
+            return
+        deadline = self.clock.deadline(effect.call, request.timeout)
+        reader = ReplyReader(target.api.decoder())
+        with self._inside_call():
+            chunks = await self._open(target, request, deadline)
+        try:
+            iterator = self._interruptible(chunks)
+            async for chunk in aiterate_inside(self.spans.call_span, iterator) if self.spans else iterator:
+                for delta in reader.feed(chunk):
+                    yield delta
+                check_deadline(deadline)
+            for delta in reader.finish():
+                yield delta
+            yield Outcome(reader.reply())
+        except (ModelError, *MALFORMED) as error:
+            raise reader.cut(error) from None
+        finally:
+            await chunks.aclose()
+
+    async def _open(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> AsyncBytes:
+        stream = target.transport.stream(limit_timeout(request, deadline))
+        return cast(AsyncBytes, await interruptible(stream, self.cancel))
+
+    def _interruptible(self, chunks: AsyncBytes) -> AsyncIterator[bytes]:
+        return aiter(chunks) if self.cancel is None else _interruptible_chunks(aiter(chunks), self.cancel)
+
+    async def _describe_tools(self) -> tuple[OfferedTool, ...]:
+        if self.tools.has_kinds:
+            return await interruptible(self.tools.describe_kinds(is_async=True), self.cancel)
+        return self.tools.describe()
+
+    async def _ask_host(self, question: Question) -> object:
         try:
             answer = self.host.ask(question)
             return await interruptible(answer, self.cancel) if inspect.isawaitable(answer) else answer
         except Exception as error:
-            return self.host.failed(question, error)
+            return self.host.answer_failure(question, error)
 
-    async def _loaded(self, session_id: str) -> list[Json]:
-        while not self.host.begin_session(session_id):
+    async def _load(self, session_id: str) -> list[Json]:
+        while not self.host.lock_session(session_id):
             await interruptible(asyncio.sleep(LOCK_POLL), self.cancel)
             check(self.cancel, self.clock)
         return self.host.load(session_id)
 
-    def _left(self, loop: Loop[T], answer: object) -> Cancelled | None:
-        """Let a loop put its messages in order after the task was cancelled. Listeners hear of it; nobody reads the
-        events any more. The result is the reason why asyncio's own error is raised."""
+    def _cancel_loop(self, loop: Loop[T], answer: object) -> Cancelled | None:
+        """Let the loop put its messages in order after the task was cancelled, and return its `Cancelled`.
+
+        Listeners get the events; the reader of a stream has gone.
+        """
         try:
             effect = loop.throw(answer) if isinstance(answer, Cancelled) else loop.send(answer)
             while True:
                 match effect:
                     case Emit(event):
-                        self.host.tell(event)
+                        self.host.emit(event)
                         effect = next(loop)
                     case SaveMemory(session_id, messages):
                         self.host.save(session_id, messages)
@@ -182,3 +283,87 @@ class AsyncDriver:
             return error
         except (StopIteration, PromptyError):
             return None
+
+
+async def _interruptible_chunks(chunks: AsyncIterator[bytes], cancel: CancelToken) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            chunk = await interruptible(anext(chunks), cancel)
+        except StopAsyncIteration:
+            return
+        yield chunk
+
+
+async def run_stage(
+    runner: ToolRunner, stage: CallTools, cancel: CancelToken | None
+) -> AsyncGenerator[Event | Outcome[Results], None]:
+    """Run the calls of a stage in parallel. Yield their events, and their results as the `Outcome`."""
+    results: Results = [None] * len(stage.calls)
+    waiting = deque(enumerate(stage.calls))
+    running: Running = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < (stage.max_parallel or len(stage.calls)):
+                position, planned = waiting.popleft()
+                yield ToolStarted(planned.call, planned.key)
+                running[asyncio.create_task(_run_call(runner, planned))] = (position, planned)
+            done, _ = await interruptible(asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED), cancel)
+            for task in [task for task in running if task in done]:
+                position, planned = running.pop(task)
+                results[position] = result = _result_of(task, planned)
+                yield ToolFinished(planned.call, result, planned.key)
+    except Cancelled:
+        await _stop(running, results)
+    except asyncio.CancelledError as error:
+        await _stop(running, results)
+        raise StageInterrupted(results) from error
+    finally:
+        for task in running:
+            task.cancel()
+    yield Outcome(results)
+
+
+def _result_of(task: asyncio.Task[Message], planned: PlannedCall) -> Message:
+    """Return the result of a task. A tool that cancelled itself has failed; the run goes on."""
+    return failed(planned, RuntimeError("it was cancelled")) if task.cancelled() else task.result()
+
+
+async def _stop(running: Running, results: Results) -> None:
+    """Cancel the running calls and wait for their end, so that nothing outlives the run. Finished ones count."""
+    ended = [task for task in running if task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+    for task, (position, planned) in running.items():
+        results[position] = _result_of(task, planned) if task in ended else interrupted(planned)
+    running.clear()
+
+
+async def _run_call(runner: ToolRunner, planned: PlannedCall) -> Message:
+    if planned.timeout is None:
+        return await _call(runner, planned)
+    try:
+        async with asyncio.timeout(planned.timeout):
+            return await _call(runner, planned)
+    except TimeoutError:
+        return timed_out(planned)
+
+
+async def _call(runner: ToolRunner, planned: PlannedCall) -> Message:
+    """Return the message of a call. Every exception of the tool becomes a message, its own timeouts too."""
+    try:
+        call = runner.prepare(planned)
+        if runner.before_call is not None:
+            await _check_before(runner.before_call(planned))
+        value = call() if runner.is_async(planned) else await asyncio.wrap_future(in_thread(call))
+        return result_of_call(planned, await value if inspect.isawaitable(value) else value)
+    except Exception as error:
+        return failed(planned, error)
+
+
+async def _check_before(check: Any) -> None:
+    try:
+        await check
+    except PromptyError as error:
+        raise NotRun(str(error)) from error

@@ -1,18 +1,15 @@
-"""Prompts as tools of other prompts (§2.9.2): a child runs once (`single`), or as a turn of its own (`agentic`).
+"""Prompts as tools of other prompts (§2.9.2). A child runs once (`single`), or as a turn of its own (`agentic`).
 
-A child has what is left of its parent: its budget, its cancelling, its gate and its listener. It sees the tools that
-its own file declares, and nothing of its parent's conversation.
+A child gets the rest of its parent's budget, and its cancel token, gate and listener. It sees the tools that its own
+file declares, and nothing of its parent's conversation.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from prompty.drivers.calls import last_of
-from prompty.drivers.calls_async import last_of as last_of_async
-from prompty.drivers.host import Listener
-from prompty.drivers.spanning import turn_span
-from prompty.drivers.turns import Turn
+from prompty.drivers import aio, sync
+from prompty.drivers.run import Invocation, Run, async_events, sync_events
 from prompty.errors import ToolError
+from prompty.loop.options import Listener
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
 from prompty.model.message import Json
@@ -26,36 +23,38 @@ from prompty.tools.results import Metered
 from prompty.tools.toolbox import handlers_of
 from prompty.wire.schema import schema_of
 
-MOST_LEVELS = 5
+MAX_DEPTH = 5
 
 
 class ChildKind:
-    """The kind `prompty`."""
+    """The tool kind `prompty`."""
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
-        child = child_of(tool, agent)
+        child = load_child(tool, agent)
         agentic = isinstance(tool, PromptyTool) and tool.mode == "agentic"
         function = Function(
             name=tool.name, description=tool.description or child.description, parameters=schema_of(child.inputs)
         )
 
         async def call(arguments: Json, context: ToolContext) -> object:
-            return _result(await last_of_async(child_turn(child, arguments, context, agentic=agentic).events_async()))
+            invocation = child_invocation(child, arguments, context, agentic=agentic)
+            return _metered_result(await aio.drain(await async_events(invocation, _lineage(context))))
 
         def call_sync(arguments: Json, context: ToolContext) -> object:
-            return _result(last_of(child_turn(child, arguments, context, agentic=agentic).events()))
+            invocation = child_invocation(child, arguments, context, agentic=agentic)
+            return _metered_result(sync.drain(sync_events(invocation, _lineage(context))))
 
-        sensitive = frozenset(one.name for one in child.inputs if one.sensitive)
+        sensitive = frozenset(entry.name for entry in child.inputs if entry.sensitive)
         return [KindTool(function=function, call=call, call_sync=call_sync, sensitive=sensitive)]
 
 
-def child_of(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
-    """The prompt of a tool: a file below the folder of the one that names it."""
+def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
+    """Load the prompt of a tool: a file below the folder of its parent."""
     if not isinstance(tool, PromptyTool):
         raise ToolError(f"the tool '{tool.name}' is not a prompt", "Write `kind: prompty` and a `path:`.")
     if agent.path is None:
         raise ToolError(
-            f"the prompt '{tool.path}' of the tool '{tool.name}' lies beside a file, and its parent comes from none",
+            f"the tool '{tool.name}' names the prompt '{tool.path}' beside its parent, but the parent has no file",
             "Load the parent with load(path).",
         )
     folder = agent.path.parent.resolve()
@@ -65,45 +64,40 @@ def child_of(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     return load(path, registry=agent.registry)
 
 
-def child_turn(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Turn:
-    """A turn of a child; one that runs once has no tools, and so no loop."""
-    parent: Turn = context.run
-    lineage = (*parent.lineage, str(parent.agent.path))
+def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Invocation:
+    """Return the turn of a child. One that runs once has no tools, and so one round."""
+    parent: Run = context.run
+    lineage = _lineage(context)
     if str(child.path) in lineage:
         raise ToolError(f"the prompt '{child.name or child.path}' would call itself", "Break the circle.")
-    if len(lineage) >= MOST_LEVELS:
-        raise ToolError(f"prompts call each other more than {MOST_LEVELS} levels deep", "Have them call fewer others.")
+    if len(lineage) >= MAX_DEPTH:
+        raise ToolError(f"prompts call each other more than {MAX_DEPTH} levels deep", "Have them call fewer others.")
     declared = {tool.name for tool in child.tools} if agentic else set()
-    functions = {name: one for name, one in handlers_of(parent.options.tools).items() if name in declared}
-    options = replace(
-        parent.options,
-        tools=functions,
-        output_type=None,
-        memory=None,
-        session_id=None,
-        messages=None,
-        steering=None,
-        stop=None,
-        fallbacks=None,
-        context_budget=None,
-        budget=parent.left(),
-        on_event=_nested(parent, context),
+    settings = parent.settings.for_child(
+        tools={name: tool for name, tool in handlers_of(parent.settings.tools).items() if name in declared},
+        budget=parent.remaining_budget(),
+        on_event=_nested_listener(parent, context),
     )
-    shown = child if agentic else child.model_copy(update={"tools": ()})
-    with turn_span(shown) as span:
-        return Turn(shown, arguments, options, stream=False, lineage=lineage, span=span)
+    agent = child if agentic else child.model_copy(update={"tools": ()})
+    return Invocation(operation="turn", source=agent, inputs=arguments, settings=settings)
 
 
-def _nested(parent: Turn, context: ToolContext) -> Listener | None:
-    listener = parent.options.on_event
+def _lineage(context: ToolContext) -> tuple[str, ...]:
+    """Return the paths of the prompts around a child."""
+    parent: Run = context.run
+    return (*parent.lineage, str(parent.agent.path))
+
+
+def _nested_listener(parent: Run, context: ToolContext) -> Listener | None:
+    listener = parent.settings.on_event
     return (lambda event: listener(Nested(context.name, context.call_id, event))) if listener else None
 
 
-def _result(end: Done | Paused) -> object:
-    """What the parent's model reads, with what it took."""
+def _metered_result(end: Done | Paused) -> object:
+    """Return the result for the parent's model, with the usage of the child."""
     if isinstance(end, Paused):
         raise ToolError(
-            "a tool of the prompt needs the approval of a person, and a prompt inside another cannot wait for one",
+            "a tool of the prompt needs approval, and a prompt inside another cannot wait for a person",
             "Give the turn a gate that answers at once.",
         )
     return Metered(end.result, end.usage, end.cost)

@@ -1,4 +1,4 @@
-"""The moments by which things must be over: values of `time.monotonic`, or None for what may take its time."""
+"""Deadlines: values of `time.monotonic`, or None for no limit."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -11,28 +11,30 @@ Deadline = float | None
 
 @dataclass(slots=True)
 class Clock:
-    """The time that a run has, and that its requests have: all tries of one request share its timeout."""
+    """The time budget of a run, and the deadline of its current model call."""
 
     seconds: float | None = None
-    end: Deadline = None
-    current: Deadline = None
-    _request: WireRequest | None = field(default=None, repr=False)
+    end: Deadline = field(init=False)
+    current: Deadline = field(init=False)
+    _call: int = 0
 
     def __post_init__(self) -> None:
         self.end = self.current = _after(self.seconds)
 
-    def deadline(self, request: WireRequest) -> Deadline:
-        """When the answer to a request must be there."""
-        if request is not self._request:
-            self._request = request
-            self.current = _earlier(self.end, _after(request.timeout))
+    def deadline(self, call: int, timeout: float | None) -> Deadline:
+        """Return the deadline of a model call. All attempts of one call share it."""
+        if call != self._call:
+            self._call = call
+            ends = [moment for moment in (self.end, _after(timeout)) if moment is not None]
+            self.current = min(ends, default=None)
         return self.current
 
     def left(self) -> float | None:
-        """The seconds that the run has left."""
+        """Return the seconds that are left of the run's budget."""
         return None if self.end is None else max(self.end - time.monotonic(), 0)
 
     def check(self) -> None:
+        """Raise BudgetSpent if the run has used its time."""
         if self.end is not None and time.monotonic() > self.end:
             raise BudgetSpent(f"the turn has used its {self.seconds} seconds")
 
@@ -41,20 +43,16 @@ def _after(seconds: float | None) -> Deadline:
     return None if seconds is None else time.monotonic() + seconds
 
 
-def _earlier(first: Deadline, second: Deadline) -> Deadline:
-    return min((moment for moment in (first, second) if moment is not None), default=None)
-
-
-def within(deadline: Deadline, seconds: float = 0) -> float:
-    """These seconds, if there is time for them."""
+def check_deadline(deadline: Deadline, seconds: float = 0) -> float:
+    """Return `seconds` if there is still time for them, else raise."""
     if deadline is not None and time.monotonic() + seconds > deadline:
         raise ModelError("the call did not end in time")
     return seconds
 
 
-def timed(request: WireRequest, deadline: Deadline) -> WireRequest:
-    """The request with the time that is left for it."""
+def limit_timeout(request: WireRequest, deadline: Deadline) -> WireRequest:
+    """Return the request with the time that is left as its timeout."""
     if deadline is None:
         return request
-    within(deadline)
+    check_deadline(deadline)
     return replace(request, timeout=max(deadline - time.monotonic(), 0.001))

@@ -1,55 +1,61 @@
-"""A streamed answer, as a person uses it: text while it comes, the result at the end."""
+"""Streams: iterate the text while it arrives, and take the result at the end."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic_core import from_json
 
+from prompty.drivers.aio import Outcome
 from prompty.errors import StreamCut
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply, Usage
+from prompty.model.reply import Usage
 
 T = TypeVar("T")
 
 
-class StreamState(Generic[T]):
-    """What has come of a stream so far, and what it comes to."""
+def result_of_run(end: Done | Paused) -> Any:
+    """Return what the caller gets: the result, or the `Paused` value of a turn that waits for a person."""
+    return end.result if isinstance(end, Done) else end
 
-    def __init__(self, finish: Callable[[Any], T]) -> None:
-        self._finish = finish
-        self._end: Reply | Done | Paused | None = None
+
+class StreamState(Generic[T]):
+    """What a stream has received so far."""
+
+    def __init__(self) -> None:
+        self._end: Done | Paused | None = None
         self._pieces: list[str] = []
 
     @property
     def usage(self) -> Usage:
-        """The tokens of the answer, or of all answers of a turn; unknown until it is complete."""
-        return self._end.usage if isinstance(self._end, Reply | Done) else Usage()
+        """The tokens of the run; unknown until it is complete."""
+        return self._end.usage if isinstance(self._end, Done) else Usage()
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation after a turn; empty until it is over, and for a single call."""
+        """The conversation after the run; empty until it is complete."""
         return self._end.messages if isinstance(self._end, Done) else ()
 
-    def _final(self) -> T:
+    def _result(self) -> T:
         if self._end is None:
             raise StreamCut("the stream was closed before the answer was complete")
-        return self._finish(self._end)
+        result: T = result_of_run(self._end)
+        return result
 
-    def _calls(self) -> tuple[ToolCall, ...]:
-        return self._end.tool_calls if isinstance(self._end, Reply) else ()
+    def _unanswered_calls(self) -> tuple[ToolCall, ...]:
+        """Return the tool calls that are left to the caller."""
+        return tuple(self.messages[-1].tool_calls) if self.messages else ()
 
     def _note(self, event: Event) -> None:
-        """Keep the words of the answer that is being written."""
         if isinstance(event, TextDelta):
             self._pieces.append(event.text)
         elif isinstance(event, IterationStarted):
             self._pieces.clear()
 
     def _partial(self) -> object:
-        """The structured value so far: what of the JSON has come, its last text still growing."""
+        """Return the structured value so far; its last string may still grow."""
         try:
             return from_json("".join(self._pieces), allow_partial="trailing-strings")
         except ValueError:
@@ -57,17 +63,27 @@ class StreamState(Generic[T]):
 
 
 class PromptyStream(StreamState[T]):
-    """Iterate it for text (and calls, at the end), `events()` for everything, `result` for the result.
+    """A running answer. Iterate it for text (then tool calls), `events()` for everything, `result` for the result.
 
-    Use it in a `with` statement, or close it, to give up an answer early; one that is dropped closes itself.
+    Close it, or use it in a `with` statement, to abandon an answer early. A stream that is garbage collected closes
+    itself.
     """
 
-    def __init__(self, events: Generator[Event, None, Reply | Done | Paused], finish: Callable[[Any], T]) -> None:
-        super().__init__(finish)
+    def __init__(self, events: Generator[Event, None, Done | Paused]) -> None:
+        super().__init__()
         self._events = events
+        self._first: Event | None = None
+        try:  # the run starts now: errors of the file and its inputs are raised here, and closing ends its span
+            self._first = next(events)
+        except StopIteration as end:
+            self._end = end.value
 
     def events(self) -> Iterator[Event]:
-        """Everything that happens, from where the stream stands."""
+        """Yield all events from here on."""
+        if self._first is not None:
+            event, self._first = self._first, None
+            self._note(event)
+            yield event
         while self._end is None:
             try:
                 event = next(self._events)
@@ -81,10 +97,10 @@ class PromptyStream(StreamState[T]):
         for event in self.events():
             if isinstance(event, TextDelta):
                 yield event.text
-        yield from self._calls()
+        yield from self._unanswered_calls()
 
     def partials(self) -> Iterator[object]:
-        """The structured value as it grows."""
+        """Yield the structured value as it grows."""
         for event in self.events():
             if isinstance(event, TextDelta) and (value := self._partial()) is not None:
                 yield value
@@ -94,10 +110,11 @@ class PromptyStream(StreamState[T]):
         """The result; waits for the rest of the answer."""
         for _ in self.events():
             pass
-        return self._final()
+        return self._result()
 
     def close(self) -> None:
-        """Give up the rest of the answer, and its connection."""
+        """Abandon the rest of the answer, and close its connection."""
+        self._first = None
         self._events.close()
 
     def __enter__(self) -> Self:
@@ -107,3 +124,72 @@ class PromptyStream(StreamState[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class AsyncPromptyStream(StreamState[T]):
+    """A running answer in async code. Iterate it for text (then tool calls), `events()` for everything, `await
+    result()` for the result.
+
+    Close it, or use it in an `async with` statement: a stream that you leave by `break` keeps its connection.
+    """
+
+    def __init__(self, events: AsyncGenerator[Event | Outcome[Done | Paused], None]) -> None:
+        super().__init__()
+        self._events = events
+        self._first: Event | None = None
+
+    @classmethod
+    async def start(cls, events: AsyncGenerator[Event | Outcome[Done | Paused], None]) -> Self:
+        """Start the run and return its stream. Errors of the file and its inputs are raised here."""
+        stream = cls(events)
+        first = await anext(events)
+        if isinstance(first, Outcome):
+            stream._end = first.value
+        else:
+            stream._first = first
+        return stream
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield all events from here on."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._note(first)
+            yield first
+        async for event in self._events:
+            if isinstance(event, Outcome):
+                self._end = event.value
+                continue
+            self._note(event)
+            yield event
+
+    async def __aiter__(self) -> AsyncIterator[str | ToolCall]:
+        async for event in self.events():
+            if isinstance(event, TextDelta):
+                yield event.text
+        for call in self._unanswered_calls():
+            yield call
+
+    async def partials(self) -> AsyncIterator[object]:
+        """Yield the structured value as it grows."""
+        async for event in self.events():
+            if isinstance(event, TextDelta) and (value := self._partial()) is not None:
+                yield value
+
+    async def result(self) -> T:
+        """Wait for the rest of the answer, and return the result."""
+        async for _ in self.events():
+            pass
+        return self._result()
+
+    async def aclose(self) -> None:
+        """Abandon the rest of the answer, and close its connection."""
+        self._first = None
+        await self._events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,21 +1,25 @@
-"""Does what a loop asks for, in synchronous code."""
+"""Performs the effects of a run in synchronous code. `aio` is its twin: the loop that decides is the same."""
 
 import inspect
+import queue
 import time
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import closing
+from dataclasses import dataclass
 from random import uniform
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken
-from prompty.concurrency import in_event_loop
-from prompty.drivers.deadline import Clock, Deadline, within
-from prompty.drivers.decoding import without_secrets
+from prompty.concurrency import in_event_loop, in_thread
+from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
-from prompty.drivers.stage import run_stage
-from prompty.drivers.toolruns import ToolRuns
-from prompty.drivers.watch import UNWATCHED, Unwatched, Watch
-from prompty.errors import PromptyError
+from prompty.drivers.reply_reader import MALFORMED, ReplyReader, read_reply
+from prompty.drivers.run_spans import RunSpans
+from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
+from prompty.drivers.tool_runner import ToolRunner, due, failed, interrupted, result_of_call, timed_out
+from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -28,113 +32,174 @@ from prompty.loop.effects import (
     Emit,
     LoadMemory,
     Loop,
+    PlannedCall,
     SaveMemory,
     Summarise,
     Wait,
 )
-from prompty.model.event import Event
-from prompty.model.message import Json
+from prompty.model.event import Event, TextDelta, ToolFinished, ToolStarted
+from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
+from prompty.providers import Bytes
+from prompty.tracing.spans import NULL_SPAN
 
 T = TypeVar("T")
 LOCK_POLL = 0.02
+Results = list[Message | None]
 
 
-class Model(Protocol):
-    """What answers requests."""
-
-    def answer(self, request: WireRequest, deadline: Deadline) -> Generator[Event, None, Reply]: ...
+def drain(events: Generator[Event, None, T]) -> T:
+    """Exhaust the event generator and return its result."""
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 @dataclass(kw_only=True, slots=True)
 class SyncDriver:
-    """Performs effects: models, the tools of one run, and what the host gave with it."""
+    """Performs the effects of one run. Unless it is `streaming`, events go to listeners only."""
 
-    models: Sequence[Model]
-    tools: ToolRuns | None = None
-    host: Host = field(default_factory=Host)
+    targets: Sequence[Target]
+    tools: ToolRunner
+    host: Host
+    clock: Clock
     cancel: CancelToken | None = None
-    clock: Clock = field(default_factory=Clock)
-    watch: Watch | Unwatched = UNWATCHED
+    spans: RunSpans | None = None
+    streaming: bool = False
 
-    def __post_init__(self) -> None:
-        self.watch.attach(self.host, self.tools)
-
-    def run(self, loop: Loop[T]) -> Generator[Event, None, T]:
-        """Drive a loop to its end: yields what happens, returns its result."""
+    def drive(self, loop: Loop[T]) -> Generator[Event, None, T]:
+        """Run the loop to its end. Yield its events and return its result."""
         answer: object = None
         failure: PromptyError | None = None
-        try:
-            while True:
-                try:
-                    with self.watch.within():
-                        effect = loop.throw(failure) if failure else loop.send(answer)
-                except StopIteration as end:
-                    return cast(T, end.value)
-                answer = failure = None
-                try:
-                    answer = yield from self._perform(effect)
-                except PromptyError as error:
-                    failure = without_secrets(error, self.models)
-        finally:
-            loop.close()
-            self.host.end()
-            self.watch.end()
+        spans = self.spans
+        with spans or NULL_SPAN:
+            try:
+                while True:
+                    try:
+                        effect = advance(loop, answer, failure, spans)
+                    except StopIteration as end:
+                        return cast(T, end.value)
+                    answer = failure = None
+                    if type(effect) is Emit:
+                        if self.host.is_listening:
+                            self.host.emit(effect.event)
+                        if self.streaming:
+                            yield effect.event
+                        continue
+                    try:
+                        answer = yield from self._perform(effect)
+                    except PromptyError as error:
+                        failure = mask_error(error, self.targets)
+            finally:
+                loop.close()
+                self.host.release()
 
     def _perform(self, effect: Effect[object]) -> Generator[Event, None, object]:
-        match effect:
-            case Emit(event):
-                self.host.tell(event)
-                yield event
-                return None
-            case SaveMemory(session_id, messages):  # what happened is stored, whatever ends the turn
-                self.host.save(session_id, messages)
-                return None
+        if isinstance(effect, SaveMemory):  # done even after cancellation: what happened is stored
+            self.host.save(effect.session_id, effect.messages)
+            return None
         check(self.cancel, self.clock)
         match effect:
-            case CallModel(request, number):
-                events = self.models[number].answer(request, self.clock.deadline(request))
-                return (yield from self._heard(self.watch.answer(effect, self.models[number], events)))
-            case CallTools() if self.tools:
-                return (yield from self._heard(run_stage(self.tools, effect, alone=self.cancel is None)))
-            case DescribeTools() if self.tools and self.tools.has_kinds:
-                with self.watch.within():
-                    in_event_loop(self.tools.find_kinds(sync=True)).result()
-        with self.watch.within():
+            case CallModel():
+                return (yield from self._report(self._call_model(effect)))
+            case CallTools():
+                return (yield from self._report(run_stage(self.tools, effect, uncancellable=self.cancel is None)))
+        with self.spans.inside() if self.spans else NULL_SPAN:
             return self._answer(effect)
 
     def _answer(self, effect: Effect[object]) -> object:
         match effect:
             case DescribeTools():
-                return self.tools.offered() if self.tools else ()
+                if self.tools.has_kinds:
+                    return in_event_loop(self.tools.describe_kinds(is_async=False)).result()
+                return self.tools.describe()
             case AskGate() | CheckGuardrail() | Summarise():
-                return self._asked(effect)
+                return self._ask_host(effect)
             case DrainSteering(follow_ups):
-                return self.host.said(follow_ups=follow_ups)
+                return self.host.drain_steering(follow_ups=follow_ups)
             case LoadMemory(session_id):
-                return self._loaded(session_id)
+                return self._load(session_id)
             case Checkpoint():
                 return None
             case Wait(seconds):
-                self._wait(within(self.clock.current, uniform(seconds, seconds * 1.25)))  # noqa: S311  not for secrets
+                jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
+                self._wait(check_deadline(self.clock.current, jittered))
                 return None
         raise TypeError(f"no driver for {type(effect).__name__}")
 
-    def _heard(self, events: Generator[Event, None, T]) -> Generator[Event, None, T]:
-        """Pass events on, to the listener too."""
-        if not self.host.hears:
+    def _report(self, events: Generator[Event, None, T]) -> Generator[Event, None, T]:
+        """Pass events on to listeners and, if streaming, to the caller."""
+        if not self.host.is_listening and self.streaming:
             return (yield from events)
-        try:
+        with closing(events):
             while True:
                 try:
                     event = next(events)
                 except StopIteration as end:
                     return cast(T, end.value)
-                self.host.tell(event)
-                yield event
+                self.host.emit(event)
+                if self.streaming:
+                    yield event
+
+    def _call_model(self, effect: CallModel) -> Generator[Event, None, Reply]:
+        target, request = self.targets[effect.model], effect.request
+        if isinstance(target, PairTarget):
+            with self._inside_call():
+                reply = target.reply(request)
+            if request.stream and reply.text:
+                yield TextDelta(reply.text)
+            return reply
+        deadline = self.clock.deadline(effect.call, request.timeout)
+        if not request.stream or target.api.decoder is None:
+            with self._inside_call():
+                return read_reply(target.api, self._receive_whole(target, request, deadline))
+        reader = ReplyReader(target.api.decoder())
+        with self._inside_call():
+            chunks = self._open(target, request, deadline)
+        try:
+            for chunk in chunks if self.spans is None else self._inside_spans(chunks):
+                yield from reader.feed(chunk)
+                check_deadline(deadline)
+            yield from reader.finish()
+            return reader.reply()
+        except (ModelError, *MALFORMED) as error:
+            raise reader.cut(error) from None
         finally:
-            events.close()
+            chunks.close()
+
+    def _inside_call(self) -> Any:
+        return self.spans.call_span.inside() if self.spans else NULL_SPAN
+
+    def _inside_spans(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        iterator = iter(chunks)
+        while True:
+            with self._inside_call():
+                chunk = next(iterator, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    def _receive_whole(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> bytes:
+        """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
+        if deadline is None and self.cancel is None:
+            content: bytes = target.transport.send(request)
+            return content
+        pieces = []
+        with closing(self._open(target, request, deadline)) as chunks:
+            for chunk in chunks:
+                pieces.append(chunk)
+                check_deadline(deadline)
+        return b"".join(pieces)
+
+    def _open(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> "Bytes | Abandonable":
+        limited = limit_timeout(request, deadline)
+        if self.cancel is None:
+            return cast(Bytes, target.transport.stream(limited))
+        return Abandonable(lambda: target.transport.stream(limited), self.cancel)
 
     def _wait(self, seconds: float) -> None:
         if self.cancel:
@@ -142,26 +207,168 @@ class SyncDriver:
         else:
             time.sleep(seconds)
 
-    def _asked(self, question: Question) -> object:
+    def _ask_host(self, question: Question) -> object:
         try:
-            answer = self.host.ask(question)
-            return in_event_loop(_awaited(answer)).result() if inspect.isawaitable(answer) else answer
+            return _resolve(self.host.ask(question))
         except Exception as error:
-            return self.host.failed(question, error)
+            return self.host.answer_failure(question, error)
 
-    def _loaded(self, session_id: str) -> list[Json]:
-        while not self.host.begin_session(session_id):
+    def _load(self, session_id: str) -> list[Json]:
+        while not self.host.lock_session(session_id):
             self._wait(LOCK_POLL)
             check(self.cancel, self.clock)
         return self.host.load(session_id)
 
 
-async def _awaited(awaitable: Any) -> object:
-    return await awaitable
+def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: RunSpans | None) -> Effect[object]:
+    """Resume the loop, inside the span of the run, and return its next effect."""
+    if spans is None:
+        return loop.throw(failure) if failure else loop.send(answer)
+    with spans.inside():
+        return loop.throw(failure) if failure else loop.send(answer)
 
 
 def check(cancel: CancelToken | None, clock: Clock) -> None:
-    """Raise when the turn may not go on."""
+    """Raise if the run was cancelled, or has used its time."""
     if cancel:
         cancel.check()
-    clock.check()
+    if clock.end is not None:
+        clock.check()
+
+
+class Abandonable:
+    """Bytes that another thread receives, so that the wait for them can be abandoned.
+
+    Nothing wakes a thread that waits for the headers of an answer.
+    """
+
+    def __init__(self, open_bytes: Callable[[], Bytes], cancel: CancelToken) -> None:
+        self._open, self._cancel = open_bytes, cancel
+        self._received: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
+        self._bytes: Bytes | None = None
+        self._abandoned = False
+        in_thread(self._receive)
+
+    def _receive(self) -> None:
+        try:
+            self._bytes = self._open()
+            for chunk in self._bytes:
+                self._received.put(chunk)
+                if self._abandoned:
+                    break
+            self._received.put(None)
+        except Exception as error:  # raised in the thread that reads
+            self._received.put(error)
+        finally:
+            if self._bytes is not None:
+                self._bytes.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            with self._cancel.listening(lambda: self._received.put(Cancelled(self._cancel.reason))):
+                item = self._received.get()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                return
+            yield item
+
+    def close(self) -> None:
+        """Abandon the rest. The receiving thread closes the connection."""
+        self._abandoned = True
+        if self._bytes is not None:
+            self._bytes.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    position: int
+    planned: PlannedCall
+    due: float
+
+
+def run_stage(runner: ToolRunner, stage: CallTools, *, uncancellable: bool) -> Generator[Event, None, Results]:
+    """Run the calls of a stage in parallel. A single call that nothing can interrupt runs on the caller's thread."""
+    if uncancellable and len(stage.calls) == 1 and stage.calls[0].timeout is None:
+        planned = stage.calls[0]
+        yield ToolStarted(planned.call, planned.key)
+        result = _run_here(runner, planned)
+        yield ToolFinished(planned.call, result, planned.key)
+        return [result]
+    return (yield from _run_in_parallel(runner, stage))
+
+
+def _run_here(runner: ToolRunner, planned: PlannedCall) -> Message:
+    try:
+        value = _bind_call(runner, planned)()
+        return result_of_call(planned, _resolve(value.result() if isinstance(value, Future) else value))
+    except Exception as error:
+        return failed(planned, error)
+
+
+def _bind_call(runner: ToolRunner, planned: PlannedCall) -> Callable[[], object]:
+    """Return the function that runs a call. That of an async tool returns a future of the event loop thread."""
+    call = runner.prepare(planned)
+    if runner.is_async(planned):
+        return lambda: in_event_loop(cast(Coroutine[Any, Any, object], call()))
+    return call
+
+
+def _run_in_parallel(runner: ToolRunner, stage: CallTools) -> Generator[Event, None, Results]:
+    results: Results = [None] * len(stage.calls)
+    waiting = deque(enumerate(stage.calls))
+    running: dict[Future[object], _Running] = {}
+    cancelled: Future[object] = Future()
+    with runner.cancel.listening(lambda: cancelled.set_result(None)):
+        while (waiting or running) and not cancelled.done():
+            while waiting and len(running) < (stage.max_parallel or len(stage.calls)):
+                position, planned = waiting.popleft()
+                yield ToolStarted(planned.call, planned.key)
+                running[_start_call(runner, planned)] = _Running(position, planned, due(planned))
+            for call, result in _next_finished(running, cancelled):
+                results[call.position] = result
+                yield ToolFinished(call.planned.call, result, call.planned.key)
+    for future, call in running.items():
+        results[call.position] = _message_of(future, call.planned) if future.done() else interrupted(call.planned)
+        future.cancel()
+    return results
+
+
+def _start_call(runner: ToolRunner, planned: PlannedCall) -> Future[object]:
+    try:
+        call = _bind_call(runner, planned)
+    except Exception as error:
+        failure: Future[object] = Future()
+        failure.set_exception(error)
+        return failure
+    return cast(Future[object], call()) if runner.is_async(planned) else in_thread(call)
+
+
+def _next_finished(
+    running: dict[Future[object], _Running], cancelled: Future[object]
+) -> list[tuple[_Running, Message]]:
+    """Wait for the next calls that return, raise or time out, and remove them from `running`."""
+    left = min(call.due for call in running.values()) - time.monotonic()
+    done, _ = wait([*running, cancelled], None if left == float("inf") else max(left, 0), FIRST_COMPLETED)
+    now = time.monotonic()
+    ended = [future for future, call in running.items() if future in done or call.due <= now]
+    return [(call, _message_of(future, call.planned)) for future in ended for call in [running.pop(future)]]
+
+
+def _message_of(future: Future[object], planned: PlannedCall) -> Message:
+    if not future.done():
+        future.cancel()
+        return timed_out(planned)
+    try:
+        return result_of_call(planned, _resolve(future.result()))
+    except Exception as error:
+        return failed(planned, error)
+
+
+def _resolve(value: object) -> object:
+    """Return a value, or await it on the event loop thread if a sync function returned an awaitable."""
+    return in_event_loop(_await(value)).result() if inspect.isawaitable(value) else value
+
+
+async def _await(awaitable: Any) -> object:
+    return await awaitable

@@ -17,13 +17,12 @@ from prompty.loop.effects import (
     DescribeTools,
     Effect,
     OfferedTool,
+    OutcomeUnknown,
     PlannedCall,
     Rewrite,
-    Unknown,
     Verdict,
 )
-from prompty.loop.gate import verdicts
-from prompty.loop.guardrails import read
+from prompty.loop.policy import parse_guardrail, parse_verdicts
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply, reply_from
 from prompty.model.request import Function
@@ -70,11 +69,19 @@ def answer_to_json(effect: Effect[object], answer: object) -> object:
         case DescribeTools():
             return [asdict(tool) for tool in cast(Sequence[OfferedTool], answer)]
         case AskGate(calls):
-            return [asdict(verdict) for verdict in verdicts(answer, len(calls))]
+            return [verdict_to_json(verdict) for verdict in parse_verdicts(answer, len(calls))]
         case CheckGuardrail():
-            said = read(answer)
-            return {"rewrite": _rewritten(said.value)} if isinstance(said, Rewrite) else asdict(said)
+            said = parse_guardrail(answer)
+            return {"rewrite": _rewritten(said.value)} if isinstance(said, Rewrite) else verdict_to_json(said)
     return answer
+
+
+def verdict_to_json(verdict: Verdict) -> Json:
+    return {"allowed": verdict.allowed, "reason": verdict.reason, "later": verdict.deferred}
+
+
+def verdict_from(value: Any) -> Verdict:
+    return Verdict(value["allowed"], value["reason"], value["later"])
 
 
 def _rewritten(value: object) -> object:
@@ -101,9 +108,9 @@ def _answer_from(effect: Effect[object], value: Any) -> object:
         case DescribeTools():
             return tuple(_offered(entry) for entry in value)
         case AskGate():
-            return [Verdict(**entry) for entry in value]
+            return [verdict_from(entry) for entry in value]
         case CheckGuardrail():
-            return Rewrite(_put(value["rewrite"])) if "rewrite" in value else Verdict(**value)
+            return Rewrite(_put(value["rewrite"])) if "rewrite" in value else verdict_from(value)
     return value
 
 
@@ -118,15 +125,15 @@ def _put(value: Any) -> object:
     return message_from(value["message"]) if isinstance(value, dict) and value.keys() == {"message"} else value
 
 
-def result_to_json(result: Message | Unknown) -> Json:
+def result_to_json(result: Message | OutcomeUnknown) -> Json:
     """What became of a call."""
-    return UNKNOWN if isinstance(result, Unknown) else {"message": result.to_json()}
+    return UNKNOWN if isinstance(result, OutcomeUnknown) else {"message": result.to_json()}
 
 
-def result_from(value: Any, place: str) -> Message | Unknown:
+def result_from(value: Any, place: str) -> Message | OutcomeUnknown:
     """Read what `result_to_json` wrote."""
     try:
-        return Unknown() if value == UNKNOWN else message_from(value["message"])
+        return OutcomeUnknown() if value == UNKNOWN else message_from(value["message"])
     except _MISREAD as error:
         raise RunRefused(place, f"it cannot be read: {error}") from error
 

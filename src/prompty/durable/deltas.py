@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any, Self, TypeVar
 
-from prompty.drivers.decoding import Outcome
+from prompty.drivers.aio import Outcome
 from prompty.durable.values import opened, sealed
 from prompty.model.event import Delta, Event, ReasoningDelta, Retry, TextDelta, ToolCallDelta
 from prompty.model.message import Json

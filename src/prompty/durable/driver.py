@@ -1,7 +1,6 @@
-"""Performs the effects of a turn and keeps what comes of them, so that another process can go on where this one ends.
+"""Performs the effects of a run as steps of a durable engine, so that another process can continue it.
 
-Each effect is a step of the engine. What does it is the ordinary asynchronous driver, inside the step: the loop is the
-same, the tools run in the same way, and only answers that left no result are asked for again.
+Inside a step, the ordinary async driver performs the effect. Only effects without a stored answer are performed again.
 """
 
 import asyncio
@@ -12,11 +11,10 @@ from logging import getLogger
 from typing import TypeVar, cast
 from uuid import uuid4
 
-from prompty.drivers.aio import AsyncDriver
-from prompty.drivers.calls_async import last_of
+from prompty.drivers.aio import AsyncDriver, drain
 from prompty.drivers.host import Host
 from prompty.drivers.sync import LOCK_POLL
-from prompty.drivers.toolruns import ToolRuns, failed
+from prompty.drivers.tool_runner import NotRun, ToolRunner, failed
 from prompty.durable.answers import (
     StepNames,
     answer_from,
@@ -42,55 +40,63 @@ from prompty.loop.effects import (
     LoadMemory,
     Loop,
     OfferedTool,
+    OutcomeUnknown,
     PlannedCall,
     SaveMemory,
-    Unknown,
 )
+from prompty.loop.options import Settings
+from prompty.memory.store import MemoryStore
+from prompty.model.event import Event, ModelFailed, ModelReply, ModelRequested
 from prompty.model.message import Json, Message
 from prompty.safety.redaction import masked_traceback
 
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"
-LATE = 0.25  # seconds between the beginning of a step and that of what it does; no takeover is that quick
-MOST_ASKED = 3
+OWNER_CHECK_AFTER = 0.25  # seconds between the start of a step and its side effect; no takeover is that quick
+MAX_OWNER_CHECKS = 3
 logger = getLogger("prompty")
 
 
 class WrongWorker(Exception):
-    """A run cannot go on here. It breaks, and can be retried where it can; as an error of ours it would end."""
+    """This worker calls other functions of the host than the one that began the run.
+
+    It is not a PromptyError, so that the run breaks and can be retried elsewhere, instead of ending.
+    """
 
     def __init__(self, run_id: str, wanted: object, found: object) -> None:
         super().__init__(f"the run '{run_id}' was begun by a worker with {wanted}, and this one has {found}")
 
 
 class DurableDriver:
-    """Drives one segment of a run. `nonce` is of this execution alone: by it one knows what another one has begun."""
+    """Drives one segment of a run. The `nonce` tells the calls of this execution from those of an earlier one."""
 
     def __init__(
         self,
         steps: Steps,
         inner: AsyncDriver,
         run_id: str,
-        asked: Json,
+        hooks: Json,
+        memory: MemoryStore | None,
         *,
         pace: Pace | None = None,
         cancelled: bool = False,
     ) -> None:
-        self.steps, self.inner, self.run_id, self.asked, self.cancelled = steps, inner, run_id, asked, cancelled
+        self.steps, self.inner, self.run_id, self.hooks, self.cancelled = steps, inner, run_id, hooks, cancelled
         self.pace = pace
         self.nonce = uuid4().hex
         self.names = StepNames()
-        self.session = Host(memory=inner.host.memory)
+        self.session = Host(Settings(memory=memory))
         self.stored = 0
         self.idempotent: frozenset[str] = frozenset()
         self._found_kinds = False
-        self._asked: dict[str, float] = {}
-        self._runs.check = self._check_call
+        self._started_at: dict[str, float] = {}
+        self._requested: ModelRequested | None = None
+        inner.tools.before_call = self._check_call
         self._finding = asyncio.Lock()
 
-    async def run(self, loop: Loop[T]) -> T:
-        """Drive a loop to its end. What ends this execution but not the run passes through: the loop does not hear of
-        it, and stores nothing."""
+    async def drive(self, loop: Loop[T]) -> T:
+        """Drive the loop to its end. What ends this execution but not the run passes by the loop, which stores
+        nothing."""
         answer: object = None
         failure: PromptyError | None = None
         try:
@@ -108,11 +114,12 @@ class DurableDriver:
                     failure = error
         finally:
             loop.close()
-            self.session.end()
+            self.session.release()
 
     async def _perform(self, effect: Effect[object]) -> object:
         match effect:
-            case Emit():
+            case Emit(event):
+                self._record(event)
                 return None
             case LoadMemory(session_id):
                 return await self._loaded(effect, session_id)
@@ -133,11 +140,22 @@ class DurableDriver:
                 return await self._replied(effect)
         return await self._answered(effect, partial(self._inner, effect))
 
+    def _record(self, event: Event) -> None:
+        """Pass events to the spans, except those of a model call that an earlier execution made."""
+        match event:
+            case ModelRequested():
+                self._requested = event
+            case ModelReply() | ModelFailed():
+                if self._requested is None:
+                    self.inner.host.emit(event)
+            case _:
+                self.inner.host.emit(event)
+
     async def _inner(self, effect: Effect[object]) -> object:
-        return await last_of(self.inner.run(one_effect(effect)))
+        return await drain(self.inner.perform(effect))
 
     async def _answered(self, effect: Effect[object], answer: Callable[[], Awaitable[object]]) -> object:
-        """The answer to an effect, from a step; a failure is an answer too."""
+        """Return the stored answer to an effect, or perform it as a step."""
         name = self.names.of(effect)
 
         async def body() -> Json:
@@ -147,13 +165,13 @@ class DurableDriver:
         return answer_from(effect, kept.get("answer"), self._place(name))
 
     async def _step(self, name: str, body: Callable[[], Awaitable[object]]) -> dict[str, object]:
-        """What a step gave, now or earlier. Failures are made into values inside it: an engine would give them back as
+        """Return the value of a step, stored or new. Errors are stored as values: the engine would return them as
         errors of another class."""
-        asked = time.monotonic()
+        started = time.monotonic()
 
         async def kept() -> Json:
             try:
-                await self._check_owner(asked)
+                await self._check_owner(started)
                 return sealed(await body())
             except PromptyError as error:
                 return sealed({"error": error_to_json(error)})
@@ -168,54 +186,60 @@ class DurableDriver:
             raise error_from(value["error"], self._place(name))
         return value
 
-    async def _check_owner(self, asked: float) -> None:
-        """A process that was stopped can wake up when another worker has gone on with its runs. What did not begin at
-        once may be such a case, and then does not begin any more; the engine would not keep what came of it."""
-        for _ in range(MOST_ASKED):  # it can be stopped while it asks, too
-            if time.monotonic() - asked <= LATE:
+    async def _check_owner(self, started: float) -> None:
+        """Fence a stale worker: raise if another worker took the run over before this side effect.
+
+        A process that was suspended can wake up after a takeover. The engine already rejects what a stale worker
+        stores; this keeps it from acting.
+        """
+        for _ in range(MAX_OWNER_CHECKS):  # it may be suspended during the check, too
+            if time.monotonic() - started <= OWNER_CHECK_AFTER:
                 return
-            asked = time.monotonic()
+            started = time.monotonic()
             if not await self.steps.owned():
                 raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
 
     async def _check_call(self, planned: PlannedCall) -> None:
-        await self._check_owner(self._asked[planned.key])
+        await self._check_owner(self._started_at[planned.key])
 
     def _place(self, name: str) -> str:
         return f"the step '{name}' of the run '{self.run_id}'"
 
     async def _replied(self, effect: CallModel) -> object:
-        """The reply of a model. Words are told while they come, with the attempt that they belong to."""
+        """Return the reply of a model. Deltas are written while they arrive, with the execution they belong to."""
         name = self.names.of(effect)
-        streams = self.inner.models[effect.model].streams(effect.request)
+        streams = self.inner.targets[effect.model].streams(effect.request)
 
         async def body() -> Json:
+            if self._requested is not None:  # this execution makes the call, so it has a span
+                self.inner.host.emit(self._requested)
+                self._requested = None
             async with Deltas(self.steps.write, name, self.nonce) as deltas:
-                events = self.inner.run(one_effect(effect))
+                events = self.inner.perform(effect)
                 if self.pace is not None:
                     events = self.pace(events)
-                reply = await last_of(deltas.heard(events) if streams else events)
+                reply = await drain(deltas.heard(events) if streams else events)
             return {"answer": answer_to_json(effect, reply), "attempt": self.nonce}
 
         kept = await self._step(name, body)
         return answer_from(effect, kept.get("answer"), self._place(name))
 
-    async def _stage(self, stage: CallTools) -> list[Message | Unknown | None]:
-        """Each call is a step of its own, begun in order before anything is waited for: that is how an engine tells
-        them apart when they are run again."""
+    async def _stage(self, stage: CallTools) -> list[Message | OutcomeUnknown | None]:
+        """Run each call as a step of its own. All steps start in order before any is awaited: the engine tells them
+        apart by that order."""
         intended = await self._intended(stage)
         room = asyncio.Semaphore(stage.max_parallel or len(stage.calls))
         tasks = [asyncio.create_task(self._call(planned, intended, room)) for planned in stage.calls]
         try:
             return list(await asyncio.gather(*tasks))
-        except BaseException:  # this execution ends, and nothing of it goes on
+        except BaseException:  # this execution ends: nothing of it may outlive it
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
 
     async def _intended(self, stage: CallTools) -> object:
-        """The nonce of the execution that first meant to run a stage; only calls that must not run twice need it."""
+        """Return the nonce of the execution that first started a stage. Idempotent calls do not need it."""
         if self.idempotent.issuperset(planned.call.name for planned in stage.calls):
             return self.nonce
 
@@ -224,9 +248,9 @@ class DurableDriver:
 
         return (await self._step(self.names.of_intent(stage), intent)).get("nonce")
 
-    async def _call(self, planned: PlannedCall, intended: object, room: asyncio.Semaphore) -> Message | Unknown:
+    async def _call(self, planned: PlannedCall, intended: object, room: asyncio.Semaphore) -> Message | OutcomeUnknown:
         name = self.names.of_call(planned)
-        self._asked[planned.key] = time.monotonic()
+        self._started_at[planned.key] = time.monotonic()
 
         async def body() -> Json:
             async with room:
@@ -234,49 +258,46 @@ class DurableDriver:
 
         return result_from(await self._step(name, body), self._place(name))
 
-    async def _result(self, planned: PlannedCall, intended: object) -> Message | Unknown:
-        """Run a call, unless another execution may have run it already."""
+    async def _result(self, planned: PlannedCall, intended: object) -> Message | OutcomeUnknown:
+        """Run a call, unless an earlier execution may have run it already."""
         if intended != self.nonce and planned.call.name not in self.idempotent:
-            return Unknown()
+            return OutcomeUnknown()
         await self._find_kinds()
-        if planned.call.name not in self._runs.tools:
-            missing = ToolError(
-                f"this worker has no tool '{planned.call.name}'", "Start it with the tools of its runs."
-            )
-            return failed(planned, missing)
+        if planned.call.name not in self._tools.tools:
+            error = ToolError(f"this worker has no tool '{planned.call.name}'", "Start it with the tools of its runs.")
+            return failed(planned, NotRun(str(error)))
         [message] = cast(list[Message], await self._inner(CallTools(calls=(planned,))))
         return message
 
     async def _described(self, effect: DescribeTools) -> object:
-        """What tools there are, kept together with which functions of the host are asked in this run."""
+        """Return the tools, stored together with the hooks of the host that this run calls."""
         name = self.names.of(effect)
 
         async def describe() -> Json:
             self._found_kinds = True
-            return {"answer": answer_to_json(effect, await self._inner(effect)), "asked": self.asked}
+            return {"answer": answer_to_json(effect, await self._inner(effect)), "asked": self.hooks}
 
         kept = await self._step(name, describe)
-        if kept.get("asked") != self.asked:
-            raise WrongWorker(self.run_id, kept.get("asked"), self.asked)
+        if kept.get("asked") != self.hooks:
+            raise WrongWorker(self.run_id, kept.get("asked"), self.hooks)
         offered = cast(tuple[OfferedTool, ...], answer_from(effect, kept.get("answer"), self._place(name)))
         self.idempotent = frozenset(tool.function.name for tool in offered if tool.idempotent)
         return offered
 
     async def _find_kinds(self) -> None:
-        """Tools of other kinds were found by the execution that described them, which may not be this one."""
+        """Find the tools of other kinds than functions, unless this execution described them."""
         async with self._finding:
-            if self._runs.has_kinds and not self._found_kinds:
-                await self._runs.find_kinds(sync=False)
+            if self._tools.has_kinds and not self._found_kinds:
+                await self._tools.find_kinds(is_async=True)
                 self._found_kinds = True
 
     @property
-    def _runs(self) -> ToolRuns:
-        assert self.inner.tools is not None  # noqa: S101  a turn always has them
+    def _tools(self) -> ToolRunner:
         return self.inner.tools
 
     async def _loaded(self, effect: LoadMemory, session_id: str) -> object:
-        """Every execution keeps others from the session; what it held is what the first one found."""
-        while not self.session.begin_session(session_id):
+        """Lock the session, and return the messages that the first execution found."""
+        while not self.session.lock_session(session_id):
             await asyncio.sleep(LOCK_POLL)
 
         async def load() -> object:
@@ -287,13 +308,8 @@ class DurableDriver:
         return stored
 
     async def _saved(self, effect: SaveMemory) -> None:
-        """Add messages to the session, unless an execution that died has: they would stand there from `stored` on."""
+        """Append messages to the session, unless an execution that died has: then they follow after `stored`."""
         new = list(effect.messages)
         known = self.session.load(effect.session_id)[self.stored :]
         if not any(known[at : at + len(new)] == new for at in range(len(known) - len(new) + 1)):
             self.session.save(effect.session_id, effect.messages)
-
-
-def one_effect(effect: Effect[T]) -> Loop[T]:
-    """A loop that wants one thing."""
-    return (yield from effect)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Protocol, TypeVar
 
-from prompty.drivers.decoding import Outcome
+from prompty.drivers.aio import Outcome
 from prompty.model.event import Event
 
 T = TypeVar("T")

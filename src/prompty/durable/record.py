@@ -1,16 +1,21 @@
-"""What a run is, as a value that any worker can begin or go on with: the agent as it was at the start, its inputs and
-options; for a later segment also where it was paused and what was answered."""
+"""The record of a durable run: a value from which any worker can start or continue it.
+
+It holds the agent as it was at the start, its inputs and options, and for a later segment also the pause and the
+answers to it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict, cast
 
 from pydantic import ValidationError
+from typing_extensions import Doc
 
-from prompty.drivers.host import Gate, MemoryStore, Steering
-from prompty.drivers.turns import Execution, Turn, TurnOptions
+from prompty.drivers.run import Invocation, Run
+from prompty.drivers.run_spans import RunSpans
+from prompty.durable.answers import verdict_from, verdict_to_json
 from prompty.durable.pace import Pace
 from prompty.durable.secrets import Secrets, with_secrets, without_secrets
 from prompty.durable.values import digest, opened, sealed
@@ -18,94 +23,68 @@ from prompty.errors import RequestError, RunRefused
 from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
-from prompty.loop.guardrails import Guardrails
-from prompty.loop.state import resumed_state
+from prompty.loop.options import Gate, RunOptions, Settings
+from prompty.loop.policy import Guardrails
+from prompty.loop.state import Hooks, Plan, TurnState, resumed_state
 from prompty.loop.stop import Progress
+from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.message import ContentPart, Json, MediaPart, Message, TextPart, part_to_json
 from prompty.model.paused import Paused
+from prompty.providers import Api
+from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
-from prompty.tracing.spans import SILENCE, Span
 
 Decision = Verdict | Rewrite
+Summarizer = Callable[[list[Message], int], Any] | str | Path | None
 
 
-class RunArguments(TypedDict, total=False):
-    """How a durable run goes: those of `TurnArguments` that are data, and
+class DurableOptions(RunOptions, total=False):
+    """Options of a durable run: those of a turn that are data, and its own."""
 
-    - `tools`: the names of those of the worker's tools that the model is offered; those that the file declares always
-      are. Without it, all tools of the runtime that starts the run.
-    - `stream`: the words of the model are told while they come (`events`), and kept.
-    - `steering`: the run listens to `steer`, which costs a step in each round.
-    """
-
-    tools: Sequence[str] | None
-    approval: object
-    tool_execution: Execution
-    max_parallel: int | None
-    tool_timeout: float | None
-    max_iterations: int
-    budget: Budget | None
-    max_retries: int
-    timeout: float | None
-    fallbacks: Sequence[str] | None
-    session_id: str | None
-    context_budget: int | Tokens | None
-    messages: Sequence[object] | None
-    stream: bool
-    steering: bool
+    tools: Annotated[
+        Sequence[str] | None,
+        Doc("Names of the worker's tools to offer beside the declared ones. By default all tools of this runtime."),
+    ]
+    stream: Annotated[bool, Doc("Store the deltas of the model's answers, for `events`.")]
+    steering: Annotated[bool, Doc("Accept messages by `steer`, which costs a step in each round.")]
 
 
-class HostArguments(TypedDict, total=False):
-    """What a worker gives to its runs and a database cannot hold: functions, stores, and the values of secrets."""
+class WorkerOptions(TypedDict, total=False):
+    """Functions, stores and secrets of a worker, which a database cannot hold."""
 
     tools: Tools
     gate: Gate | None
     guardrails: Guardrails | None
     stop: Callable[[Progress], bool] | None
-    summary: Callable[[list[Message], int], Any] | str | Path | None
+    summary: Summarizer
     memory: MemoryStore | None
     secrets: Secrets
     pace: Pace | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostParts:
-    """The same, with what is not given."""
+class WorkerParts:
+    """`WorkerOptions` with defaults filled in."""
 
     tools: Tools = None
     gate: Gate | None = None
     guardrails: Guardrails | None = None
     stop: Callable[[Progress], bool] | None = None
-    summary: Callable[[list[Message], int], Any] | str | Path | None = None
+    summary: Summarizer = None
     memory: MemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
     pace: Pace | None = None
 
-    def asked(self) -> Json:
-        """Which functions are asked. A run keeps that: who reads it, or goes on with it, must ask the same."""
+    def hooks(self) -> Json:
+        """Return which functions a run calls. It is stored: every worker and reader of the run must call the same."""
         guarded = sorted(self.guardrails.kinds()) if self.guardrails else []
         return {"gate": self.gate is not None, "guardrails": guarded, "summary": self.summary is not None}
-
-    def for_reading(self, asked: Mapping[str, Any]) -> "HostParts":
-        """Stand-ins for the functions that a run has asked, for a reader: what they said is kept."""
-        guarded: dict[str, Any] = dict.fromkeys(asked["guardrails"], _never_called)
-        return replace(
-            self,
-            tools=None,
-            gate=_never_called if asked["gate"] else None,
-            guardrails=Guardrails(**guarded) if guarded else None,
-            summary=_never_called if asked["summary"] else None,
-        )
-
-
-def _never_called(*_: object, **__: object) -> None:
-    raise AssertionError("a reader runs nothing")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One segment of a run. `agent` and `inputs` lack their secrets: `secrets` and `hidden` say where to find them."""
+    """One segment of a run. `agent` and `inputs` lack their secrets; `secrets` and `hidden` refer to them."""
 
     run_id: str
     segment: int
@@ -123,15 +102,15 @@ class Record:
     def to_json(self) -> Json:
         return sealed(asdict(self))
 
-    def after(self, paused: Paused, said: Mapping[str, Decision], *, cancelled: bool = False) -> "Record":
-        """The segment that goes on from a pause."""
-        answers: Json = {key: _answer_to_json(one) for key, one in said.items()}
+    def after(self, paused: Paused, decisions: Mapping[str, Decision], *, cancelled: bool = False) -> "Record":
+        """Return the segment that continues from a pause."""
+        answers: Json = {key: _decision_to_json(decision) for key, decision in decisions.items()}
         following = {"segment": self.segment + 1, "paused": paused.to_json(), "answers": answers}
         return replace(self, **following, cancelled=cancelled)  # type: ignore[arg-type]  # fields of a record
 
 
 def record_from(stored: object, place: str) -> Record:
-    """Read what `to_json` wrote. An agent that is not the one of the start is refused."""
+    """Read a record. Raise RunRefused if its agent is not the one of the start."""
     value = opened(stored, place)
     try:
         record = Record(**cast(dict[str, Any], value))
@@ -143,9 +122,9 @@ def record_from(stored: object, place: str) -> Record:
 
 
 def new_record(
-    run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: RunArguments, secrets: Secrets
+    run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: DurableOptions, secrets: Secrets
 ) -> Record:
-    """The first segment of a run."""
+    """Return the first segment of a run."""
     data, references = without_secrets(agent, secrets)
     hidden = _hidden(agent, inputs or {}, secrets)
     return Record(
@@ -162,7 +141,7 @@ def new_record(
 
 
 def _hidden(agent: PromptAgent, inputs: Mapping[str, object], secrets: Secrets) -> dict[str, str]:
-    """The names of secrets by the inputs that they are for: those that the file calls sensitive."""
+    """Return the names of the secrets that are passed as sensitive inputs, by input."""
     names = {value: name for name, value in secrets.items()}
     sensitive = [one.name for one in agent.inputs if one.sensitive and inputs.get(one.name) is not None]
     for name in sensitive:
@@ -175,7 +154,7 @@ def _hidden(agent: PromptAgent, inputs: Mapping[str, object], secrets: Secrets) 
 
 
 def _to_json(value: object) -> object:
-    """Inputs and options as JSON: messages and media in our own shape, everything else as it is."""
+    """Return inputs and options as JSON: messages and media in our own shape, everything else as it is."""
     match value:
         case Message():
             return value.to_json()
@@ -197,8 +176,8 @@ def _option_to_json(value: object) -> object:
     return _to_json(value)
 
 
-def agent_of(record: Record, secrets: Secrets | None) -> PromptAgent:
-    """The agent of a run. Without secrets it can be read, and not run."""
+def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
+    """Return the agent of a run. Without secrets it can be read, but not run."""
     bare = PromptAgent(path=Path(record.path) if record.path else None)
     data = deepcopy(record.agent)
     if secrets is not None:
@@ -210,56 +189,83 @@ def agent_of(record: Record, secrets: Secrets | None) -> PromptAgent:
         raise RunRefused(f"the agent of the run '{record.run_id}'", cause) from None
 
 
-def turn_of(record: Record, parts: HostParts, *, reading: bool = False, span: Span = SILENCE) -> Turn:
-    """The turn that a segment is. One for reading needs nothing that only a worker has."""
-    agent = agent_of(record, None if reading else parts.secrets)
-    inputs = {**record.inputs, **{name: _secret(name, key, parts, reading) for name, key in record.hidden.items()}}
-    options = _turn_options(record, parts, agent, reading=reading)
+def stored_run(record: Record, worker: WorkerParts, spans: RunSpans | None) -> Run:
+    """Return the run of a segment, with the functions and secrets of a worker."""
+    agent = stored_agent(record, worker.secrets)
+    options = _stored_options(record)
+    settings = Settings(
+        **{
+            **options,
+            "tools": _select_tools(worker.tools, options.get("tools"), agent),
+            "context_budget": _with_summary(options.get("context_budget"), worker.summary),
+            "memory": worker.memory if options.get("session_id") is not None else None,
+            "gate": worker.gate,
+            "guardrails": worker.guardrails,
+            "stop": worker.stop,
+        }
+    )
+    secrets = {name: _get_secret(name, key, worker) for name, key in record.hidden.items()}
+    return _assemble(record, agent, settings, secrets, spans)
+
+
+def stored_plan(
+    record: Record, hooks: Mapping[str, Any], api_of: Callable[[PromptAgent], Api]
+) -> tuple[Plan, TurnState]:
+    """Return the plan and the first state of a segment, for a reader: it needs no functions, secrets or models."""
+    options = {**_stored_options(record), "tools": None}
+    secrets = dict.fromkeys(record.hidden, "")
+    run = _assemble(record, stored_agent(record, None), Settings(**options), secrets, None)
+    called = Hooks(
+        gate=hooks["gate"],
+        guardrails=frozenset(hooks["guardrails"]),
+        summary=hooks["summary"],
+        steering=run.settings.steering is not None,
+    )
+    return run.plan([api_of(agent) for agent in run.agents], called), run.state
+
+
+def _assemble(
+    record: Record, agent: PromptAgent, settings: Settings, secrets: Mapping[str, str], spans: RunSpans | None
+) -> Run:
     state = None
     if record.paused is not None:
-        said = {key: _answer_from(one) for key, one in record.answers.items()}
-        state = resumed_state(Paused.from_json(record.paused), said)
-    stream = bool(record.options.get("stream"))
-    return Turn(agent, inputs, options, stream=stream, state=state, run_id=record.run_id, span=span)
+        decisions = {key: _decision_from(value) for key, value in record.answers.items()}
+        state = resumed_state(Paused.from_json(record.paused), decisions)
+    invocation = Invocation(
+        operation="turn",
+        source=agent,
+        inputs={**record.inputs, **secrets},
+        settings=settings,
+        stream=bool(record.options.get("stream")),
+    )
+    return Run(invocation, agent, state=state, run_id=record.run_id, spans=spans)
 
 
-def _secret(name: str, key: str, parts: HostParts, reading: bool) -> str:
-    if reading:
-        return ""
-    if key not in parts.secrets:
+def _get_secret(name: str, key: str, worker: WorkerParts) -> str:
+    if key not in worker.secrets:
         raise RequestError(
             f"the secret '{key}' for the input '{name}' is not known here",
             f"Start the worker with DurableRuntime(url, secrets={{'{key}': value}}).",
         )
-    return parts.secrets[key]
+    return worker.secrets[key]
 
 
-def _turn_options(record: Record, parts: HostParts, agent: PromptAgent, *, reading: bool) -> TurnOptions:
-    given = cast(dict[str, Any], dict(record.options))
-    given.pop("stream", None)
-    tools = _stand_ins(agent) if reading else _offered(parts.tools, given.get("tools"), agent)
-    budget, context = given.get("budget"), given.get("context_budget")
-    own = {
-        "tools": tools,
-        "steering": Steering() if given.pop("steering", False) else None,
-        "budget": Budget(**budget) if budget else None,
-        "context_budget": _context(context, parts.summary),
-        "memory": parts.memory if given.get("session_id") is not None else None,
-    }
-    functions = {"gate": parts.gate, "guardrails": parts.guardrails, "stop": parts.stop}
-    if reading:
-        own["memory"] = _NO_MEMORY if given.get("session_id") is not None else None
-    return TurnOptions(**{**given, **own, **functions})
+def _stored_options(record: Record) -> dict[str, Any]:
+    """Return the options of a record as those of a turn."""
+    options = cast(dict[str, Any], {name: value for name, value in record.options.items() if name != "stream"})
+    options["steering"] = Steering() if options.get("steering") else None
+    options["budget"] = Budget(**options["budget"]) if options.get("budget") else None
+    if isinstance(limit := options.get("context_budget"), dict):
+        options["context_budget"] = Tokens(limit["tokens"])
+    return options
 
 
-def _context(given: Any, summary: Any) -> Context | None:
-    if given is None:
-        return None
-    return Context(limit=Tokens(given["tokens"]) if isinstance(given, dict) else given, summary=summary)
+def _with_summary(limit: int | Tokens | None, summary: Summarizer) -> Context | None:
+    return None if limit is None else Context(limit=limit, summary=summary)
 
 
-def _offered(tools: Tools, names: Sequence[str] | None, agent: PromptAgent) -> Tools:
-    """The worker's functions for a run: those that the file declares, and those that the run names beside them."""
+def _select_tools(tools: Tools, names: Sequence[str] | None, agent: PromptAgent) -> Tools:
+    """Return the worker's functions for a run: those that the file declares, and those that the run names."""
     handlers = handlers_of(tools)
     missing = [name for name in names or () if name not in handlers]
     if missing:
@@ -268,35 +274,9 @@ def _offered(tools: Tools, names: Sequence[str] | None, agent: PromptAgent) -> T
     return {name: handler for name, handler in handlers.items() if name in wanted}
 
 
-def _stand_ins(agent: PromptAgent) -> Tools:
-    """Functions for a reader: what the model was told of them is in the record."""
-
-    def never_called(**_: object) -> None:
-        raise AssertionError("a reader runs nothing")
-
-    return {tool.name: never_called for tool in agent.tools if tool.kind == "function"}
+def _decision_to_json(decision: Decision) -> Json:
+    return {"result": decision.value} if isinstance(decision, Rewrite) else verdict_to_json(decision)
 
 
-class _NoMemory:
-    """The store of a reader, who finds what was loaded in the record."""
-
-    def load(self, _: str, /) -> list[Json]:
-        raise AssertionError("a reader loads nothing")
-
-    def append(self, _: str, __: tuple[Json, ...], /) -> None: ...
-
-    def replace(self, _: str, __: tuple[Json, ...], /) -> None: ...
-
-    def acquire(self, _: str, /) -> Callable[[], None] | None:
-        return None
-
-
-_NO_MEMORY = _NoMemory()
-
-
-def _answer_to_json(said: Decision) -> Json:
-    return {"result": said.value} if isinstance(said, Rewrite) else asdict(said)
-
-
-def _answer_from(value: Any) -> Decision:
-    return Rewrite(value["result"]) if "result" in value else Verdict(**value)
+def _decision_from(value: Any) -> Decision:
+    return Rewrite(value["result"]) if "result" in value else verdict_from(value)

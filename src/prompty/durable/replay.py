@@ -1,34 +1,31 @@
-"""A run as its steps tell it: the same loop, answered from what was kept. Nothing is run, and nothing is guessed.
+"""Replay the events of a run: the same loop, answered from its stored steps. Nothing is run.
 
-Whoever reads the events of a run needs no tools, no keys and no model.
+A reader needs no tools, no keys and no model.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prompty.drivers.executor import target_of
-from prompty.drivers.models import PAIR_API
-from prompty.drivers.toolruns import interrupted
+from prompty.drivers.target import resolve_api
+from prompty.drivers.tool_runner import interrupted
 from prompty.durable.answers import TOOLS, StepNames, answer_from, error_from, result_from
 from prompty.durable.driver import CANCELLED
-from prompty.durable.record import HostParts, Record, turn_of
+from prompty.durable.record import Record, stored_plan
 from prompty.durable.values import opened
 from prompty.errors import Cancelled, PromptyError, RunRefused
 from prompty.loop.effects import CallModel, CallTools, Checkpoint, DrainSteering, Effect, Emit, Loop, PlannedCall
-from prompty.model.agent import PromptAgent
+from prompty.loop.turn import run_loop
 from prompty.model.event import Event, RunCancelled, ToolFinished, ToolStarted
 from prompty.model.message import Message
-from prompty.providers import Api
-from prompty.providers.foreign import Pair
 
 Stored = Mapping[str, object]
 
 
 class Replay:
-    """One segment of a run, told again."""
+    """The replay of one segment of a run."""
 
-    def __init__(self, record: Record, parts: HostParts) -> None:
-        self._record, self._parts, self._names = record, parts, StepNames()
+    def __init__(self, record: Record) -> None:
+        self._record, self._names = record, StepNames()
         self._loop: Loop[object] | None = None
         self._drains = 0
         self._effect: Effect[object] | None = None
@@ -38,14 +35,13 @@ class Replay:
         self.error: PromptyError | None = None
 
     def _begun(self, steps: Stored) -> Loop[object] | None:
-        """The loop, once it is known which functions the run asks: that is kept with what tools there are."""
+        """Return the loop, once the hooks that the run calls are stored: that is with its tools."""
         name = next((name for name in steps if name.startswith(f"{TOOLS}:")), None)
         if self._loop is None and name is not None:
             value: Any = opened(steps[name], self._place(name))
-            if "asked" not in value:  # it failed, and the run with it
+            if "asked" not in value:  # the step failed, and the run with it
                 return None
-            turn = turn_of(self._record, self._parts.for_reading(value["asked"]), reading=True)
-            self._loop = turn.loop([_api(agent) for agent in turn.agents])
+            self._loop = run_loop(*stored_plan(self._record, value["asked"], resolve_api))
         return self._loop
 
     @property
@@ -115,7 +111,7 @@ class Replay:
         self._effect = effect
         if isinstance(effect, CallTools):
             self._open = {self._names.of_call(planned): planned for planned in effect.calls}
-            yield from (ToolStarted(planned.call) for planned in effect.calls)
+            yield from (ToolStarted(planned.call, planned.key) for planned in effect.calls)
         elif isinstance(effect, DrainSteering):
             self._drains += 1
             self._name = f"received:{self._drains}"
@@ -127,7 +123,7 @@ class Replay:
             planned = self._open.pop(name)
             result = self._result(steps, planned)
             if isinstance(result, Message):
-                yield ToolFinished(planned.call, result)
+                yield ToolFinished(planned.call, result, planned.key)
 
     def _result(self, steps: Stored, planned: PlannedCall) -> object:
         name = self._names.of_call(planned)
@@ -140,8 +136,3 @@ class Replay:
 
     def _place(self, name: str) -> str:
         return f"the step '{name}' of the run '{self._record.run_id}'"
-
-
-def _api(agent: PromptAgent) -> Api:
-    target = target_of(agent)
-    return PAIR_API if isinstance(target, Pair) else target.api(agent.model.api_type)

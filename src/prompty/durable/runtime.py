@@ -10,14 +10,22 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from prompty.concurrency import in_thread
-from prompty.drivers.spanning import result_of_turn
-from prompty.drivers.turns import decisions
+from prompty.drivers.run import load_agent, parse_decisions
+from prompty.drivers.run_spans import open_run_spans
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.deltas import Told
 from prompty.durable.driver import DurableDriver
 from prompty.durable.ends import End, end_of, end_to_json, event_of
 from prompty.durable.engine import Engine, Limits, Status, Steps
-from prompty.durable.record import HostArguments, HostParts, Record, RunArguments, new_record, record_from, turn_of
+from prompty.durable.record import (
+    DurableOptions,
+    Record,
+    WorkerOptions,
+    WorkerParts,
+    new_record,
+    record_from,
+    stored_run,
+)
 from prompty.durable.replay import Replay
 from prompty.durable.runs import (
     RunEvent,
@@ -36,10 +44,10 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
 from prompty.model.message import Json
 from prompty.model.paused import Paused
-from prompty.pipeline.load import StrPath, load
-from prompty.pipeline.telemetry import begin_call
+from prompty.pipeline.load import StrPath
 from prompty.tools.toolbox import handlers_of
 from prompty.tracing import names
+from prompty.tracing.spans import NULL_SPAN
 from prompty.wire.structured import cast
 
 T = TypeVar("T")
@@ -66,10 +74,10 @@ class DurableRuntime:
         *,
         name: str | None = None,
         limits: Limits | None = None,
-        **parts: Unpack[HostArguments],
+        **parts: Unpack[WorkerOptions],
     ) -> None:
         self.engine: Engine = DbosEngine(url, name, limits) if isinstance(url, str) else url
-        self.parts = HostParts(**parts)
+        self.parts = WorkerParts(**parts)
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""
@@ -94,19 +102,26 @@ class DurableRuntime:
         await _elsewhere(self.close)
 
     async def _segment(self, steps: Steps, stored: Json) -> Json:
-        """What a workflow of the engine is: one segment of a run, from its start or a pause to its end or the next."""
+        """Run one segment, from its start or a pause to its end or the next pause. It is a workflow of the engine."""
         try:
             record = record_from(stored, "the record of a run")
-            with begin_call("turn", record.path or "run", "invoke_agent") as span:
-                span.note({names.RUN_ID: record.run_id})
-                turn = turn_of(record, self.parts, span=span)
-                inner = turn.async_driver()
-                driver = DurableDriver(
-                    steps, inner, record.run_id, self.parts.asked(), pace=self.parts.pace, cancelled=record.cancelled
-                )
-                end = await driver.run(turn.loop([model.api for model in inner.models]))
-                span("result", result_of_turn(end))
-                return end_to_json(end)
+            spans = open_run_spans("turn", record.path or "run")
+            with spans or NULL_SPAN:
+                if spans:
+                    spans.span.set_attributes({names.RUN_ID: record.run_id})
+                with spans.inside() if spans else NULL_SPAN:
+                    run = stored_run(record, self.parts, spans)
+                    inner = run.async_driver()
+                    driver = DurableDriver(
+                        steps,
+                        inner,
+                        record.run_id,
+                        self.parts.hooks(),
+                        run.settings.memory,
+                        pace=self.parts.pace,
+                        cancelled=record.cancelled,
+                    )
+                    return end_to_json(await driver.drive(run.loop()))
         except PromptyError as error:
             return end_to_json(error)
 
@@ -117,11 +132,11 @@ class DurableRuntime:
         *,
         run_id: str | None = None,
         priority: int | None = None,
-        **options: Unpack[RunArguments],
+        **options: Unpack[DurableOptions],
     ) -> "DurableRun":
         """Start a run: here, if this runtime works, else on any worker. One of the same id is not started again. Of
         those that wait for a worker, the smallest `priority` goes first."""
-        agent = agent_or_path if isinstance(agent_or_path, PromptAgent) else load(agent_or_path)
+        agent = load_agent(agent_or_path)
         if options.get("tools") is None and self.parts.tools:
             options["tools"] = list(handlers_of(self.parts.tools))
         record = new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets)
@@ -154,7 +169,7 @@ class DurableRuntime:
         end = end_of(status)
         if isinstance(end, Cancelled) and status.state == "cancelled":
             record, steps = self._record(status.id), dict(self.engine.steps(status.id))
-            replay = Replay(record, self.parts)
+            replay = Replay(record)
             while replay.next(steps) is not None:
                 pass
             list(replay.cancel(steps))
@@ -179,7 +194,7 @@ class DurableRuntime:
     def _segment_events(self, status: Status) -> Iterator[tuple[Event, bool]]:
         """The events of a segment, and of each whether it is kept."""
         record = record_from(status.record, f"the record of the run '{status.id}'")
-        replay, told = Replay(record, self.parts), Told()
+        replay, told = Replay(record), Told()
         while True:
             status = self.engine.wait(status.id, 0)  # before the steps: none is added after the end
             steps = dict(self.engine.steps(status.id))
@@ -208,7 +223,7 @@ class DurableRuntime:
             raise RequestError(f"the run '{run_id}' does not wait for an answer", "See `prompty runs show`.")
         paused = end_of(segments[at])
         assert isinstance(paused, Paused)  # noqa: S101  it was chosen for that
-        self._follow(segments[at].id, paused, lambda record: record.after(paused, decisions(paused, verdicts)))
+        self._follow(segments[at].id, paused, lambda record: record.after(paused, parse_decisions(paused, verdicts)))
 
     def _follow(self, id: str, paused: Paused, following: Callable[[Record], Record]) -> None:
         """Start the segment after a pause; one that is there already must be the same."""
@@ -283,10 +298,16 @@ class DurableRuntime:
         return record_from(status.record, f"the record of the run '{id}'")
 
     async def start_async(
-        self, agent_or_path: PromptAgent | StrPath, inputs: Inputs = None, **options: Any
+        self,
+        agent_or_path: PromptAgent | StrPath,
+        inputs: Inputs = None,
+        *,
+        run_id: str | None = None,
+        priority: int | None = None,
+        **options: Unpack[DurableOptions],
     ) -> "DurableRun":
         """Like `start`."""
-        return await _elsewhere(lambda: self.start(agent_or_path, inputs, **options))
+        return await _elsewhere(lambda: self.start(agent_or_path, inputs, run_id=run_id, priority=priority, **options))
 
     async def attach_async(self, run_id: str) -> "DurableRun":
         """Like `attach`."""

@@ -1,4 +1,4 @@
-"""What the loop asks a driver to do. An effect is a value; `yield from` it to get the driver's answer.
+"""Effects: values in which the loop asks a driver to act. `yield from` an effect to get the driver's answer.
 
 A driver may answer any effect but `Emit` by raising `Cancelled` or `BudgetSpent`.
 """
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Effect(Generic[Answer]):
-    """Something to be done by a driver, answered with an `Answer`."""
+    """A request to the driver, answered with an `Answer`."""
 
     __slots__ = ()
 
@@ -28,8 +28,8 @@ class Effect(Generic[Answer]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedTool:
-    """A tool of this run: what the model sees of it, the parameters that the host fills in, who says when a person is
-    asked (the file, the host; see `approval`), and how it runs."""
+    """A tool of this run: its function, the parameters that the host binds, the approval policies of the file and of
+    the host (see `policy`), and how it runs."""
 
     function: Function
     bound: tuple[str, ...] = ()
@@ -41,8 +41,8 @@ class OfferedTool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
-    """A call that may run. Its arguments are read and checked, and hold nothing that the host fills in: that is put
-    in where it runs. The key belongs to this call alone, whatever ids a model gives."""
+    """A call that may run. Its arguments are parsed and validated; bound values are added where it runs. The key
+    identifies this call alone, whatever ids the model gives."""
 
     call: ToolCall
     arguments: Json
@@ -52,51 +52,55 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate says about one call. One that comes `later` pauses the turn."""
+    """A gate's decision about one call. A deferred one pauses the turn."""
 
     allowed: bool
     reason: str = ""
-    later: bool = False
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """In the place of a result: the call had begun when its process died, and nobody knows what it did."""
+class OutcomeUnknown:
+    """Stands for a result: the process died after the call had started, so its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What a guardrail puts in the place of what it saw."""
+    """A guardrail's replacement for what it checked."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTools(Effect[tuple[OfferedTool, ...]]):
-    """Say which tools there are."""
+    """Return the tools of this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallModel(Effect[Reply]):
-    """Send a request and give its reply; a failure comes as ModelError. All tries of one request share its time.
-    `model` is 0 for the model of the file, and more for those that stand in for it."""
+    """Send a request and return its reply, or raise ModelError.
+
+    `call` numbers the model calls of a run: all attempts of one call have the same number, and share its timeout.
+    `model` is 0 for the model of the file, and counts up through its fallbacks.
+    """
 
     request: WireRequest
+    call: int = 1
     model: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AskGate(Effect[object]):
-    """Have the host judge a batch. The answer is whatever it said; see `gate.verdicts`."""
+    """Ask the gate about a batch of calls. The answer is what it returned; see `policy.parse_verdicts`."""
 
     calls: tuple[GatedCall, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CallTools(Effect[list[Message | Unknown | None]]):
-    """Run calls beside each other, and give the message of each, in their order; None for one that did not begin
-    because the turn was cancelled. What a tool raises is a message too. Only drivers that go on with what another
-    process began know of `Unknown`."""
+class CallTools(Effect[list[Message | OutcomeUnknown | None]]):
+    """Run calls in parallel and return the message of each, in order; None for a call that did not start because the
+    turn was cancelled. An exception of a tool becomes a message too. Only drivers that continue the work of another
+    process return `OutcomeUnknown`."""
 
     calls: tuple[PlannedCall, ...]
     max_parallel: int | None = None
@@ -104,12 +108,13 @@ class CallTools(Effect[list[Message | Unknown | None]]):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint(Effect[None]):
-    """Nothing but a moment in which a driver can say that the turn was cancelled."""
+    """Do nothing: a point at which a driver can raise `Cancelled`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckGuardrail(Effect[object]):
-    """Have the host look at messages (`input`), an answer (`output`) or a call (`tool`); see `guardrails.read`."""
+    """Ask a guardrail about messages (`input`), an answer (`output`) or a call (`tool`); see
+    `policy.parse_guardrail`."""
 
     kind: str
     value: object
@@ -117,14 +122,14 @@ class CheckGuardrail(Effect[object]):
 
 @dataclass(frozen=True, slots=True)
 class DrainSteering(Effect[list[str]]):
-    """Give what a person has said meanwhile; `follow_ups` are what waited for the answer."""
+    """Return the queued steering messages, and with `follow_ups` those that wait for the answer."""
 
     follow_ups: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summarise(Effect[str | None]):
-    """Have the host sum up messages in so many characters; None if it cannot."""
+    """Return a summary of messages in at most `characters` characters, or None if there is none."""
 
     messages: tuple[Message, ...]
     characters: int
@@ -132,14 +137,14 @@ class Summarise(Effect[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory(Effect[list[Json]]):
-    """Give the stored messages of a session, and keep others from it until the turn ends."""
+    """Lock a session until the run ends, and return its stored messages."""
 
     session_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveMemory(Effect[None]):
-    """Add messages to a session, all or none."""
+    """Append messages to a session, all or none."""
 
     session_id: str
     messages: tuple[Json, ...]
@@ -147,14 +152,14 @@ class SaveMemory(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Effect[None]):
-    """Let time pass. Drivers add a random part, so that those who wait together do not return together."""
+    """Wait. Drivers add jitter, so that clients that failed together do not retry together."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Emit(Effect[None]):
-    """Tell whoever listens."""
+    """Report an event."""
 
     event: Event
 

@@ -1,16 +1,17 @@
-"""What a turn is told beforehand, and what has happened in it so far."""
+"""The plan of a run, made before it starts, and the state of a run, which grows as it goes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
-from prompty.loop.batch import Slots
-from prompty.loop.budget import Budget, Price, total
+from prompty.loop.budget import Price, total
 from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
 from prompty.loop.effects import Rewrite, Verdict
-from prompty.loop.gate import later
+from prompty.loop.options import Settings
+from prompty.loop.policy import later
 from prompty.loop.stop import Progress
+from prompty.loop.tool_step import Slots
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
 from prompty.model.message import Message, ToolCall
@@ -23,7 +24,7 @@ from prompty.tools.results import error_message, result_message
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A model that can be asked."""
+    """A model to ask, and the price of its answers."""
 
     agent: PromptAgent
     api: Api
@@ -31,9 +32,12 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Session:
-    """Where a turn is remembered. Among the messages of the turn, history goes to `history_at`, and those from
-    `new_from` on are the turn's own: all others are made anew each time."""
+class SessionPlan:
+    """The place of a session in the messages of a turn.
+
+    The history is inserted at `history_at`. The messages from `new_from` on are stored; those before are rendered
+    anew each turn.
+    """
 
     id: str
     history_at: int
@@ -41,42 +45,45 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Hooks:
+    """The functions of the host that a run calls. A durable run stores this: every worker must call the same."""
+
+    gate: bool = False
+    guardrails: frozenset[str] = frozenset()
+    summary: bool = False
+    steering: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a turn is told beforehand. `finish` raises ResultError for an answer that does not fit; where the turn is
-    not `strict` about that, the answer is the result all the same."""
+    """Everything the loop knows beforehand. `choices` are the model of the file and its fallbacks.
 
-    agent: PromptAgent
-    api: Api
+    `finish` makes the result of an answer and raises ResultError if it does not fit. Unless the plan is `strict`, the
+    answer is the result all the same once it was sent back. Without `run_tools` there is one answer and no tool runs.
+    """
+
     run_id: str
+    choices: Sequence[Choice]
+    settings: Settings
     finish: Callable[[Reply], object]
-    price: Price
+    hooks: Hooks = field(default_factory=Hooks)
     strict: bool = False
-    fallbacks: tuple[Choice, ...] = ()
-    session: Session | None = None
-    gated: bool = False
-    guarded: frozenset[str] = frozenset()
-    steered: bool = False
+    run_tools: bool = True
+    session: SessionPlan | None = None
     context: Context | None = None
-    sequential: bool = False
-    max_parallel: int | None = None
-    max_iterations: int = 10
-    stop: Callable[[Progress], bool] | None = None
-    budget: Budget = field(default_factory=Budget)
-    max_retries: int = 3
-    timeout: float | None = None
     stream: bool = False
-
-    def choice(self, number: int) -> Choice:
-        """The model of the file, or one that stands in for it."""
-        own = Choice(agent=self.agent, api=self.api, price=self.price)
-        return (own, *self.fallbacks)[number]
 
 
 @dataclass(slots=True)
 class TurnState:
-    """What has happened so far. While tools run, `open` is the answer that called them, with a slot for each call, and
-    `unknown` are the keys of those of which nobody knows what they did; `saved` is how many messages need not be
-    stored (again), once the session is `remembered`: before, it is somebody else's."""
+    """The messages and counters of a run.
+
+    - `saved`: number of leading messages already persisted; meaningless until `session_loaded`.
+    - `pending_batch`: while tools run, the answer that called them, with a slot for each result.
+    - `uncertain_calls`: keys of calls whose outcome is unknown, because their process died in mid-call.
+    - `calls`: number of model calls, for `CallModel.call`.
+    - `dropped`: positions that the context has no room for; `summary` stands for them.
+    """
 
     messages: list[Message]
     iteration: int = 0
@@ -84,42 +91,42 @@ class TurnState:
     cost: Decimal | None = None
     saved: int = 0
     pauses: int = 0
-    remembered: bool = False
-    open: tuple[Reply, Slots] | None = field(default=None, repr=False)
+    session_loaded: bool = False
+    pending_batch: tuple[Reply, Slots] | None = field(default=None, repr=False)
     decided: Mapping[str, Verdict] = field(default_factory=dict)
-    unknown: frozenset[str] = frozenset()
+    uncertain_calls: frozenset[str] = frozenset()
+    calls: int = 0
     model: int = 0
-    corrected: bool = False
-    ratio: float = CHARACTERS_PER_TOKEN
-    gone: frozenset[int] = frozenset()
+    repair_used: bool = False
+    chars_per_token: float = CHARACTERS_PER_TOKEN
+    dropped: frozenset[int] = frozenset()
     summary: str = ""
 
     def count(self, reply: Reply, price: Price) -> None:
-        """Add what an answer used. A cost that is not known for one answer is not known for the turn."""
+        """Add the usage of an answer. If the cost of one answer is unknown, so is that of the turn."""
         cost = price(reply)
         known = cost is not None and (self.iteration == 1 or self.cost is not None)
         self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
         self.usage = total(self.usage, reply.usage)
 
     def count_tools(self, slots: Slots) -> None:
-        """Add what prompts took that ran as tools."""
+        """Add the usage of prompts that ran as tools."""
         for local in (result.local for result in slots if result and "usage" in result.local):
             self.usage = total(self.usage, Usage(**cast(dict[str, int | None], local["usage"])))
             known = self.cost is not None and local["cost"] is not None
             self.cost = self.cost + Decimal(str(local["cost"])) if known and self.cost is not None else None
 
     def settle(self, api: Api, reason: str) -> None:
-        """Put the open answer and its results into the history at once; a call without a result gets one that says
-        why it did not run."""
-        if self.open is None:
+        """Append the pending answer and its results. A call without a result gets one that says why it did not run."""
+        if self.pending_batch is None:
             return
-        reply, slots = self.open
+        reply, slots = self.pending_batch
         results = [
             result or error_message(call, f"Tool '{call.name}' was not run: {reason}")
             for call, result in zip(reply.tool_calls, slots, strict=True)
         ]
         self.messages += api.tool_messages(reply, results)
-        self.open = None
+        self.pending_batch = None
 
     def progress(self, reply: Reply) -> Progress:
         return Progress(
@@ -139,22 +146,26 @@ class TurnState:
             iterations=self.iteration,
         )
 
-    def paused(self, plan: Plan, reply: Reply, asked: Sequence[tuple[GatedCall, Verdict]]) -> Paused:
-        """The turn as a value to go on from. Calls that were judged already keep their verdicts."""
+    def paused(self, plan: Plan, reply: Reply, calls: Sequence[tuple[GatedCall, Verdict]]) -> Paused:
+        """Return the turn as a value to resume from. Calls that are decided already keep their verdicts."""
+        pending = [
+            replace(call, unknown=call.key in self.uncertain_calls) for call, verdict in calls if verdict.deferred
+        ]
+        slots = self.pending_batch[1] if self.pending_batch else []
         return Paused(
             run_id=plan.run_id,
             iteration=self.iteration,
             messages=tuple(message.to_json() for message in self.messages),
             reply=reply.to_json(),
             usage=asdict(self.usage),
-            pending=tuple(replace(call, unknown=call.key in self.unknown) for call, verdict in asked if verdict.later),
-            decided={call.key: (verdict.allowed, verdict.reason) for call, verdict in asked if not verdict.later},
-            results=tuple(result.to_json() if result else None for result in self.open[1]) if self.open else (),
-            standing={
+            pending=tuple(pending),
+            decided={call.key: (verdict.allowed, verdict.reason) for call, verdict in calls if not verdict.deferred},
+            results=tuple(result.to_json() if result else None for result in slots),
+            carry_over={
                 "model": self.model,
-                "corrected": self.corrected,
-                "ratio": self.ratio,
-                "gone": sorted(self.gone),
+                "repair_used": self.repair_used,
+                "chars_per_token": self.chars_per_token,
+                "dropped": sorted(self.dropped),
                 "summary": self.summary,
             },
             cost=None if self.cost is None else str(self.cost),
@@ -164,16 +175,16 @@ class TurnState:
         )
 
 
-def resumed_state(paused: Paused, said: Mapping[str, Verdict | Rewrite]) -> TurnState:
-    """The state of a turn that was paused, with what has been decided about its calls."""
+def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) -> TurnState:
+    """Return the state of a paused turn, with the decisions about its calls."""
     reply = reply_from(paused.reply)
     slots = [message_from(result) if result else None for result in paused.results] or [None] * len(reply.tool_calls)
-    for call in (call for call in paused.pending if call.key in said):
+    for call in (call for call in paused.pending if call.key in decisions):
         position = int(call.key.rpartition(":")[2])
-        slots[position] = _settled(reply.tool_calls[position], call, said[call.key])
+        slots[position] = _settled_result(reply.tool_calls[position], call, decisions[call.key])
     decided = {call.key: later() for call in paused.pending}
     decided |= {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
-    standing = cast(dict[str, Any], paused.standing)
+    carry_over = cast(dict[str, Any], paused.carry_over)
     return TurnState(
         messages=[message_from(message) for message in paused.messages],
         iteration=paused.iteration,
@@ -181,18 +192,18 @@ def resumed_state(paused: Paused, said: Mapping[str, Verdict | Rewrite]) -> Turn
         cost=None if paused.cost is None else Decimal(paused.cost),
         saved=paused.saved,
         pauses=paused.pauses + 1,
-        open=(reply, slots),
-        unknown=frozenset(call.key for call in paused.pending if call.unknown),
-        decided={**decided, **{key: one for key, one in said.items() if isinstance(one, Verdict)}},
-        **{**standing, "gone": frozenset(standing.get("gone", ()))},
+        pending_batch=(reply, slots),
+        uncertain_calls=frozenset(call.key for call in paused.pending if call.unknown),
+        decided={**decided, **{key: verdict for key, verdict in decisions.items() if isinstance(verdict, Verdict)}},
+        **{**carry_over, "dropped": frozenset(carry_over.get("dropped", ()))},
     )
 
 
-def _settled(call: ToolCall, asked: GatedCall, said: Verdict | Rewrite) -> Message | None:
-    """The result of a call that a person has settled without running it: what it gave, or that it counts as failed."""
-    if isinstance(said, Rewrite):
-        return result_message(call, said.value)
-    if said.allowed or said.later or not asked.unknown:
+def _settled_result(call: ToolCall, pending: GatedCall, decision: Verdict | Rewrite) -> Message | None:
+    """Return the result of a call that a person settled without running it, or None if it may run."""
+    if isinstance(decision, Rewrite):
+        return result_message(call, decision.value)
+    if decision.allowed or decision.deferred or not pending.unknown:
         return None
-    reason = said.reason or "it was interrupted, and what it has done is not known"
+    reason = decision.reason or "it was interrupted, and what it has done is not known"
     return error_message(call, f"Tool '{call.name}' failed: {reason}")

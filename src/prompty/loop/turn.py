@@ -1,28 +1,28 @@
 """The agent loop: ask the model, run the tools it calls, ask again, until it answers (001).
 
-It decides and does nothing: every model call, tool, question and wait is an effect that a driver performs. Whatever
-happens, the messages in its state are a history one can go on from.
+The loop decides and performs nothing: every model call, tool call, question and wait is an effect for a driver.
+Whatever happens, the messages in its state are a history that a later run can continue.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from prompty.errors import BudgetSpent, Cancelled, IterationsExceeded, MemoryFailed, PromptyError, ResultError
-from prompty.loop.asking import asked_model
-from prompty.loop.batch import (
-    Offered,
-    allowed_calls,
-    asked_calls,
-    guarded_calls,
-    judgement,
-    open_calls,
-    planned_calls,
-    run_calls,
-)
 from prompty.loop.budget import overspent
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
+from prompty.loop.model_step import ask_model
 from prompty.loop.repair import problems_in, readable
 from prompty.loop.state import Plan, TurnState
+from prompty.loop.tool_step import (
+    Toolset,
+    allow_calls,
+    decide,
+    gated_calls,
+    guard_calls,
+    plan_calls,
+    run_calls,
+    unanswered_calls,
+)
 from prompty.model.event import (
     Done,
     HistoryRepaired,
@@ -33,23 +33,19 @@ from prompty.model.event import (
     RunPaused,
     RunStarted,
 )
-from prompty.model.message import Message, user
+from prompty.model.message import user
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
 from prompty.pipeline.process import result_of
 
 
-def turn(plan: Plan, messages: Sequence[Message]) -> Loop[Done | Paused]:
-    """Decide the next step until the model answers without calls."""
-    return (yield from resumed_turn(plan, TurnState(list(messages))))
-
-
-def resumed_turn(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
-    """A turn from wherever it stands."""
+def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
+    """Run from the given state to a result or a pause. Without `plan.run_tools`, stop after the first answer."""
     try:
         yield from Emit(RunStarted(plan.run_id))
-        yield from _remember(plan, state)
-        end = yield from _rounds(plan, state)
+        if plan.session is not None:
+            yield from _load_session(plan, state)
+        end = yield from (_run_rounds(plan, state) if plan.run_tools else _run_once(plan, state))
         yield from _save(plan, state)
         if isinstance(end, Paused):
             yield from Emit(RunPaused(end))
@@ -59,7 +55,7 @@ def resumed_turn(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         return done
     except PromptyError as error:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
-        state.settle(plan.api, reason)
+        state.settle(plan.choices[0].api, reason)
         error.messages = tuple(state.messages)
         if not isinstance(error, MemoryFailed):
             yield from _save(plan, state)
@@ -67,34 +63,41 @@ def resumed_turn(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         raise
 
 
-def _rounds(plan: Plan, state: TurnState) -> Loop[object]:
-    """Answers and tools in turn, to the result; a `Paused` if a person has to be asked."""
+def _run_once(plan: Plan, state: TurnState) -> Loop[object]:
+    """Return the result of one answer. Its tool calls are the caller's to run."""
+    reply = yield from _next_reply(plan, state, (yield from DescribeTools()))
+    return plan.finish(reply)
+
+
+def _run_rounds(plan: Plan, state: TurnState) -> Loop[object]:
+    """Alternate answers and tool calls. Return the result, or a `Paused` if a person has to decide."""
     tools = yield from DescribeTools()
-    offered = Offered(tools)
+    toolset = Toolset(tools)
     while True:
-        reply = state.open[0] if state.open else (yield from _next_answer(plan, state, tools))
+        pending = state.pending_batch
+        reply = pending[0] if pending else (yield from _next_reply(plan, state, tools))
         if not reply.tool_calls:
-            fits, result = _finished(plan, state, reply)
-            if fits and not (yield from _spoken(plan, state, follow_ups=True)):
+            fits, result = _finish(plan, state, reply)
+            if fits and not (yield from _apply_steering(plan, state, follow_ups=True)):
                 return result
             continue
-        paused = yield from _run_batch(plan, state, reply, offered)
+        paused = yield from _run_batch(plan, state, reply, toolset)
         if paused:
             return paused
-        state.settle(plan.api, "")
+        state.settle(plan.choices[0].api, "")
         yield from _save(plan, state)
         yield from Emit(MessagesChanged(tuple(state.messages)))
-        if plan.stop and plan.stop(state.progress(reply)):
-            return _ended(plan, replace(reply, tool_calls=()))
+        if plan.settings.stop and plan.settings.stop(state.progress(reply)):
+            return _final_result(plan, replace(reply, tool_calls=()))
 
 
-def _next_answer(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
+def _next_reply(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
     state.iteration += 1
     yield from Emit(IterationStarted(state.iteration))
-    yield from _spoken(plan, state)
-    reply = yield from asked_model(plan, state, tools)
-    if reply.tool_calls:
-        state.open = (reply, [None] * len(reply.tool_calls))
+    yield from _apply_steering(plan, state)
+    reply = yield from ask_model(plan, state, tools)
+    if reply.tool_calls and plan.run_tools:
+        state.pending_batch = (reply, [None] * len(reply.tool_calls))
         _check_limits(plan, state)
     else:
         state.messages.append(reply.message())
@@ -102,68 +105,70 @@ def _next_answer(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> 
 
 
 def _check_limits(plan: Plan, state: TurnState) -> None:
-    if state.iteration > plan.max_iterations:
-        raise IterationsExceeded(plan.max_iterations)
-    if spent := overspent(plan.budget, state.usage, state.cost):
+    if state.iteration > plan.settings.max_iterations:
+        raise IterationsExceeded(plan.settings.max_iterations)
+    if plan.settings.budget and (spent := overspent(plan.settings.budget, state.usage, state.cost)):
         raise BudgetSpent(spent)
 
 
-def _run_batch(plan: Plan, state: TurnState, reply: Reply, offered: Offered) -> Loop[Paused | None]:
-    """Fill the slots of an answer's calls; or stop before any of them runs, or where nobody knows what one did."""
-    slots = state.open[1] if state.open else []
-    planned = planned_calls(reply.tool_calls, offered, f"{plan.run_id}:{state.iteration}", slots)
-    if "tool" in plan.guarded:
-        planned = yield from guarded_calls(planned, offered, slots)
-    if plan.gated or offered.may_ask or state.decided:
-        asked = asked_calls(planned, offered)
-        said = yield from judgement(asked, gated=plan.gated, decided=state.decided)
-        if any(verdict.later for verdict in said):
+def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> Loop[Paused | None]:
+    """Fill the slots of an answer's calls. Pause before any of them runs, or where the outcome of one is unknown."""
+    slots = state.pending_batch[1] if state.pending_batch else []
+    planned = plan_calls(reply.tool_calls, toolset, f"{plan.run_id}:{state.iteration}", slots)
+    if "tool" in plan.hooks.guardrails:
+        planned = yield from guard_calls(planned, toolset, slots)
+    if plan.hooks.gate or toolset.has_policies or state.decided:
+        calls = gated_calls(planned, toolset)
+        verdicts = yield from decide(calls, gated=plan.hooks.gate, decided=state.decided)
+        if any(verdict.deferred for verdict in verdicts):
             yield from _save(plan, state)
-            return state.paused(plan, reply, list(zip(asked, said, strict=True)))
-        planned = yield from allowed_calls(planned, said, slots)
+            return state.paused(plan, reply, list(zip(calls, verdicts, strict=True)))
+        planned = yield from allow_calls(planned, verdicts, slots)
         state.decided = {}
-    unknown = yield from run_calls(planned, offered, slots, sequential=plan.sequential, max_parallel=plan.max_parallel)
-    if unknown:
-        state.unknown = frozenset(planned[position].key for position in unknown)
+    settings = plan.settings
+    sequential = settings.tool_execution == "sequential"
+    uncertain = yield from run_calls(planned, toolset, slots, sequential=sequential, max_parallel=settings.max_parallel)
+    if uncertain:
+        state.uncertain_calls = frozenset(planned[position].key for position in uncertain)
         yield from _save(plan, state)
-        return state.paused(plan, reply, open_calls(planned, unknown, offered, slots))
+        return state.paused(plan, reply, unanswered_calls(planned, uncertain, toolset, slots))
     state.count_tools(slots)
     return None
 
 
-def _finished(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
-    """The result of an answer, if it fits. One that does not is sent back once, with what is wrong with it."""
+def _finish(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
+    """Return True and the result of an answer. One that does not fit is sent back once, with what is wrong."""
     try:
         return True, plan.finish(reply)
     except ResultError as error:
-        if state.corrected:
-            return True, _ended(plan, reply)
-        state.corrected = True
+        if state.repair_used:
+            return True, _final_result(plan, reply)
+        state.repair_used = True
         state.messages.append(user(f"{error}\nAnswer again, so that it fits. Answer with the JSON alone."))
         return False, None
 
 
-def _ended(plan: Plan, reply: Reply) -> object:
-    """The result of an answer that is not gone on with."""
-    return plan.finish(reply) if plan.strict else result_of(plan.agent, reply)
+def _final_result(plan: Plan, reply: Reply) -> object:
+    """Return the result of the last answer. Only an `output_type` must fit; declared outputs fall back to the text."""
+    return plan.finish(reply) if plan.strict else result_of(plan.choices[0].agent, reply)
 
 
-def _spoken(plan: Plan, state: TurnState, *, follow_ups: bool = False) -> Loop[bool]:
-    """Take in what a person has said meanwhile; whether there was something."""
-    said = (yield from DrainSteering(follow_ups)) if plan.steered else []
-    if said:
-        state.messages += [user(text) for text in said]
+def _apply_steering(plan: Plan, state: TurnState, *, follow_ups: bool = False) -> Loop[bool]:
+    """Append queued steering messages. Return True if there were any."""
+    texts = (yield from DrainSteering(follow_ups)) if plan.hooks.steering else []
+    if texts:
+        state.messages += [user(text) for text in texts]
         yield from Emit(MessagesChanged(tuple(state.messages)))
-    return bool(said)
+    return bool(texts)
 
 
-def _remember(plan: Plan, state: TurnState) -> Loop[None]:
-    """Put what is stored of a session into its place, mended where it needs to be."""
+def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
+    """Insert the stored history of the session, repaired where needed."""
     if plan.session is None:
         return
     stored = yield from LoadMemory(plan.session.id)
-    state.remembered = True
-    if state.open:  # a turn that goes on has its messages with it
+    state.session_loaded = True
+    if state.pending_batch:  # a resumed turn carries its messages
         return
     history, unreadable = readable(stored)
     problems = [*unreadable, *problems_in(history)]
@@ -175,8 +180,7 @@ def _remember(plan: Plan, state: TurnState) -> Loop[None]:
 
 
 def _save(plan: Plan, state: TurnState) -> Loop[None]:
-    """Store what is new."""
-    new = state.messages[state.saved :]
-    if plan.session and state.remembered and new:
+    """Append the new messages to the session."""
+    if plan.session and state.session_loaded and (new := state.messages[state.saved :]):
         yield from SaveMemory(plan.session.id, tuple(message.to_json() for message in new))
         state.saved = len(state.messages)

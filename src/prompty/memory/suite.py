@@ -8,7 +8,7 @@ class TestMyStore(MemoryStoreSuite):
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from prompty.drivers.host import MemoryStore
+from prompty.memory.store import MemoryStore
 from prompty.model.message import Json
 
 _HELLO: Json = {"role": "user", "content": [{"kind": "text", "value": "Grüße, 世界 🌍"}]}

@@ -1,30 +1,32 @@
-"""What happens while a model answers and its tools run, in the order it happens."""
+"""The events of a run, in the order they happen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
+from prompty.errors import ModelError
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply, Usage
+from prompty.model.request import WireRequest
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More words of the answer."""
+    """A piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of what the model thinks before it answers."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """More of a call that is being written; only a finished reply has calls that may run."""
+    """A piece of a tool call. Only the calls of a complete reply may run."""
 
     index: int
     id: str
@@ -34,7 +36,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A call failed and is tried again after `seconds`; `status` is of HTTP, `retry_after` what was asked for."""
+    """An attempt failed, and the next one follows after `seconds`. `retry_after` is the wait the server asked for."""
 
     attempt: int
     seconds: float
@@ -44,29 +46,53 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRequested:
+    """A request is about to be sent.
+
+    `call` numbers the model calls of the run, `attempt` the attempts of this call. `model` is 0 for the model of the
+    file, and counts up through its fallbacks.
+    """
+
+    call: int
+    attempt: int
+    model: int
+    request: WireRequest = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """An attempt failed. A final one is not retried; a fallback may be asked."""
+
+    call: int
+    attempt: int
+    error: ModelError
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The model has answered."""
+    """The model answered."""
 
     reply: Reply
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A turn begins."""
+    """The run starts."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class IterationStarted:
-    """The model is about to be asked, for the first time or with the results of its calls."""
+    """The model is about to be asked, for the first time or with the results of its tool calls."""
 
     iteration: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToolGated:
-    """The gate has judged a call."""
+    """The gate decided about a tool call."""
 
     call: ToolCall
     allowed: bool
@@ -75,14 +101,15 @@ class ToolGated:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool begins to run."""
+    """A tool call starts. The key identifies it, whatever ids the model gives."""
 
     call: ToolCall
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """A tool says how far it has come. Listeners are told; a stream does not give it."""
+    """A tool reports its progress. Listeners get this event; streams do not."""
 
     tool: str
     call_id: str
@@ -93,10 +120,11 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool has run; `result` is the message that the model will read."""
+    """A tool call ended. `result` is the message that the model will read."""
 
     call: ToolCall
     result: Message
+    key: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -105,14 +133,14 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class MessagesChanged:
-    """The conversation has grown by an answer with calls and by their results."""
+    """The conversation grew: by an answer with tool calls and their results, or by steering messages."""
 
     messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The oldest part of the conversation was left out of the request; `summary` stands for it."""
+    """The oldest part of the conversation was left out of the request, and `summary` put in its place."""
 
     messages: int
     summary: str
@@ -120,14 +148,14 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRepaired:
-    """What was stored of a conversation had faults, which are mended for this turn."""
+    """The stored conversation had faults, which were repaired for this turn."""
 
     problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FellBack:
-    """A model cannot be reached, and another one is asked in its place from now on."""
+    """A model could not be reached. From now on its fallback is asked."""
 
     model: str
     reason: str
@@ -135,28 +163,28 @@ class FellBack:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The turn waits for a person; it ends here and goes on with `resume`."""
+    """The turn waits for a person. It ends here; `resume` continues it."""
 
     paused: Paused
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """The turn ends with an error, which is raised."""
+    """The run ends with an error, which is raised."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunCancelled:
-    """The turn ends because somebody cancelled it."""
+    """The run ends because it was cancelled."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """The turn has a result. `iterations` is how often the model answered; `cost` is in dollars, None if unknown."""
+    """The run has a result. `iterations` counts the answers of the model. `cost` is in dollars, None if unknown."""
 
     result: object
     messages: tuple[Message, ...]
@@ -167,7 +195,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Something happens in a prompt that runs as a tool of this one. Listeners are told; a stream does not give it."""
+    """An event of a prompt that runs as a tool of this one. Listeners get this event; streams do not."""
 
     tool: str
     call_id: str
@@ -178,6 +206,8 @@ Delta = TextDelta | ReasoningDelta | ToolCallDelta
 Event = (
     Delta
     | Retry
+    | ModelRequested
+    | ModelFailed
     | ModelReply
     | RunStarted
     | IterationStarted

@@ -1,4 +1,4 @@
-"""A turn that waits for a person: plain data, to be kept anywhere and gone on with anywhere (L2)."""
+"""A turn that waits for a person's decision, as plain data (L2)."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -6,12 +6,16 @@ from typing import Any
 from prompty.model.message import Json
 
 PAUSED_VERSION = 1
+_RENAMED = {"corrected": "repair_used", "ratio": "chars_per_token", "gone": "dropped"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatedCall:
-    """What a gate sees of a call: final arguments, with what the host fills in masked. The key belongs to this call
-    alone, whatever ids a model gives. One that is `unknown` had begun when its process died: it may have happened."""
+    """A call as the gate sees it: final arguments, bound values masked.
+
+    The key identifies this call alone, whatever ids the model gives. The outcome of an `unknown` call is unknown: it
+    had started when its process died.
+    """
 
     id: str
     name: str
@@ -23,11 +27,11 @@ class GatedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paused:
-    """Where a turn stands. `pending` are the calls that wait for a verdict; `resume` goes on with it.
+    """A paused turn: plain data that `resume` continues from, in any process.
 
-    It holds the conversation, and nothing of what the host fills in. `results` are the messages of the open calls, for
-    those that have one; `pauses` is how often the turn was paused before, so that no two pauses are equal. `standing`
-    is what else a turn has settled: which model answers, whether an answer was sent back, and what was summed up.
+    `pending` are the calls that wait for a verdict. The value holds the conversation, and no bound values. `results`
+    are the messages of the answer's calls that have one. `pauses` counts the earlier pauses, so that no two pauses of
+    a turn are equal. `carry_over` is the rest of the loop's state.
     """
 
     run_id: str
@@ -38,7 +42,7 @@ class Paused:
     pending: tuple[GatedCall, ...]
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     results: tuple[Json | None, ...] = ()
-    standing: Json = field(default_factory=dict)
+    carry_over: Json = field(default_factory=dict)
     cost: str | None = None
     session_id: str | None = None
     saved: int = 0
@@ -46,7 +50,7 @@ class Paused:
     version: int = PAUSED_VERSION
 
     def to_json(self) -> Json:
-        """Plain JSON; `from_json` reads it."""
+        """Return plain JSON for `from_json`."""
         return asdict(self)
 
     @classmethod
@@ -54,6 +58,10 @@ class Paused:
         """Read what `to_json` wrote."""
         if value.get("version") != PAUSED_VERSION:
             raise ValueError(f"a paused turn of version {value.get('version')!r} cannot be read by this release")
+        if "standing" in value:  # written by 0.1.0
+            stored = {name: entry for name, entry in value.items() if name != "standing"}
+            renamed = {_RENAMED.get(name, name): entry for name, entry in value["standing"].items()}
+            value = {**stored, "carry_over": renamed}
         lists = {
             "messages": tuple(value["messages"]),
             "results": tuple(value.get("results", ())),

@@ -34,7 +34,7 @@ def load(
 ) -> PromptAgent:
     """Load a .prompty file. An unchanged file with unchanged references is not read again."""
     with begin("load") as span:
-        span("inputs", {"path": path} if span.live else None)
+        span.record("inputs", {"path": path} if span.live else None)
         return _load(path, allowed_roots, env, registry)
 
 

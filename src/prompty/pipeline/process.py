@@ -10,7 +10,7 @@ def result_of(agent: PromptAgent, reply: Reply) -> object:
     """Tool calls as a list; vectors and images as they are; a refusal as its text; JSON where outputs are declared."""
     with begin("process") as span:
         result = _result_of(agent, reply)
-        span("result", result)
+        span.record("result", result)
         return result
 
 

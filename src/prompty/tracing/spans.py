@@ -1,31 +1,31 @@
-"""Spans: what is done, when, inside of what, and what came of it.
+"""Spans: one per operation, with its start, duration, parent, attributes and outcome.
 
-While no sink listens, `begin` gives one and the same span that does nothing. A live span is known to those that are
-begun inside of it by a context variable, which is never set across a `yield`.
+While no sink is active, `begin` returns a shared no-op span. The current span is a context variable, which is never
+left set across a `yield`.
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar, Token
 from functools import partial
 from json import loads
 from logging import getLogger
 from random import getrandbits
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from prompty.safety.redaction import masked_traceback
+from prompty.tracing import names
 from prompty.tracing.plain import Masking, Plain
 from prompty.tracing.sinks import EnteringSink, Sink, sinks_now
 
 logger = getLogger("prompty.tracing")
 _current: ContextVar["Span | None"] = ContextVar("prompty_span", default=None)
-Ends = Literal["always", "on failure", "never"]
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Trace:
-    """What the spans of one run have in common."""
+    """State shared by all spans of one trace."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self.id = f"{getrandbits(128):032x}"
@@ -36,38 +36,38 @@ class Trace:
         self.wire = any(sink.wire for sink in sinks)
         self.entering = [cast(EnteringSink, sink) for sink in sinks if hasattr(sink, "entered")]
 
-    def tell(self, what: str, span: "Span") -> None:
-        """Tell every sink; one that fails hurts neither the run nor the others, and is complained about once."""
+    def notify(self, method: str, span: "Span") -> None:
+        """Call a method of every sink. A failing sink affects neither the run nor other sinks, and is logged once."""
         for sink in self.sinks:
             try:
-                getattr(sink, what)(span)
+                getattr(sink, method)(span)
             except Exception as error:
-                self._complain(sink, error)
+                self._log_failure(sink, error)
 
     def enter(self, span: "Span") -> list[Callable[[], object]]:
-        """Tell those who have a context of their own; gives what leaves it."""
+        """Enter the sinks that keep a context of their own. Return the functions that leave it."""
         leaving: list[Callable[[], object]] = []
         for sink in self.entering:
             try:
                 leaving.append(partial(self._leave, sink, sink.entered(span)))
             except Exception as error:
-                self._complain(sink, error)
+                self._log_failure(sink, error)
         return leaving
 
     def _leave(self, sink: Sink, leave: Callable[[], object]) -> None:
         try:
             leave()
         except Exception as error:
-            self._complain(sink, error)
+            self._log_failure(sink, error)
 
-    def _complain(self, sink: Sink, error: Exception) -> None:
+    def _log_failure(self, sink: Sink, error: Exception) -> None:
         if sink not in self._failed:
             logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, masked_traceback(error))
         self._failed.append(sink)
 
 
 class Span:
-    """Something that is being done. Calling it with a name and a value shows that value."""
+    """An operation. Use it in a `with` statement: it is the current span inside, and ends at the end."""
 
     live = True
 
@@ -84,31 +84,32 @@ class Span:
         self.start, self._clock = time.time_ns(), time.perf_counter_ns()
         self.duration: int | None = None
         self.handles: dict[Sink, Any] = {}
-        self._entered: list[Within] = []
-        self.note(attributes)
+        self._entered: list[SpanScope] = []
+        self.set_attributes(attributes)
 
-    def __call__(self, name: str, value: object) -> None:
+    def record(self, name: str, value: object) -> None:
+        """Record a value, if a sink wants content."""
         if self.trace.content:
             self.written[name] = self.trace.masking.json(value)
 
     @property
     def content(self) -> dict[str, Plain]:
-        """What it shows, as plain values. They are kept as JSON: what happens to a value later does not change it."""
+        """The recorded values. They are stored as JSON, so that later changes to a value do not show."""
         return {name: loads(value) for name, value in self.written.items()}
 
-    def note(self, attributes: dict[str, Any]) -> None:
-        """Say something short about it, whether or not content is wanted."""
+    def set_attributes(self, attributes: dict[str, Any]) -> None:
+        """Set short attributes, which every sink gets. None is left out."""
         masking = self.trace.masking
         for name, value in attributes.items():
             if value is not None:
                 self.attributes[name] = masking.text(value) if type(value) is str else masking.plain(value)
 
     def hide(self, values: Iterable[object]) -> None:
-        """Keep values out of this trace, wherever they stand."""
+        """Mask these values everywhere in this trace."""
         self.trace.masking.hide(values)
 
-    def count(self, usage: dict[str, int | None]) -> None:
-        """Add tokens, here and in everything this is part of."""
+    def add_usage(self, usage: dict[str, int | None]) -> None:
+        """Add token counts to this span and all its ancestors."""
         counted = {name: number for name, number in usage.items() if number is not None}
         span: Span | None = self
         while span is not None:
@@ -116,43 +117,44 @@ class Span:
                 span.usage[name] = span.usage.get(name, 0) + number
             span = span.parent
 
-    def fail(self, error: BaseException) -> None:
+    def record_error(self, error: BaseException) -> None:
         self.error = (type(error).__name__, self.trace.masking.text(str(error)))
 
     def elapsed(self) -> int:
-        """Nanoseconds since it began."""
+        """Return the nanoseconds since the start."""
         return time.perf_counter_ns() - self._clock
 
-    def begun(self) -> Self:
-        self.trace.tell("started", self)
-        return self
-
     def end(self, duration: int | None = None) -> None:
-        """It is over; saying so again changes nothing."""
+        """End the span. Ending it again has no effect."""
         if self.duration is None:
             self.duration = self.elapsed() if duration is None else duration
-            self.trace.tell("ended", self)
+            self.trace.notify("ended", self)
 
-    def within(self, ends: Ends = "never") -> "Within":
-        """Spans that are begun in this `with` statement are inside of this one."""
-        return Within(self, ends)
+    def inside(self) -> "SpanScope":
+        """Make this the current span inside a `with` statement, without ending it."""
+        return SpanScope(self)
+
+    def lifetime(self) -> "SpanLifetime":
+        """End the span with a `with` statement, without making it current. Use it in generators."""
+        return SpanLifetime(self)
 
     def __enter__(self) -> Self:
-        self._entered.append(Within(self, "always"))
+        self._entered.append(SpanScope(self))
         self._entered[-1].__enter__()
         return self
 
-    def __exit__(self, *failure: Any) -> None:
-        self._entered.pop().__exit__(*failure)  # kept no longer: it knows this span, and circles take long to free
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._entered.pop().__exit__(kind, error, traceback)  # not kept: a reference cycle is slow to collect
+        self.lifetime().__exit__(kind, error, traceback)
 
 
-class Within:
-    """The code inside a span."""
+class SpanScope:
+    """Makes a span current."""
 
-    __slots__ = ("_ends", "_leave", "_span", "_token")
+    __slots__ = ("_leave", "_span", "_token")
 
-    def __init__(self, span: Span, ends: Ends) -> None:
-        self._span, self._ends = span, ends
+    def __init__(self, span: Span) -> None:
+        self._span = span
         self._token: Token[Span | None] | None = None
         self._leave: Sequence[Callable[[], object]] = ()
 
@@ -162,56 +164,72 @@ class Within:
             self._leave = self._span.trace.enter(self._span)
         return self._span
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         for leave in reversed(self._leave):
             leave()
         if self._token is not None:
             _current.reset(self._token)
-        if self._ends == "never":
-            return
-        if error is not None:
-            self._span.fail(error)
-        if error is not None or self._ends == "always":
-            self._span.end()
 
 
-class Silence(Span):
-    """The span of everything while nobody listens."""
+class SpanLifetime:
+    """Ends a span, with the error that left the `with` statement."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def __enter__(self) -> Span:
+        return self._span
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, GeneratorExit):  # the reader of a stream has left
+            self._span.set_attributes({names.ABANDONED: True})
+        elif error is not None:
+            self._span.record_error(error)
+        self._span.end()
+
+
+class NullSpan(Span):
+    """The span while no sink is active: the same interface, without effect."""
 
     live = False
 
     def __init__(self) -> None:
+        super().__init__("", Trace(()), None, title="", kind="internal", attributes={})
+
+    def record(self, name: str, value: object) -> None:
         pass
 
-    def __call__(self, name: str, value: object) -> None:
-        pass
-
-    def note(self, attributes: dict[str, Any]) -> None:
+    def set_attributes(self, attributes: dict[str, Any]) -> None:
         pass
 
     def hide(self, values: Iterable[object]) -> None:
         pass
 
-    def count(self, usage: dict[str, int | None]) -> None:
+    def add_usage(self, usage: dict[str, int | None]) -> None:
         pass
 
-    def fail(self, error: BaseException) -> None:
+    def record_error(self, error: BaseException) -> None:
         pass
 
     def end(self, duration: int | None = None) -> None:
         pass
 
-    def within(self, ends: Ends = "never") -> Any:
+    def inside(self) -> Any:
+        return self
+
+    def lifetime(self) -> Any:
         return self
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         pass
 
 
-SILENCE = Silence()
+NULL_SPAN = NullSpan()
 
 
 def begin(
@@ -223,37 +241,37 @@ def begin(
     parent: Span | None = None,
     inputs: object = None,
 ) -> Span:
-    """A span that has begun, inside `parent` or whatever is going on here. Whoever begins it ends it: with a `with`
-    statement, or by `end`."""
-    inside = parent or _current.get()
-    if inside is not None and inside.live:
-        trace = inside.trace
+    """Start a span below `parent`, or below the current span. Whoever starts it must end it."""
+    above = parent or _current.get()
+    if above is not None and above.live:
+        trace = above.trace
     elif sinks := sinks_now():
-        trace, inside = Trace(sinks), None
+        trace, above = Trace(sinks), None
     else:
-        return SILENCE
-    span = Span(name, trace, inside, title=title, kind=kind, attributes=attributes or {})
+        return NULL_SPAN
+    span = Span(name, trace, above, title=title, kind=kind, attributes=attributes or {})
     if inputs is not None:
-        span("inputs", inputs)
-    return span.begun()
+        span.record("inputs", inputs)
+    trace.notify("started", span)
+    return span
 
 
-def listening() -> bool:
-    """Whether a span that is begun here would be seen."""
+def is_tracing() -> bool:
+    """Return True if a span that starts now would reach a sink."""
     return current_span().live or bool(sinks_now())
 
 
 def current_span() -> Span:
-    """What is going on here."""
-    return _current.get() or SILENCE
+    """Return the current span, or the no-op span."""
+    return _current.get() or NULL_SPAN
 
 
-def followed(span: Span, items: Generator[T, Any, R]) -> Generator[T, Any, R]:
-    """The items of a generator that runs inside a span, which is not set while it waits for its caller."""
+def iterate_inside(span: Span, items: Generator[T, Any, R]) -> Generator[T, Any, R]:
+    """Run each step of a generator inside a span, which is not current while the generator is suspended."""
     sent = None
     try:
         while True:
-            with span.within():
+            with span.inside():
                 try:
                     item = items.send(sent)
                 except StopIteration as end:
@@ -264,10 +282,10 @@ def followed(span: Span, items: Generator[T, Any, R]) -> Generator[T, Any, R]:
         items.close()
 
 
-async def followed_async(span: Span, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """The same for async code; whoever made the generator closes it."""
+async def aiterate_inside(span: Span, items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Run each step of an async iterator inside a span. The caller closes the iterator."""
     while True:
-        with span.within():
+        with span.inside():
             try:
                 item = await anext(items)
             except StopAsyncIteration:

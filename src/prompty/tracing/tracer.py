@@ -3,7 +3,7 @@
 import inspect
 from atexit import register
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from functools import wraps
 from logging import getLogger
 from queue import Full, Queue
@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing.sinks import Sink, clear_sinks, set_sink, sinks_now
-from prompty.tracing.spans import Span, begin, followed, followed_async
+from prompty.tracing.spans import Span, aiterate_inside, begin, iterate_inside
 
 MOST_WAITING = 10_000
 P = ParamSpec("P")
@@ -44,7 +44,7 @@ class Tracer:
 
     @staticmethod
     def start(name: str) -> Span:
-        """A span around code of your own: `with Tracer.start("lookup") as span: span("key", value)`."""
+        """Start a span around your own code: `with Tracer.start("lookup") as span: span.record("key", value)`."""
         return begin(name)
 
     @staticmethod
@@ -141,8 +141,8 @@ class Traced(Generic[P, R]):
     def begun(self, given: tuple[Any, ...], named: dict[str, Any]) -> Span:
         span = begin(self.name)
         if span.live:
-            span("signature", self.place)
-            span("inputs", self._arguments(given, named))
+            span.record("signature", self.place)
+            span.record("inputs", self._arguments(given, named))
         return span
 
     def _arguments(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Traced(Generic[P, R]):
         def call(*given: Any, **named: Any) -> Any:
             with self.begun(given, named) as span:
                 result = self.function(*given, **named)
-                span("result", result)
+                span.record("result", result)
                 return result
 
         return call
@@ -174,38 +174,25 @@ class Traced(Generic[P, R]):
         async def call(*given: Any, **named: Any) -> Any:
             with self.begun(given, named) as span:
                 result = await self.function(*given, **named)
-                span("result", result)
+                span.record("result", result)
                 return result
 
         return call
 
     def _generator(self) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Generator[Any, Any, Any]:
-            span = self.begun(given, named)
-            try:
-                result = yield from followed(span, self.function(*given, **named))
-                span("result", result)
+            with self.begun(given, named).lifetime() as span:
+                result = yield from iterate_inside(span, self.function(*given, **named))
+                span.record("result", result)
                 return result
-            except Exception as error:
-                span.fail(error)
-                raise
-            finally:
-                span.end()
 
         return call
 
     def _async_generator(self) -> Callable[..., Any]:
         async def call(*given: Any, **named: Any) -> AsyncIterator[Any]:
-            span = self.begun(given, named)
-            items = self.function(*given, **named)
-            try:
-                async for item in followed_async(span, items):
-                    yield item
-            except Exception as error:
-                span.fail(error)
-                raise
-            finally:
-                await items.aclose()
-                span.end()
+            with self.begun(given, named).lifetime() as span:
+                async with aclosing(self.function(*given, **named)) as items:
+                    async for item in aiterate_inside(span, items):
+                        yield item
 
         return call

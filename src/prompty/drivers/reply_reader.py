@@ -1,0 +1,88 @@
+"""Turn the bytes of an answer into deltas and a reply. Pure: no I/O, the same for sync and async code."""
+
+from collections.abc import Iterator
+
+from prompty.errors import ModelError, PromptyError, Refused, StreamCut
+from prompty.model.event import Delta
+from prompty.model.message import Json
+from prompty.model.reply import Reply
+from prompty.providers import Api
+from prompty.wire.json_bytes import read_bytes
+from prompty.wire.sse import EventReader
+from prompty.wire.stream import Decoder
+
+# Raised while reading JSON that does not have the form of its API.
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+
+
+class ReplyReader:
+    """Reads a streamed answer: `feed` the chunks, `finish`, then take the `reply`. On any error, raise `cut(error)`."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._events, self._decoder = EventReader(), decoder
+        self._has_deltas = False
+
+    def feed(self, chunk: bytes) -> Iterator[Delta]:
+        for event in self._events.feed(chunk):
+            for delta in self._decoder.feed(event):
+                self._has_deltas = True
+                yield delta
+
+    def finish(self) -> Iterator[Delta]:
+        """Yield the deltas of the last event, which may lack its final newline."""
+        for event in self._events.finish():
+            for delta in self._decoder.feed(event):
+                self._has_deltas = True
+                yield delta
+
+    def reply(self) -> Reply:
+        """Return the complete reply, or raise StreamCut."""
+        return self._decoder.finish()
+
+    def cut(self, error: Exception) -> ModelError:
+        """Return the error of an interrupted stream, with what had arrived. After the first delta it is not
+        retryable: the reader would see the same words twice."""
+        return cut_error(error, self._decoder, self._has_deltas)
+
+
+def cut_error(error: Exception, decoder: Decoder, has_deltas: bool) -> ModelError:
+    failure = error if isinstance(error, ModelError) else _malformed(error)
+    if isinstance(failure, Refused):
+        return failure
+    partial = failure.partial if isinstance(failure, StreamCut) else _partial_reply(decoder)
+    return StreamCut(str(failure), partial, retryable=failure.retryable and not has_deltas)
+
+
+def _partial_reply(decoder: Decoder) -> object:
+    try:
+        return decoder.finish()
+    except StreamCut as error:
+        return error.partial
+    except (ModelError, *MALFORMED):
+        return None
+
+
+def read_reply(api: Api, content: bytes) -> Reply:
+    """Return the reply in the bytes of a whole answer."""
+    return parse_reply(api, read_bytes(content))
+
+
+def parse_reply(api: Api, payload: object) -> Reply:
+    """Return the reply in the JSON of a whole answer."""
+    try:
+        return api.reply(as_object(payload))
+    except PromptyError:
+        raise
+    except MALFORMED as error:
+        raise _malformed(error) from error
+
+
+def as_object(payload: object) -> Json:
+    """Return the JSON of a whole answer, which must be an object."""
+    if not isinstance(payload, dict):
+        raise ModelError("the provider sent JSON that is not an object", retryable=True)
+    return payload
+
+
+def _malformed(error: Exception) -> ModelError:
+    return ModelError(f"the provider's answer does not have the form of its API: {error}", retryable=True)

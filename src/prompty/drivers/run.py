@@ -1,0 +1,343 @@
+"""A run, assembled once: the plan for the loop, and the driver that performs its effects.
+
+`run`, `invoke`, `turn` and `resume` all start here. `invoke` is the loop without tools.
+"""
+
+from asyncio import to_thread
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from prompty.drivers import aio, sync
+from prompty.drivers.deadline import Clock
+from prompty.drivers.host import Host
+from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
+from prompty.drivers.stream import AsyncPromptyStream, PromptyStream, result_of_run
+from prompty.drivers.target import resolve_target
+from prompty.drivers.tool_runner import ToolRunner
+from prompty.errors import Refused, RequestError, ResultError
+from prompty.loop.budget import Budget, Price, tokens_of
+from prompty.loop.context import Context, context_of
+from prompty.loop.effects import Loop, Rewrite, Verdict
+from prompty.loop.options import Settings
+from prompty.loop.policy import parse_verdicts
+from prompty.loop.state import Choice, Hooks, Plan, SessionPlan, TurnState, resumed_state
+from prompty.loop.turn import run_loop
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Done, Event
+from prompty.model.message import Message, user
+from prompty.model.paused import GatedCall, Paused
+from prompty.model.reply import Reply
+from prompty.pipeline.load import StrPath, load
+from prompty.pipeline.prepare import prepare
+from prompty.pipeline.process import result_of
+from prompty.pipeline.request import read_messages
+from prompty.pipeline.validate import validate_inputs
+from prompty.pricing import price_of
+from prompty.providers import Api
+from prompty.tools.arguments import misfits
+from prompty.wire.structured import cast, output_schema
+
+Source = PromptAgent | StrPath
+Inputs = Mapping[str, object] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Invocation:
+    """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools."""
+
+    operation: Literal["run", "invoke", "turn"]
+    source: Source
+    settings: Settings
+    inputs: Inputs = None
+    output_type: type[Any] | None = None
+    stream: bool = False
+    paused: Paused | None = None
+    verdicts: object = None
+
+
+def start(invocation: Invocation) -> Any:
+    """Run in synchronous code: return the result, or the stream."""
+    events = sync_events(invocation)
+    return PromptyStream(events) if invocation.stream else result_of_run(sync.drain(events))
+
+
+async def start_async(invocation: Invocation) -> Any:
+    """Run in async code: return the result, or the stream."""
+    events = await async_events(invocation)
+    return await AsyncPromptyStream.start(events) if invocation.stream else result_of_run(await aio.drain(events))
+
+
+def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Generator[Event, None, Done | Paused]:
+    """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
+    spans = open_run_spans(invocation.operation, invocation.source)
+    with assembling(spans):
+        run = Run(invocation, load_agent(invocation.source), lineage=lineage, spans=spans)
+        return run.sync_driver().drive(run.loop())
+
+
+async def async_events(
+    invocation: Invocation, lineage: tuple[str, ...] = ()
+) -> AsyncGenerator[Event | aio.Outcome[Done | Paused], None]:
+    """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
+    spans = open_run_spans(invocation.operation, invocation.source)
+    with assembling(spans):
+        source = invocation.source
+        agent = source if isinstance(source, PromptAgent) else await to_thread(load, source)
+        run = Run(invocation, agent, lineage=lineage, spans=spans)
+        return run.async_driver().drive(run.loop())
+
+
+def load_agent(source: Source) -> PromptAgent:
+    """Return an agent, loaded from its file if `source` is a path."""
+    return source if isinstance(source, PromptAgent) else load(source)
+
+
+class Run:
+    """One run: an agent, its inputs and settings. Assembling it connects to nothing.
+
+    `lineage` are the paths of the prompts that this one runs in as a tool.
+    """
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        agent: PromptAgent,
+        *,
+        state: TurnState | None = None,
+        run_id: str | None = None,
+        lineage: tuple[str, ...] = (),
+        spans: RunSpans | None = None,
+    ) -> None:
+        settings, paused = invocation.settings, invocation.paused
+        if spans:
+            spans.describe(agent, invocation.inputs, settings)
+        self.agent, self.settings, self.lineage, self._spans = agent, settings, lineage, spans
+        self.agents = [agent, *fallback_agents(agent, settings.fallbacks)]
+        self._run_tools = invocation.operation == "turn"
+        self._stream, self._output_type = invocation.stream, invocation.output_type
+        is_messages_only = invocation.operation == "run"
+        self.inputs = {} if is_messages_only else validate_inputs(agent, invocation.inputs)
+        self._context = context_of(settings.context_budget)
+        self.clock = Clock(settings.budget.seconds if settings.budget else None)
+        if paused is not None:
+            state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
+        self.run_id = run_id or uuid4().hex
+        self._opening = Opening([], 0, 0) if state else initial_messages(agent, invocation.inputs, settings)
+        self.state = state or TurnState(self._opening.messages)
+
+    def sync_driver(self) -> sync.SyncDriver:
+        """Connect to the models and tools, for synchronous code."""
+        return sync.SyncDriver(**self._connect(summarizer(self._context, start), is_async=False))
+
+    def async_driver(self) -> aio.AsyncDriver:
+        """Connect to the models and tools, for async code."""
+        return aio.AsyncDriver(**self._connect(summarizer(self._context, start_async), is_async=True))
+
+    def _connect(self, summary: Callable[..., object] | None, *, is_async: bool) -> dict[str, Any]:
+        settings, spans = self.settings, self._spans
+        settings.check_session()
+        host = Host(settings, summary, spans)
+        tools = ToolRunner(
+            self.agent,
+            settings,
+            self.inputs,
+            run_id=self.run_id,
+            run_tools=self._run_tools,
+            run=self,
+            emit=host.emit,
+            spans=spans,
+        )
+        targets = [resolve_target(agent, is_async=is_async) for agent in self.agents]
+        if spans:
+            spans.attach(self.agents, targets, tools.tools)
+        self._apis = [target.api for target in targets]
+        return {
+            "targets": targets,
+            "tools": tools,
+            "host": host,
+            "clock": self.clock,
+            "cancel": settings.cancel,
+            "spans": spans,
+            "streaming": self._stream,
+        }
+
+    def loop(self) -> Loop[Done | Paused]:
+        """Return the loop of the run, once it is connected."""
+        return run_loop(self.plan(self._apis, self.hooks()), self.state)
+
+    def hooks(self) -> Hooks:
+        """Return the functions of the host that the loop calls."""
+        settings = self.settings
+        return Hooks(
+            gate=settings.gate is not None,
+            guardrails=settings.guardrails.kinds() if settings.guardrails else frozenset(),
+            summary=bool(self._context and self._context.summary),
+            steering=settings.steering is not None,
+        )
+
+    def plan(self, apis: Sequence[Api], hooks: Hooks) -> Plan:
+        """Return the plan of the run. It has no side effects."""
+        session_id = self.settings.session_id
+        history_at, new_from = self._opening.history_at, self._opening.new_from
+        return Plan(
+            run_id=self.run_id,
+            choices=[
+                Choice(agent=agent, api=api, price=self._price(agent))
+                for agent, api in zip(self.agents, apis, strict=True)
+            ],
+            settings=self.settings,
+            finish=result_maker(self.agent, self._output_type, check_outputs=self._run_tools),
+            hooks=hooks,
+            strict=self._output_type is not None,
+            run_tools=self._run_tools,
+            session=None
+            if session_id is None
+            else SessionPlan(id=session_id, history_at=history_at, new_from=new_from),
+            context=self._context,
+            stream=self._stream,
+        )
+
+    def remaining_budget(self) -> Budget:
+        """Return what is left of the budget, for a prompt that runs as a tool of this one."""
+        budget = self.settings.budget or Budget()
+        return Budget(
+            tokens=None if budget.tokens is None else max(budget.tokens - tokens_of(self.state.usage), 0),
+            cost=None if budget.cost is None else max(Decimal(str(budget.cost)) - (self.state.cost or 0), Decimal()),
+            seconds=self.clock.left(),
+        )
+
+    def _price(self, agent: PromptAgent) -> Price:
+        """Return the price of answers. Unless someone can see the cost, skip the lookup: it takes longer than a tool
+        call."""
+        settings = self.settings
+        is_limited = settings.budget is not None and settings.budget.cost is not None
+        if is_limited or settings.stop or settings.on_event or self._stream:
+            return price_of(agent, required=is_limited)
+        return _no_price
+
+
+def _no_price(_: Reply) -> None:
+    return None
+
+
+class Opening(NamedTuple):
+    """The first messages of a run. History goes to `history_at`; those from `new_from` on are new in the session."""
+
+    messages: list[Message]
+    history_at: int
+    new_from: int
+
+
+def initial_messages(agent: PromptAgent, inputs: Inputs, settings: Settings) -> Opening:
+    """Return the messages of the file and its inputs, or those that the caller has (L10)."""
+    if settings.messages is not None:
+        return _place_history(read_messages(settings.messages), None)
+    thread = _history_input(agent, inputs) if settings.session_id is not None else None
+    if thread is None:
+        return _place_history(prepare(agent, inputs), None)
+    marker = user("the history goes here")
+    prepared = prepare(agent, {**(inputs or {}), thread: [marker]})
+    at = next((position for position, message in enumerate(prepared) if message is marker), None)
+    return _place_history([message for message in prepared if message is not marker], at)
+
+
+def _history_input(agent: PromptAgent, inputs: Inputs) -> str | None:
+    """Return the `thread` input for the history, unless the caller fills it."""
+    threads = (entry.name for entry in agent.inputs if entry.kind == "thread" and entry.name not in (inputs or {}))
+    return next(threads, None)
+
+
+def _place_history(messages: list[Message], history_at: int | None) -> Opening:
+    """Take the last user messages as new. Those before are the file's own, rendered anew each turn."""
+    from_user = [at for at, message in enumerate(messages) if message.role == "user"]
+    new_from = from_user[-1] if from_user else len(messages)
+    while new_from - 1 in from_user:
+        new_from -= 1
+    if history_at is None:
+        return Opening(messages, new_from, new_from)
+    return Opening(messages, history_at, max(new_from, history_at))
+
+
+def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list[PromptAgent]:
+    """Return the agent with each fallback model: an id, a mapping as under `model:`, or an agent with that model."""
+    entries = agent.metadata.get("fallbacks") if option is None else option
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        return []
+    return [_with_model(agent, entry) for entry in entries]
+
+
+def _with_model(agent: PromptAgent, entry: object) -> PromptAgent:
+    if isinstance(entry, PromptAgent):
+        return agent.model_copy(update={"model": entry.model})
+    if isinstance(entry, str):
+        return agent.model_copy(update={"model": agent.model.model_copy(update={"id": entry})})
+    try:
+        model = PromptAgent.model_validate({"model": entry}).model
+    except ValidationError as error:
+        raise RequestError(
+            f"a fallback model cannot be read: {error.errors()[0]['msg']}",
+            "Write an id, or a mapping as under `model:`.",
+        ) from None
+    return agent.model_copy(update={"model": model})
+
+
+def result_maker(
+    agent: PromptAgent, output_type: type[Any] | None, *, check_outputs: bool
+) -> Callable[[Reply], object]:
+    """Return the function that makes the result of a reply. It raises ResultError for an answer that does not fit
+    the `output_type`, or, with `check_outputs`, the outputs of the file."""
+    schema = output_schema(agent) if check_outputs and output_type is None and agent.outputs else None
+
+    def make_result(reply: Reply) -> object:
+        result = result_of(agent, reply)
+        if output_type is not None:
+            if reply.refusal:
+                raise Refused(reply.refusal)
+            return cast(result, output_type)
+        if schema is not None and not reply.refusal:
+            value = dict(result) if isinstance(result, dict) else result
+            if problems := misfits(value, schema):
+                raise ResultError("value of the declared outputs", ValueError("; ".join(problems)))
+        return result
+
+    return make_result
+
+
+def parse_decisions(paused: Paused, verdicts: object) -> dict[str, Verdict | Rewrite]:
+    """Read the verdicts on pending calls: one for each in order, or some by their keys."""
+    if isinstance(verdicts, Mapping):
+        unknown = verdicts.keys() - {call.key for call in paused.pending}
+        if unknown:
+            raise RequestError(f"no pending call has the key {sorted(map(str, unknown))[0]!r}", "See `paused.pending`.")
+        return {call.key: _parse_decision(call, verdicts[call.key]) for call in paused.pending if call.key in verdicts}
+    if not isinstance(verdicts, Sequence) or len(verdicts) != len(paused.pending):
+        raise RequestError(
+            f"{len(paused.pending)} calls wait for a verdict", "Give one for each, or some by their keys in a mapping."
+        )
+    return {call.key: _parse_decision(call, verdict) for call, verdict in zip(paused.pending, verdicts, strict=True)}
+
+
+def _parse_decision(call: GatedCall, verdict: object) -> Verdict | Rewrite:
+    """Parse one verdict. `use_result(...)` is only valid for a call whose outcome is unknown."""
+    if call.unknown and isinstance(verdict, Rewrite):
+        return verdict
+    return parse_verdicts([verdict], 1)[0]
+
+
+def summarizer(context: Context | None, start: Callable[[Invocation], object]) -> Callable[..., object] | None:
+    """Return the function that sums up dropped messages: the host's, or one that starts its .prompty file."""
+    if context is None or context.summary is None or callable(context.summary):
+        return context.summary if context and callable(context.summary) else None
+    agent = load(context.summary).model_copy(update={"tools": (), "outputs": ()})  # the result is text
+    return lambda messages, characters: start(_summary_invocation(agent, messages, characters))
+
+
+def _summary_invocation(agent: PromptAgent, messages: Sequence[Message], characters: int) -> Invocation:
+    lines = [f"{message.role}: {message.text}" for message in messages if message.text]
+    inputs = {"conversation": "\n".join(lines), "characters": characters}
+    return Invocation(operation="invoke", source=agent, inputs=inputs, settings=Settings())

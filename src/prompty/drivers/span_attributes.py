@@ -1,0 +1,102 @@
+"""The attributes of agents, model calls and replies in spans (§7.1.8)."""
+
+import os
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from prompty.model.agent import PromptAgent
+from prompty.model.reply import Reply
+from prompty.model.request import WireRequest
+from prompty.providers import Api
+from prompty.tracing import names
+from prompty.tracing.spans import Span, begin
+
+_PORTS = {"https": 443, "http": 80}
+
+
+def begin_call_span(
+    agent: PromptAgent,
+    api: Api,
+    url: str,
+    request: WireRequest,
+    *,
+    parent: Span | None = None,
+    conversation: str | None = None,
+) -> Span:
+    """Begin the span of a model call (§7.1.8). An option that the API does not have is not part of the request."""
+    options = {
+        attribute: getattr(agent.model.options, option)
+        for option, attribute in names.REQUEST_OPTIONS.items()
+        if option in api.options
+    }
+    attributes = {
+        names.OPERATION_NAME: api.operation,
+        names.PROVIDER_NAME: names.PROVIDERS.get(agent.model.provider, agent.model.provider),
+        names.REQUEST_MODEL: agent.model.id or None,
+        names.REQUEST_STREAM: request.stream or None,
+        names.OUTPUT_TYPE: _output_type(agent, api),
+        names.CONVERSATION_ID: conversation,
+        **{name: value for name, value in options.items() if value not in (None, ())},
+        **_server_attributes(url),
+    }
+    return begin(
+        "execute",
+        attributes,
+        title=f"{api.operation} {agent.model.id}".strip(),
+        kind="client",
+        parent=parent,
+        inputs={"messages": request.messages, "tools": request.functions},
+    )
+
+
+def record_reply(span: Span, reply: Reply) -> None:
+    """Record a reply. The result of embeddings and images is not a message."""
+    span.set_attributes(
+        {
+            names.RESPONSE_ID: reply.id,
+            names.RESPONSE_MODEL: reply.model,
+            names.RESPONSE_FINISH_REASONS: [reply.finish_reason] if reply.finish_reason else None,
+            **{names.USAGE[name]: number for name, number in reply.usage.to_json().items()},
+        }
+    )
+    span.add_usage(reply.usage.to_json())
+    span.record("result", reply.message() if reply.value is None else reply.value)
+
+
+def agent_attributes(agent: PromptAgent, conversation: str | None) -> dict[str, Any]:
+    return {
+        names.OPERATION_NAME: "invoke_agent",
+        names.OPERATION: "turn",
+        names.AGENT_DESCRIPTION: agent.description,
+        names.AGENT_VERSION: str(agent.metadata["version"]) if "version" in agent.metadata else None,
+        names.CONVERSATION_ID: conversation,
+    }
+
+
+def _output_type(agent: PromptAgent, api: Api) -> str | None:
+    if api.operation == "chat":
+        return "json" if agent.outputs else "text"
+    return "image" if api.operation == "generate_content" else None
+
+
+def _server_attributes(url: str) -> dict[str, Any]:
+    try:
+        parts = urlsplit(url)
+        return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: parts.port or _PORTS.get(parts.scheme)}
+    except ValueError:
+        return {}
+
+
+def file_digest(agent: PromptAgent) -> str | None:
+    try:
+        return _digest(agent.path, os.stat(agent.path).st_mtime_ns) if agent.path else None
+    except OSError:  # the file has gone since it was loaded
+        return None
+
+
+@lru_cache(maxsize=256)
+def _digest(path: Path, _: int) -> str:
+    return sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,180 @@
+"""The target of a model call: a provider's transport, or an executor and a processor of the host (§7.8)."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from prompty.drivers.reply_reader import as_object, parse_reply
+from prompty.drivers.span_attributes import begin_call_span, record_reply
+from prompty.errors import ModelError, PromptyError
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json, Message, ToolCall
+from prompty.model.reply import Reply
+from prompty.model.request import Function, WireRequest
+from prompty.pipeline.messages import messages_from
+from prompty.pipeline.process import result_of
+from prompty.pipeline.request import request_for
+from prompty.providers import Api, AsyncTransport, Provider, Transport, turn_messages
+from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol
+from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
+from prompty.providers.transport import address_of
+from prompty.safety.redaction import mask_secrets
+from prompty.tracing.spans import Span
+from prompty.wire.json_bytes import read_bytes
+
+
+class HttpTarget:
+    """A model behind a transport. `transport` is a `Transport`, or an `AsyncTransport` in async code."""
+
+    def __init__(self, agent: PromptAgent, provider: Provider, *, is_async: bool) -> None:
+        self.agent, self.api = agent, provider.api(agent.model.api_type)
+        connect = provider.transport_async_for if is_async else provider.transport_for
+        self.transport: Any = connect(agent)
+        self._is_async = is_async
+
+    @property
+    def url(self) -> str:
+        return address_of(self.transport)
+
+    def streams(self, request: WireRequest) -> bool:
+        """Return True if the answer arrives in pieces."""
+        return request.stream and self.api.decoder is not None
+
+    def intercept(self, begin: Callable[[WireRequest], Exchange]) -> None:
+        """Record every exchange of the transport."""
+        wrap: Callable[[Any, Any], Transport | AsyncTransport] = (
+            AsyncListeningTransport if self._is_async else ListeningTransport
+        )
+        self.transport = wrap(self.transport, begin)
+
+    def mask(self, text: str) -> str:
+        """Mask the credentials of the transport: a server that knows them may repeat them in an error."""
+        masked: str = getattr(self.transport, "masked", mask_secrets)(text)
+        return masked
+
+
+class PairTarget:
+    """An executor and a processor of the host as a model."""
+
+    url = ""
+
+    def __init__(self, agent: PromptAgent, pair: Pair) -> None:
+        self.agent, self.pair, self.api = agent, pair, PAIR_API
+
+    def streams(self, request: WireRequest) -> bool:
+        return request.stream
+
+    def mask(self, text: str) -> str:
+        return mask_secrets(text)
+
+    def reply(self, request: WireRequest) -> Reply:
+        raw = self.pair.executor.execute(self.agent, messages_from(request.body))
+        return _reply_from_result(self.pair.processor.process(self.agent, raw))
+
+    async def reply_async(self, request: WireRequest) -> Reply:
+        raw = await self.pair.executor.execute_async(self.agent, messages_from(request.body))
+        return _reply_from_result(await self.pair.processor.process_async(self.agent, raw))
+
+
+Target = HttpTarget | PairTarget
+
+
+def mask_error(error: PromptyError, targets: Sequence[Target]) -> PromptyError:
+    """Mask credentials in an error that may quote a server, which knows the key of its caller."""
+    if isinstance(error, ModelError):
+        for target in targets:
+            error.args = tuple(target.mask(part) if isinstance(part, str) else part for part in error.args)
+    return error
+
+
+def resolve_target(agent: PromptAgent, *, is_async: bool) -> Target:
+    """Return the model that answers an agent's prompt."""
+    resolved = resolve_provider(agent)
+    if isinstance(resolved, Pair):
+        return PairTarget(agent, resolved)
+    return HttpTarget(agent, resolved, is_async=is_async)
+
+
+def resolve_api(agent: PromptAgent) -> Api:
+    """Return the wire format of an agent's model, without connecting to it."""
+    resolved = resolve_provider(agent)
+    return PAIR_API if isinstance(resolved, Pair) else resolved.api(agent.model.api_type)
+
+
+def resolve_provider(agent: PromptAgent) -> Provider | Pair:
+    """Return the provider of an agent. If the host replaced one half of it, the other half stays the provider's."""
+    key, registry = agent.model.provider, agent.registry
+    replaced = registry.executors.is_registered(key) or registry.processors.is_registered(key)
+    if not replaced and (registry.providers.has(key) or not registry.executors.has(key)):
+        return registry.providers.get(key)
+    return Pair(get_executor(agent), get_processor(agent))
+
+
+def get_executor(agent: PromptAgent) -> ExecutorProtocol:
+    """Return the executor of an agent's provider. A registered one takes precedence over the provider."""
+    key, registry = agent.model.provider, agent.registry
+    is_provider = not registry.executors.is_registered(key) and registry.providers.has(key)
+    return ProviderExecutor() if is_provider else registry.executors.get(key)
+
+
+def get_processor(agent: PromptAgent) -> ProcessorProtocol:
+    """Return the processor of an agent's provider. A registered one takes precedence over the provider."""
+    key, registry = agent.model.provider, agent.registry
+    is_provider = not registry.processors.is_registered(key) and registry.providers.has(key)
+    return ProviderProcessor() if is_provider else registry.processors.get(key)
+
+
+class ProviderExecutor:
+    """Calls the model that an agent names, and returns its raw JSON."""
+
+    def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
+        target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=False)
+        request = request_for(agent, messages, target.api)
+        with begin_call_span(agent, target.api, target.url, request) as span:
+            return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
+
+    async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
+        target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=True)
+        request = request_for(agent, messages, target.api)
+        with begin_call_span(agent, target.api, target.url, request) as span:
+            return _record_raw(span, target.api, as_object(read_bytes(await target.transport.send(request))))
+
+
+def _record_raw(span: Span, api: Api, payload: Json) -> Json:
+    """Record the reply in a raw payload, if it can be read."""
+    if span.live:
+        with suppress(PromptyError):
+            record_reply(span, parse_reply(api, payload))
+    return payload
+
+
+class ProviderProcessor:
+    """Reads the raw JSON of the provider that an agent names."""
+
+    def process(self, agent: PromptAgent, response: object, /) -> object:
+        api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
+        return result_of(agent, parse_reply(api, response))
+
+    async def process_async(self, agent: PromptAgent, response: object, /) -> object:
+        return self.process(agent, response)
+
+
+def _pair_request(_: PromptAgent, messages: Sequence[Message], __: Sequence[Function]) -> Json:
+    return {"messages": [message.to_json() for message in messages]}
+
+
+def _pair_reply(_: Json) -> Reply:
+    raise ModelError("the answers of an executor are read by a processor of the host")
+
+
+# The request of an executor: messages in our own JSON form.
+PAIR_API = Api(path="", request=_pair_request, reply=_pair_reply, tool_messages=turn_messages)
+
+
+def _reply_from_result(result: object) -> Reply:
+    """Return a reply for the result of a processor: text, tool calls, or any other value."""
+    if isinstance(result, str):
+        return Reply(text=result)
+    if isinstance(result, list) and result and all(isinstance(call, ToolCall) for call in result):
+        return Reply(tool_calls=tuple(cast(list[ToolCall], result)))
+    return Reply(value=result)

@@ -1,0 +1,134 @@
+"""The tools of one run: what the model is offered, how a call is prepared, and the messages of its outcomes."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from prompty.cancellation import CancelToken
+from prompty.drivers.run_spans import RunSpans
+from prompty.errors import PromptyError
+from prompty.loop.effects import OfferedTool, PlannedCall
+from prompty.loop.options import Settings
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Event
+from prompty.model.message import Message
+from prompty.pipeline.request import functions_of, has_kinds, offered_functions
+from prompty.tools.context import ToolContext
+from prompty.tools.results import error_message, failure_message, result_message
+from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
+
+
+class NotRun(Exception):
+    """A call could not be prepared, so its tool did not run."""
+
+
+class ToolRunner:
+    """Describes the tools of a run and prepares their calls.
+
+    Without `run_tools` the functions are only offered, so no handlers are needed. `before_call` runs right before a
+    tool starts, and may raise.
+    """
+
+    def __init__(
+        self,
+        agent: PromptAgent,
+        settings: Settings,
+        inputs: Mapping[str, object],
+        *,
+        run_id: str,
+        run_tools: bool = True,
+        run: object = None,
+        emit: Callable[[Event], object] | None = None,
+        spans: RunSpans | None = None,
+    ) -> None:
+        self._agent, self._settings, self._inputs = agent, settings, inputs
+        self._run_id, self._run, self._run_tools = run_id, run, run_tools
+        self._emit, self._spans = emit, spans
+        self.tools: dict[str, BoundTool] = toolbox(agent, settings.tools) if run_tools else {}
+        self.cancel = settings.cancel or CancelToken()
+        self.has_kinds = has_kinds(agent)
+        self.before_call: Callable[[PlannedCall], Awaitable[None]] | None = None
+
+    async def describe_kinds(self, *, is_async: bool) -> tuple[OfferedTool, ...]:
+        """Return all tools, after asking tools of other kinds than functions what they offer."""
+        if not self._run_tools:
+            return tuple(OfferedTool(function=function) for function in await offered_functions(self._agent))
+        await self.find_kinds(is_async=is_async)
+        return self.describe()
+
+    async def find_kinds(self, *, is_async: bool) -> None:
+        self.tools |= await kind_tools(self._agent, self.tools.keys(), sync=not is_async)
+
+    def describe(self) -> tuple[OfferedTool, ...]:
+        """Return the tools that are functions."""
+        if not self._run_tools:
+            return tuple(OfferedTool(function=function) for function in functions_of(self._agent))
+        return tuple(self._describe_tool(tool) for tool in self.tools.values())
+
+    def _describe_tool(self, tool: BoundTool) -> OfferedTool:
+        options = tool.handler.options
+        return OfferedTool(
+            function=tool.function,
+            bound=tuple(tool.bindings),
+            approval=(*tool.approval, self._host_policy(tool.function.name)),
+            sequential=options.sequential,
+            timeout=self._settings.tool_timeout if options.timeout is None else options.timeout,
+            idempotent=options.idempotent,
+        )
+
+    def _host_policy(self, name: str) -> object:
+        """Return the host's approval policy for a tool: one for all tools, or one by its name."""
+        approval = self._settings.approval
+        return approval.get(name) if isinstance(approval, Mapping) and "when" not in approval else approval
+
+    def is_async(self, planned: PlannedCall) -> bool:
+        return self.tools[planned.call.name].handler.is_async
+
+    def prepare(self, planned: PlannedCall) -> Callable[[], object]:
+        """Return the call of a handler with all its arguments, or raise NotRun if it cannot take them."""
+        context = ToolContext(
+            run_id=self._run_id,
+            call_id=planned.call.id,
+            name=planned.call.name,
+            key=planned.key,
+            cancel=self.cancel,
+            tell=self._emit,
+            run=self._run,
+        )
+        try:
+            call = self.tools[planned.call.name].prepared(planned.arguments, self._inputs, context)
+        except PromptyError as error:
+            raise NotRun(str(error)) from error
+        if self._spans is None:
+            return call
+        return self._spans.wrap_tool(planned.key, call, is_async=self.is_async(planned))
+
+
+def result_of_call(planned: PlannedCall, value: object) -> Message:
+    """Return the message of a result. A result that cannot be serialized is a failure of the tool."""
+    try:
+        return result_message(planned.call, value)
+    except Exception as error:
+        return failure_message(planned.call, error)
+
+
+def failed(planned: PlannedCall, error: Exception) -> Message:
+    """Return the message of a call that raised, or that could not be prepared."""
+    if isinstance(error, NotRun):
+        return error_message(planned.call, f"Tool '{planned.call.name}' was not run: {error}")
+    return failure_message(planned.call, error)
+
+
+def timed_out(planned: PlannedCall) -> Message:
+    return error_message(planned.call, f"Tool '{planned.call.name}' failed: no result within {planned.timeout} s")
+
+
+def interrupted(planned: PlannedCall) -> Message:
+    """Return the message of a call that had started when the run was cancelled."""
+    return error_message(
+        planned.call, f"Tool '{planned.call.name}' was interrupted; what it has done until then is not known"
+    )
+
+
+def due(planned: PlannedCall) -> float:
+    """Return when the call times out, by `time.monotonic`."""
+    return float("inf") if planned.timeout is None else time.monotonic() + planned.timeout

@@ -1,0 +1,140 @@
+"""One answer of a model: build the request, call the model with retries and fallbacks, check the answer.
+
+This is the only place that retries: the retries of the SDKs are off (L8).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+from prompty.errors import GuardrailError, ModelError, Refused, StreamCut
+from prompty.loop.context import (
+    SUMMARY,
+    characters,
+    compacted,
+    left_out,
+    measured_ratio,
+    plain_summary,
+    room_for_summary,
+)
+from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedTool, Rewrite, Summarise, Wait
+from prompty.loop.policy import parse_guardrail
+from prompty.loop.repair import repaired
+from prompty.loop.state import Choice, Plan, TurnState
+from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
+from prompty.model.message import Message
+from prompty.model.reply import Reply
+from prompty.model.request import WireRequest
+from prompty.pipeline.request import read_messages, request_for
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 8.0
+LONGEST_REQUESTED_WAIT = 60.0
+# These statuses blame the request, which every other model would get too.
+_REQUEST_FAULTS = (400, 413, 422)
+
+
+def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
+    """Ask the model, then its fallbacks one after the other, and return the checked answer."""
+    messages = yield from _fit_context(plan, state)
+    while True:
+        choice = plan.choices[state.model]
+        request = yield from _build_request(plan, choice, messages, tools)
+        state.calls += 1
+        try:
+            reply = yield from call_model(request, plan.settings.max_retries, call=state.calls, model=state.model)
+        except ModelError as error:
+            if state.model + 1 >= len(plan.choices) or not _may_fall_back(error):
+                raise
+            failure = error
+        else:
+            if plan.context:
+                state.chars_per_token = measured_ratio(messages, reply.usage, state.chars_per_token)
+            state.count(reply, choice.price)
+            return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
+        state.model += 1
+        yield from Emit(FellBack(plan.choices[state.model].agent.model.id, str(failure)))
+
+
+def call_model(request: WireRequest, max_retries: int, *, call: int = 1, model: int = 0) -> Loop[Reply]:
+    """Call a model, and retry where that may help: never after a permanent error or after words were streamed."""
+    for attempt in count(1):
+        yield from Emit(ModelRequested(call, attempt, model, request))
+        try:
+            reply = yield from CallModel(request, call, model)
+        except ModelError as error:
+            failure = error
+        else:
+            yield from Emit(ModelReply(reply))
+            return reply
+        is_final = not failure.retryable or attempt > max_retries
+        yield from Emit(ModelFailed(call, attempt, failure, is_final))
+        if is_final:
+            raise failure
+        seconds = wait_after(failure, attempt)
+        yield from Emit(Retry(attempt, seconds, str(failure), failure.status, failure.retry_after))
+        try:
+            yield from Wait(seconds)
+        except ModelError:
+            raise failure from None  # no time is left to wait: the first failure says more
+    raise AssertionError("unreachable")
+
+
+def wait_after(error: ModelError, attempt: int) -> float:
+    """Return the seconds to wait: what the server asked for, within reason, else exponential backoff."""
+    if error.retry_after is not None:
+        return min(error.retry_after, LONGEST_REQUESTED_WAIT)
+    return min(FIRST_WAIT * float(2 ** (attempt - 1)), LONGEST_WAIT)
+
+
+def _build_request(
+    plan: Plan, choice: Choice, messages: Sequence[Message], tools: Sequence[OfferedTool]
+) -> Loop[WireRequest]:
+    history = repaired(messages, choice.api.call_ids)
+    if "input" in plan.hooks.guardrails:
+        history = yield from _check_input(history)
+    functions = [tool.function for tool in tools]
+    timeout = plan.settings.timeout
+    return request_for(choice.agent, history, choice.api, functions=functions, stream=plan.stream, timeout=timeout)
+
+
+def _may_fall_back(error: ModelError) -> bool:
+    """Return False after streamed words, after a refusal, and when the request itself is at fault."""
+    if isinstance(error, Refused) or (isinstance(error, StreamCut) and not error.retryable):
+        return False
+    return error.status not in _REQUEST_FAULTS
+
+
+def _check_input(messages: list[Message]) -> Loop[list[Message]]:
+    verdict = parse_guardrail((yield from CheckGuardrail("input", tuple(messages))))
+    if isinstance(verdict, Rewrite):
+        return read_messages(verdict.value if isinstance(verdict.value, list | tuple) else [verdict.value])
+    if not verdict.allowed:
+        raise GuardrailError("input", verdict.reason)
+    return messages
+
+
+def _check_output(reply: Reply) -> Loop[Reply]:
+    verdict = parse_guardrail((yield from CheckGuardrail("output", reply.message())))
+    if isinstance(verdict, Rewrite):
+        return replace(reply, text=verdict.value.text if isinstance(verdict.value, Message) else str(verdict.value))
+    if not verdict.allowed:
+        raise GuardrailError("output", verdict.reason)
+    return reply
+
+
+def _fit_context(plan: Plan, state: TurnState) -> Loop[list[Message]]:
+    """Return the messages to send: all, or as many as the context has room for, with a summary of the rest."""
+    if plan.context is None:
+        return state.messages
+    limit = characters(plan.context, state.chars_per_token)
+    dropped = left_out(state.messages, limit)
+    if not dropped:
+        return state.messages
+    if dropped != state.dropped:
+        messages = [state.messages[position] for position in sorted(dropped)]
+        longest = room_for_summary(limit) - len(SUMMARY) - 1
+        summary = (yield from Summarise(tuple(messages), longest)) if plan.hooks.summary else None
+        state.dropped, state.summary = dropped, (summary or plain_summary(messages, longest))[:longest]
+        yield from Emit(Compacted(len(messages), state.summary))
+    return compacted(state.messages, dropped, state.summary)

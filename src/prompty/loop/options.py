@@ -1,0 +1,163 @@
+"""The options of a run, each declared once.
+
+A new option is a line in one of the TypedDicts below, a default in `Settings`, and its use. Data options survive
+JSON, so durable runs store them; host options are functions and objects of this process.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict
+
+from typing_extensions import Doc
+
+from prompty.cancellation import CancelToken
+from prompty.errors import RequestError
+from prompty.loop.budget import Budget
+from prompty.loop.context import Context, Tokens
+from prompty.loop.policy import Guardrails
+from prompty.loop.stop import Progress
+from prompty.memory.store import MemoryStore
+from prompty.model.event import Event
+from prompty.model.paused import GatedCall
+from prompty.steering import Steering
+from prompty.tools.toolbox import Tools
+
+Gate = Callable[[list[GatedCall]], object]
+Listener = Callable[[Event], object]
+
+
+class CallData(TypedDict, total=False):
+    """Data options of every run."""
+
+    timeout: Annotated[float | None, Doc("Seconds for one answer of the model, all its attempts included.")]
+    max_retries: Annotated[int, Doc("How often a failed model call is retried.")]
+    fallbacks: Annotated[
+        Sequence[object] | None,
+        Doc("Models to ask when the file's cannot be reached: ids, mappings as under `model:`, or agents."),
+    ]
+    budget: Annotated[Budget | None, Doc("The tokens, dollars and seconds that the run may use.")]
+
+
+class CallHost(TypedDict, total=False):
+    """Host options of every run."""
+
+    guardrails: Annotated[
+        Guardrails | None, Doc("Functions that check what goes to the model, its answer, and its tool calls.")
+    ]
+    cancel: Annotated[CancelToken | None, Doc("A token that cancels the run from elsewhere.")]
+    on_event: Annotated[Listener | None, Doc("A function that is called with every event.")]
+
+
+class CallOptions(CallData, CallHost, total=False):
+    """Options of `run` and `invoke`."""
+
+
+class RunOptions(CallData, total=False):
+    """Options of a turn that are data."""
+
+    session_id: Annotated[str | None, Doc("The conversation to load from `memory`, continue, and store.")]
+    approval: Annotated[
+        object,
+        Doc(
+            "When a person must approve a call, for all tools or by tool name: `never`, `always`, or a condition such "
+            'as `{"when": {"amount": {"minimum": 100}}}`. The file\'s `approvalMode` counts too; the stricter one '
+            "wins. Without a gate, a call that needs approval pauses the turn."
+        ),
+    ]
+    tool_execution: Annotated[
+        Literal["parallel", "sequential"], Doc("Run the tool calls of one answer in parallel, or one at a time.")
+    ]
+    max_parallel: Annotated[int | None, Doc("How many tool calls run in parallel.")]
+    tool_timeout: Annotated[float | None, Doc("Seconds that one tool call may take.")]
+    max_iterations: Annotated[int, Doc("How often the model may ask for tools.")]
+    context_budget: Annotated[
+        int | Tokens | Context | None,
+        Doc("How much of the conversation is sent: characters, `Tokens(n)`, or a `Context` with a summary."),
+    ]
+    messages: Annotated[
+        Sequence[object] | None, Doc("A conversation to continue, instead of the one that file and inputs make.")
+    ]
+
+
+class HostOptions(CallHost, total=False):
+    """Options of a turn that are functions and objects of the host."""
+
+    tools: Annotated[
+        Tools,
+        Doc("Functions, or the result of `bind_tools`. Those that the file does not declare are offered as well."),
+    ]
+    memory: Annotated[MemoryStore | None, Doc("The store of the session. Turns of one session wait for each other.")]
+    gate: Annotated[
+        Gate | None,
+        Doc(
+            "A function that is called once with all calls of an answer, before any runs, and returns a verdict for "
+            "each: True, False, `deny(reason)`, or `later()`, which pauses the turn until `resume`."
+        ),
+    ]
+    stop: Annotated[
+        Callable[[Progress], bool] | None, Doc("A condition that ends the turn after a round of tools; see `Stop`.")
+    ]
+    steering: Annotated[Steering | None, Doc("Messages that a person sends while the turn runs.")]
+
+
+class TurnOptions(RunOptions, HostOptions, total=False):
+    """Options of `turn` and `resume`."""
+
+
+# What a prompt that runs as a tool takes over from its parent. An option that is not listed stays with the parent.
+_INHERITED = (
+    "approval",
+    "cancel",
+    "gate",
+    "guardrails",
+    "max_iterations",
+    "max_parallel",
+    "max_retries",
+    "timeout",
+    "tool_execution",
+    "tool_timeout",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """All options of a run with their defaults."""
+
+    timeout: float | None = None
+    max_retries: int = 3
+    fallbacks: Sequence[object] | None = None
+    budget: Budget | None = None
+    guardrails: Guardrails | None = None
+    cancel: CancelToken | None = None
+    on_event: Listener | None = None
+    session_id: str | None = None
+    approval: object = None
+    tool_execution: Literal["parallel", "sequential"] = "parallel"
+    max_parallel: int | None = None
+    tool_timeout: float | None = None
+    max_iterations: int = 10
+    context_budget: int | Tokens | Context | None = None
+    messages: Sequence[object] | None = None
+    tools: Tools = None
+    memory: MemoryStore | None = None
+    gate: Gate | None = None
+    stop: Callable[[Progress], bool] | None = None
+    steering: Steering | None = None
+
+    def __post_init__(self) -> None:
+        if self.tool_execution not in ("parallel", "sequential"):
+            raise RequestError(
+                f"tool_execution is {self.tool_execution!r}", "Write 'parallel', or 'sequential' for one at a time."
+            )
+        for name in ("max_parallel", "max_iterations"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise RequestError(f"{name} is {value}", "Give it a number of at least 1.")
+
+    def for_child(self, **own: Any) -> "Settings":
+        """Return the settings of a prompt that runs as a tool of this run: the inherited ones, and its `own`."""
+        return Settings(**{name: getattr(self, name) for name in _INHERITED}, **own)
+
+    def check_session(self) -> None:
+        """Raise if a session has no store, or a store no session."""
+        if (self.memory is None) != (self.session_id is None):
+            raise RequestError("memory and session_id belong together", "Pass both, or neither.")

@@ -1,0 +1,173 @@
+"""One batch of tool calls: parse, guard, approve, run in stages; each result in the slot of its call (L1–L5)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from prompty.errors import ArgumentsError, Cancelled, ToolError
+from prompty.loop.effects import (
+    AskGate,
+    CallTools,
+    CheckGuardrail,
+    Checkpoint,
+    Emit,
+    Loop,
+    OfferedTool,
+    OutcomeUnknown,
+    PlannedCall,
+    Rewrite,
+    Verdict,
+)
+from prompty.loop.policy import ALLOW, later, needs_approval, parse_guardrail, parse_verdicts
+from prompty.model.event import ToolGated
+from prompty.model.message import Message, ToolCall
+from prompty.model.paused import GatedCall
+from prompty.safety.redaction import MASK
+from prompty.tools.arguments import Validator, check_arguments, final_arguments, validator_of
+from prompty.tools.results import error_message, result_message
+
+Slots = list[Message | None]
+Planned = dict[int, PlannedCall]
+
+
+class Toolset(dict[str, OfferedTool]):
+    """The tools of a run by name, with the validators of their arguments."""
+
+    def __init__(self, tools: Iterable[OfferedTool]) -> None:
+        super().__init__((tool.function.name, tool) for tool in tools)
+        self.validators = {name: _compile_validator(tool) for name, tool in self.items()}
+        self.has_policies = any(policy not in (None, "never") for tool in self.values() for policy in tool.approval)
+
+
+def _compile_validator(tool: OfferedTool) -> Validator:
+    try:
+        return validator_of(tool.function.parameters)
+    except ValueError as error:
+        raise ToolError(
+            f"the schema of the tool '{tool.function.name}' cannot be used: {error}",
+            "Correct it, or leave the tool out.",
+        ) from None
+
+
+def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slots) -> Planned:
+    """Return the calls that may run, by position. A call that may not gets its result in `slots`."""
+    planned: Planned = {}
+    for position, call in enumerate(calls):
+        if slots[position] is not None:  # answered before the turn was paused
+            continue
+        tool = toolset.get(call.name)
+        if tool is None:
+            known = ", ".join(sorted(toolset)) or "none"
+            slots[position] = error_message(call, f"There is no tool '{call.name}'. The tools are: {known}.")
+            continue
+        try:
+            arguments = final_arguments(call.arguments, tool.bound, toolset.validators[call.name])
+        except ArgumentsError as error:
+            slots[position] = error_message(call, f"Tool '{call.name}' was not run: {error}")
+            continue
+        planned[position] = PlannedCall(call=call, arguments=arguments, key=f"{key}:{position}", timeout=tool.timeout)
+    return planned
+
+
+def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planned]:
+    """Return the calls that the tool guardrail lets through, with the arguments it leaves them."""
+    passed: Planned = {}
+    for position, call in planned.items():
+        verdict = parse_guardrail((yield from CheckGuardrail("tool", gated_call(call, toolset[call.call.name]))))
+        if isinstance(verdict, Rewrite):
+            verdict = _rewrite_call(passed, position, call, verdict.value, toolset)
+        elif verdict.allowed:
+            passed[position] = call
+        if not verdict.allowed:
+            slots[position] = result_message(call.call, f"Tool denied by guardrail: {verdict.reason}")
+    return passed
+
+
+def _rewrite_call(passed: Planned, position: int, call: PlannedCall, value: object, toolset: Toolset) -> Verdict:
+    """Give a call other arguments, which must be valid too. Bound values cannot be rewritten."""
+    name = call.call.name
+    rewritten = value if isinstance(value, dict) else {}
+    arguments = {key: entry for key, entry in rewritten.items() if key not in toolset[name].bound}
+    try:
+        check_arguments(arguments, toolset.validators[name])
+    except ArgumentsError as error:
+        return Verdict(False, f"its rewritten arguments do not fit: {error}")
+    passed[position] = replace(call, arguments=arguments)
+    return ALLOW
+
+
+def gated_call(planned: PlannedCall, tool: OfferedTool) -> GatedCall:
+    """Return a call as the gate sees it: bound values are masked."""
+    return GatedCall(
+        id=planned.call.id,
+        name=planned.call.name,
+        arguments={**planned.arguments, **dict.fromkeys(tool.bound, MASK)},
+        key=planned.key,
+        needs_approval=needs_approval(tool.approval, planned.arguments),
+    )
+
+
+def gated_calls(planned: Planned, toolset: Toolset) -> tuple[GatedCall, ...]:
+    return tuple(gated_call(call, toolset[call.call.name]) for call in planned.values())
+
+
+def decide(calls: tuple[GatedCall, ...], *, gated: bool, decided: Mapping[str, Verdict]) -> Loop[list[Verdict]]:
+    """Return a verdict for each call: what a person decided during a pause, else what the gate says to the batch.
+
+    Without a gate, calls that need no approval may run and the others are deferred.
+    """
+    if decided:
+        return [decided.get(call.key) or later() for call in calls]
+    if gated and calls:
+        return parse_verdicts((yield from AskGate(calls)), len(calls))
+    return [later() if call.needs_approval else ALLOW for call in calls]
+
+
+def allow_calls(planned: Planned, verdicts: Sequence[Verdict], slots: Slots) -> Loop[Planned]:
+    """Return the calls that may run. A denied call gets the reason as its result."""
+    allowed: Planned = {}
+    for (position, call), verdict in zip(planned.items(), verdicts, strict=True):
+        yield from Emit(ToolGated(call.call, verdict.allowed, verdict.reason))
+        if verdict.allowed:
+            allowed[position] = call
+        else:
+            reason = f": {verdict.reason}" if verdict.reason else ""
+            slots[position] = result_message(call.call, f"Tool '{call.call.name}' was denied{reason}")
+    return allowed
+
+
+def unanswered_calls(
+    planned: Planned, uncertain: Sequence[int], toolset: Toolset, slots: Slots
+) -> list[tuple[GatedCall, Verdict]]:
+    """Return the calls without a result: the uncertain ones are deferred to a person, the others may still run."""
+    left = {position: call for position, call in planned.items() if slots[position] is None}
+    verdicts = [later() if position in uncertain else ALLOW for position in left]
+    return list(zip(gated_calls(left, toolset), verdicts, strict=True))
+
+
+def run_calls(
+    planned: Planned, toolset: Toolset, slots: Slots, *, sequential: bool, max_parallel: int | None
+) -> Loop[list[int]]:
+    """Run the planned calls stage by stage. Stop after a stage with calls of unknown outcome, and return their
+    positions."""
+    alone = [position for position, call in planned.items() if sequential or toolset[call.call.name].sequential]
+    for stage in split_stages(list(planned), alone):
+        calls = tuple(planned[position] for position in stage)
+        results = dict(zip(stage, (yield from CallTools(calls=calls, max_parallel=max_parallel)), strict=True))
+        for position, result in results.items():
+            slots[position] = None if isinstance(result, OutcomeUnknown) else result
+        yield from Checkpoint()
+        if None in results.values():
+            raise Cancelled
+        if uncertain := [position for position, result in results.items() if isinstance(result, OutcomeUnknown)]:
+            return uncertain
+    return []
+
+
+def split_stages(positions: Sequence[int], alone: Sequence[int]) -> Iterator[list[int]]:
+    """Split positions into stages that run after each other. A position in `alone` is a stage of its own."""
+    for is_alone, group in groupby(positions, key=lambda position: position in alone):
+        if is_alone:
+            yield from ([position] for position in group)
+        else:
+            yield list(group)

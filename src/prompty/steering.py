@@ -1,0 +1,30 @@
+"""Messages that a person sends to a turn while it runs."""
+
+import threading
+
+
+class Steering:
+    """A queue of messages for a running turn. Any thread may add to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._messages: list[str] = []
+        self._follow_ups: list[str] = []
+
+    def send(self, text: str) -> None:
+        """Queue a message for the next time the model is asked, or for after its answer if it is not asked again."""
+        with self._lock:
+            self._messages.append(text)
+
+    def follow_up(self, text: str) -> None:
+        """Queue a message for after the answer. The turn continues with it."""
+        with self._lock:
+            self._follow_ups.append(text)
+
+    def drain(self, *, follow_ups: bool) -> list[str]:
+        """Return the queued messages and remove them, the follow-ups only if asked for."""
+        with self._lock:
+            drained, self._messages = self._messages, []
+            if follow_ups:
+                drained, self._follow_ups = drained + self._follow_ups, []
+        return drained
