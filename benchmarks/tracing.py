@@ -42,7 +42,7 @@ def span_cost(rounds: int) -> Cost:
     def spans() -> None:
         for _ in range(SPANS):
             with begin("render") as span:
-                span("result", "text")
+                span.record("result", "text")
 
     Tracer.clear()
     seconds = best_of(rounds, {"spans": partial(seconds_of, spans, time.process_time)})

@@ -27,7 +27,12 @@ def price_of(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal
         raise RequestError(
             f"the price of the model '{agent.model.id}' is not known", "Limit `tokens` or `seconds` instead of `cost`."
         )
-    return lambda reply: _price(prices, reply.usage, reply.model or agent.model.id, place)
+
+    def price(reply: Reply) -> Decimal | None:
+        model = reply.model if isinstance(reply.model, str) else None  # a server may send anything
+        return _price(prices, reply.usage, model or agent.model.id, place)
+
+    return price
 
 
 def _place(agent: PromptAgent) -> dict[str, str]:
@@ -37,14 +42,14 @@ def _place(agent: PromptAgent) -> dict[str, str]:
 
 
 def _price(prices: Any, usage: Usage, model: str, place: dict[str, str]) -> Decimal | None:
-    counted = prices.Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-    )
+    counts = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }
     try:
-        found: Decimal = prices.calc_price(counted, model_ref=model, **place).total_price
+        found: Decimal = prices.calc_price(prices.Usage(**counts), model_ref=model, **place).total_price
     except (LookupError, ValueError):
         return None
     return found if usage.input_tokens is not None else None

@@ -10,8 +10,7 @@ from hypothesis import strategies as some
 
 from prompty.batch.concurrency_limit import MAX_PAUSE_SECONDS
 from prompty.batch.throttle import Throttle, ThrottledCalls
-from prompty.drivers.calls_async import last_of
-from prompty.drivers.decoding import Outcome
+from prompty.drivers.aio import Outcome, drain
 from prompty.errors import ModelError
 from prompty.model.event import Event
 
@@ -42,7 +41,7 @@ class Provider:
 
 
 async def ended(calls: ThrottledCalls, provider: Provider, ending: str) -> object:
-    running = asyncio.create_task(last_of(calls(provider.call(ending))))
+    running = asyncio.create_task(drain(calls(provider.call(ending))))
     if ending == "cancelled":
         await asyncio.sleep(0)
         running.cancel()
@@ -85,7 +84,7 @@ def test_nobody_begins_while_the_provider_wants_to_be_left_alone() -> None:
     async def calls_after_a_refusal() -> float:
         loop = asyncio.get_running_loop()
         with pytest.raises(ModelError):
-            await last_of(calls(provider.call("left alone")))
+            await drain(calls(provider.call("left alone")))
         begun = loop.time()
         await asyncio.gather(*(ended(calls, provider, "fine") for _ in range(5)))
         return loop.time() - begun

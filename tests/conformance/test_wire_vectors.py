@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prompty.drivers.decoding import cut
+from prompty.drivers.reply_reader import cut_error
 from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.event import TextDelta
@@ -142,7 +142,7 @@ def streamed(given: Vector, words: list[str]) -> Reply:
     decoder = make()
     for event in given["events"]:
         if event["kind"] == "transportError":
-            raise cut(ModelError(event["message"]), decoder, bool(words))
+            raise cut_error(ModelError(event["message"]), decoder, bool(words))
         words += [delta.text for delta in decoder.feed(event["value"]) if isinstance(delta, TextDelta)]
     return decoder.finish()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prompty import Paused, RequestError, RunPaused, ToolGated, deny, later, tool
-from prompty.loop.approval import needs_approval
+from prompty.loop.policy import needs_approval
 from prompty.testing import Script, answer, call
 from tests.conversations.turns import every_way, run_resume, run_turn, scripted
 

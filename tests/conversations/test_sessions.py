@@ -19,7 +19,7 @@ from prompty import (
     turn,
     turn_async,
 )
-from prompty.drivers.host import MemoryStore
+from prompty.memory.store import MemoryStore
 from prompty.model.message import Json, assistant, user
 from prompty.pipeline.messages import message_from
 from prompty.testing import Fault, Script, call

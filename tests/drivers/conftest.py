@@ -40,7 +40,7 @@ def time_limit() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the server does not say how long to wait, a hundredth of a second is long enough."""
-    monkeypatch.setattr("prompty.loop.retry.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("prompty.loop.model_step.FIRST_WAIT", 0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prompty import PromptAgent, PromptyError, invoke, invoke_async
-from prompty.model.event import Event, Retry, TextDelta
+from prompty.model.event import Event, ModelReply, ReasoningDelta, Retry, TextDelta, ToolCallDelta
 from prompty.providers.anthropic import client as anthropic_client
 from prompty.providers.foundry import client as foundry_client
 from prompty.providers.openai import client as openai_client
@@ -14,11 +14,16 @@ from prompty.providers.openai import client as openai_client
 
 @dataclass
 class Seen:
-    """What came of a call: its events where it was streamed, and its result or its error."""
+    """The outcome of a call: the events of its answer where it was streamed, and its result or its error."""
 
     events: list[Event] = field(default_factory=list)
     result: Any = None
     error: PromptyError | None = None
+
+    def note(self, event: Event) -> None:
+        """Keep the events of the answer; those of the run around it are tested with turns."""
+        if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta | Retry | ModelReply):
+            self.events.append(event)
 
     @property
     def text(self) -> str:
@@ -62,7 +67,7 @@ class Mode:
                 return Seen(result=invoke(agent, **options))
             with invoke(agent, stream=True, **options) as stream:
                 for event in stream.events():
-                    seen.events.append(event)
+                    seen.note(event)
                 seen.result = stream.result
         except PromptyError as error:
             seen.error = error
@@ -78,7 +83,7 @@ class Mode:
                 return Seen(result=await invoke_async(agent, **options))
             async with await invoke_async(agent, stream=True, **options) as stream:
                 async for event in stream.events():
-                    seen.events.append(event)
+                    seen.note(event)
                 seen.result = await stream.result()
         except PromptyError as error:
             seen.error = error

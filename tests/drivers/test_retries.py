@@ -8,8 +8,8 @@ import pytest
 
 from prompty.errors import ModelError, StreamCut
 from prompty.loop.effects import CallModel, Emit, Wait
-from prompty.loop.retry import call_model
-from prompty.model.event import ModelReply, Retry
+from prompty.loop.model_step import call_model
+from prompty.model.event import ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.reply import Reply as ModelAnswer
 from prompty.model.request import WireRequest
 from prompty.providers.transport import retry_after
@@ -206,7 +206,8 @@ def effects_of(*failures: ModelError, max_retries: int = 3) -> list[object]:
     left = iter(failures)
     effect: object = next(loop)
     while True:
-        asked.append(effect)
+        if not (isinstance(effect, Emit) and isinstance(effect.event, ModelRequested | ModelFailed)):
+            asked.append(effect)
         try:
             failure = next(left, None) if isinstance(effect, CallModel) else None
             effect = loop.throw(failure) if failure else loop.send(ModelAnswer())
@@ -215,7 +216,7 @@ def effects_of(*failures: ModelError, max_retries: int = 3) -> list[object]:
 
 
 def test_the_loop_waits_twice_as_long_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.loop.retry.FIRST_WAIT", 3.0)
+    monkeypatch.setattr("prompty.loop.model_step.FIRST_WAIT", 3.0)
     effects = effects_of(*[ModelError("busy", retryable=True)] * 3)
     call, told = CallModel(REQUEST), [Emit(Retry(attempt, 3.0 * wait, "busy")) for attempt, wait in ((1, 1), (2, 2))]
     assert effects == [

@@ -10,7 +10,7 @@ import pytest
 
 from prompty import AsyncPromptyStream, PromptyStream, ToolCall, invoke, invoke_async
 from prompty.errors import ModelError, StreamCut
-from prompty.model.event import ModelReply, TextDelta
+from prompty.model.event import Done, IterationStarted, ModelReply, ModelRequested, RunStarted, TextDelta
 from prompty.model.reply import Reply
 from tests.drivers.modes import Mode
 from tests.drivers.wires import USAGE, Chat, Wire
@@ -119,10 +119,13 @@ def test_the_result_takes_what_iteration_left(answer: PromptyStream[Any]) -> Non
 
 
 def test_the_events_of_a_stream(answer: PromptyStream[Any]) -> None:
-    *deltas, last = answer.events()
+    started, iteration, requested, *deltas, reply, done = answer.events()
+    assert [type(event) for event in (started, iteration, requested)] == [RunStarted, IterationStarted, ModelRequested]
     assert deltas == [TextDelta("Hel"), TextDelta("lo")]
-    assert isinstance(last, ModelReply)
-    assert last.reply.text == "Hello"
+    assert isinstance(reply, ModelReply)
+    assert reply.reply.text == "Hello"
+    assert isinstance(done, Done)
+    assert done.result == "Hello"
 
 
 def test_reading_a_stream_in_async_code(server: Server) -> None:

@@ -21,7 +21,8 @@ from prompty.loop.effects import (
     PlannedCall,
     Wait,
 )
-from prompty.loop.turn import turn
+from prompty.loop.state import TurnState
+from prompty.loop.turn import run_loop
 from prompty.model.event import Done, Event, MessagesChanged
 from prompty.model.message import Message, ToolCall
 from prompty.model.reply import Reply
@@ -103,7 +104,7 @@ class Life:
     results: dict[str, Message | None] = field(default_factory=dict)
 
     def run(self) -> Ending:
-        loop = turn(self.play.plan, self.play.history)
+        loop = run_loop(self.play.plan, TurnState(list(self.play.history)))
         answer: object = None
         failure: PromptyError | None = None
         try:
@@ -215,7 +216,7 @@ class Life:
 
     def _check_gate(self, calls: Iterable[GatedCall]) -> None:
         """It is asked once, before anything runs, about everything that could run, and sees no value of the host's."""
-        assert self.play.plan.gated
+        assert self.play.plan.hooks.gate
         assert not self.gated
         assert not self.started
         assert [(call.id, call.name) for call in calls] == [
@@ -227,15 +228,16 @@ class Life:
     def _check_stage(self, stage: CallTools) -> None:
         """Only calls of the last answer run: in its order, once, and only those that may."""
         calls, plan = self._reply().tool_calls, self.play.plan
-        assert self.gated or not plan.gated
-        assert stage.max_parallel == plan.max_parallel
+        assert self.gated or not plan.hooks.gate
+        assert stage.max_parallel == plan.settings.max_parallel
         positions = [int(planned.key.split(":")[2]) for planned in stage.calls]
         for planned, position in zip(stage.calls, positions, strict=True):
             assert planned.key == f"run:{self.iteration}:{position}"
             assert planned.call == calls[position]
             assert self.allowed[position], "a call ran that may not"
             assert not planned.arguments.keys() & set(BOUND[planned.call.name])
-        alone = plan.sequential or any(planned.call.name in ALONE for planned in stage.calls)
+        sequential = plan.settings.tool_execution == "sequential"
+        alone = sequential or any(planned.call.name in ALONE for planned in stage.calls)
         assert positions
         assert len(positions) == 1 or not alone
         self.started += positions
@@ -272,7 +274,7 @@ class Life:
         elif ending.done or isinstance(ending.error, RequestError):
             assert messages[-1] == self.asked.reply.message()
         assert_sendable(messages)
-        assert self.iteration <= self.play.plan.max_iterations + 1
+        assert self.iteration <= self.play.plan.settings.max_iterations + 1
         if ending.done:
             assert ending.done.iterations == self.iteration
         return ending

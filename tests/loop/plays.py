@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from prompty.errors import BudgetSpent, Cancelled, ModelError, PromptyError, RequestError
 from prompty.loop.budget import Budget
 from prompty.loop.effects import OfferedTool, Verdict
-from prompty.loop.state import Plan
+from prompty.loop.options import Settings
+from prompty.loop.state import Choice, Hooks, Plan
 from prompty.loop.stop import Stop
 from prompty.model.message import Message, ToolCall, assistant, tool_result, user
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
@@ -214,18 +215,18 @@ budgets = st.sampled_from([Budget(), Budget(), Budget(), Budget(tokens=100), Bud
 def plans(draw: st.DrawFn, api_name: str) -> Plan:
     price = draw(st.sampled_from([None, Decimal("0.4")]))
     return Plan(
-        agent=AGENTS[api_name],
-        api=APIS[api_name],
         run_id="run",
+        choices=[Choice(agent=AGENTS[api_name], api=APIS[api_name], price=lambda _: price)],
         finish=draw(st.sampled_from([lambda reply: reply.text, lambda reply: reply.text, _no_result])),
-        price=lambda _: price,
-        gated=draw(st.booleans()),
-        sequential=draw(st.sampled_from([False, False, True])),
-        max_parallel=draw(st.none() | st.integers(1, 2)),
-        max_iterations=draw(st.sampled_from([3, 2, 1, 3])),
-        stop=draw(stops),
-        budget=draw(budgets),
-        max_retries=draw(st.integers(0, 2)),
+        hooks=Hooks(gate=draw(st.booleans())),
+        settings=Settings(
+            tool_execution=draw(st.sampled_from(["parallel", "parallel", "sequential"])),
+            max_parallel=draw(st.none() | st.integers(1, 2)),
+            max_iterations=draw(st.sampled_from([3, 2, 1, 3])),
+            stop=draw(stops),
+            budget=draw(budgets),
+            max_retries=draw(st.integers(0, 2)),
+        ),
         stream=draw(st.booleans()),
     )
 

@@ -29,9 +29,9 @@ from prompty.loop.effects import (
     Summarise,
     Verdict,
 )
-from prompty.loop.gate import deny, later
-from prompty.loop.state import Plan, Session, TurnState, resumed_state
-from prompty.loop.turn import resumed_turn, turn
+from prompty.loop.policy import deny, later
+from prompty.loop.state import Hooks, Plan, SessionPlan, TurnState, resumed_state
+from prompty.loop.turn import run_loop
 from prompty.model.event import Done, Event
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall, Paused
@@ -79,13 +79,14 @@ def controls(draw: st.DrawFn) -> Control:
     play = draw(plays())
     history = list(play.history)
     kinds = draw(st.frozensets(st.sampled_from(sorted(GUARDED))))
+    context = draw(st.sampled_from([None, Context(limit=60, summary=len), Context(limit=Tokens(20))]))  # type: ignore[arg-type]  # only whether there is one counts here
+    session = SessionPlan(id="s", history_at=len(history) - 1, new_from=len(history) - 1)
+    summary = context is not None and context.summary is not None
     plan = replace(
         play.plan,
-        gated=True,
-        guarded=kinds,
-        steered=draw(st.booleans()),
-        context=draw(st.sampled_from([None, Context(limit=60, summary=len), Context(limit=Tokens(20))])),  # type: ignore[arg-type]  # only whether there is one counts here
-        session=draw(st.sampled_from([None, Session(id="s", history_at=len(history) - 1, new_from=len(history) - 1)])),
+        hooks=Hooks(gate=True, guardrails=kinds, summary=summary, steering=draw(st.booleans())),
+        context=context,
+        session=draw(st.sampled_from([None, session])),
         finish=draw(st.sampled_from([play.plan.finish, _three_words])),
         strict=draw(st.booleans()),
     )
@@ -216,7 +217,7 @@ def whole(control: Control, world: World) -> Ending:
     """Play a turn to its end, in as many processes as it takes."""
     while True:
         try:
-            return drive(turn(control.plan, control.play.history), world)
+            return drive(run_loop(control.plan, TurnState(list(control.play.history))), world)
         except Crash:
             continue
 
@@ -227,10 +228,10 @@ def check_session(control: Control, world: World) -> None:
         return
     if world.stored:
         assert_sendable([message_from(message) for message in world.stored])
-    plan = replace(control.plan, guarded=frozenset(), context=None, finish=lambda reply: reply.text, steered=False)
+    plan = replace(control.plan, hooks=Hooks(gate=True), context=None, finish=lambda reply: reply.text)
     again = World(replace(control, play=replace(control.play, answers=(Asked(Reply(text="Still here."), ()),))))
     again.stored = list(world.stored)
-    ending = drive(turn(plan, control.play.history), again)
+    ending = drive(run_loop(plan, TurnState(list(control.play.history))), again)
     assert isinstance(ending.value, Done)
     assert again.stored[: len(world.stored)] == world.stored
 
@@ -274,7 +275,7 @@ def test_a_turn_that_waited_is_the_turn_without_the_wait(control: Control) -> No
         pauses += 1
         assert not patient.ran or pauses > 1 or patient.ran == at_once.ran[: len(patient.ran)]
         stored = Paused.from_json(json.loads(json.dumps(ending.value.to_json())))
-        ending = drive(resumed_turn(control.plan, decided(control, stored)), resumed_world(patient))
+        ending = drive(run_loop(control.plan, decided(control, stored)), resumed_world(patient))
     assert ending.messages() == expected.messages()
     assert type(ending.error) is type(expected.error)
     assert patient.ran == at_once.ran

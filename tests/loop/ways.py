@@ -52,8 +52,14 @@ class Seen:
     @property
     def without_run(self) -> list[Event]:
         """The events without what no two runs have in common, and those of tools in the order of the calls."""
-        events = [replace(event, run_id="") if isinstance(event, RunStarted) else event for event in self.events]
+        events = [_without_run(event) for event in self.events]
         return sorted(events, key=_place(events))
+
+
+def _without_run(event: Event) -> Event:
+    if isinstance(event, RunStarted):
+        return replace(event, run_id="")
+    return replace(event, key="") if isinstance(event, ToolStarted | ToolFinished) else event
 
 
 def _place(events: list[Event]) -> Callable[[Event], tuple[int, str]]:

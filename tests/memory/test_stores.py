@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prompty import InProcessMemory, MemoryFailed, SqliteMemory, turn
-from prompty.drivers.host import MemoryStore
+from prompty.memory.store import MemoryStore
 from prompty.memory.suite import MemoryStoreSuite
 from prompty.model.agent import PromptAgent
 from prompty.testing import Script

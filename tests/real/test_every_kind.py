@@ -88,7 +88,7 @@ def test_a_tool_of_every_kind_runs_on_a_real_server(
     asynchronous: bool, family: Family, outside: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model writes nonsense, but it must call something, by the schemas that every kind has given."""
-    monkeypatch.setattr("prompty.loop.retry.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("prompty.loop.model_step.FIRST_WAIT", 0.01)
     model: dict[str, Any] = {"id": "tiny", "provider": family.provider, "apiType": family.api_type}
     model["connection"] = {"kind": "anonymous", "endpoint": url + family.path}
     finished: list[str] = []

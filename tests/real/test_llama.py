@@ -28,12 +28,12 @@ from prompty import (
     load,
     prepare,
     register_connection,
+    run,
+    run_async,
     tool_result,
 )
-from prompty.drivers.calls import reply_events
-from prompty.drivers.calls_async import reply_events_async
 from prompty.errors import ArgumentsError
-from prompty.model.event import ToolCallDelta
+from prompty.model.event import ModelRequested, Retry, ToolCallDelta
 from prompty.model.reply import tool_call_to_wire
 from prompty.tools.arguments import parse_arguments
 from prompty.wire.structured import StructuredResult, output_schema
@@ -242,21 +242,26 @@ def test_a_prompt_that_is_too_long_is_an_error_that_is_not_tried_again(
     messages = prepare(agent, inputs)
     events: list[object] = []
 
-    async def listen() -> None:
-        async for event in reply_events_async(agent, messages, stream=stream, **CALL):
-            events.append(event)
+    def given_messages() -> None:
+        answer = run(agent, messages, stream=stream, on_event=events.append, **CALL)
+        list(answer) if stream else None
+
+    async def given_messages_async() -> None:
+        answer = await run_async(agent, messages, stream=stream, on_event=events.append, **CALL)
+        [piece async for piece in answer] if stream else None
 
     ways: list[Callable[[], object]] = [
         lambda: streamed(path, inputs) if stream else invoke(path, inputs),
         lambda: runner.run(streamed_async(path, inputs) if stream else invoke_async(path, inputs)),
-        lambda: events.extend(reply_events(agent, messages, stream=stream, **CALL)),
-        lambda: runner.run(listen()),
+        given_messages,
+        lambda: runner.run(given_messages_async()),
     ]
     for ask in ways:
         with pytest.raises(ModelError, match="exceeds the available context size") as caught:
             ask()
         assert (caught.value.status, caught.value.retryable) == (400, False)
-    assert events == []  # a retry would be among them
+    assert [event for event in events if isinstance(event, Retry)] == []
+    assert len([event for event in events if isinstance(event, ModelRequested)]) == 2
 
 
 @each_family

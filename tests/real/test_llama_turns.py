@@ -99,7 +99,7 @@ def note(text: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """This server hangs up after each stream while it says it will not, and the next call is made twice."""
-    monkeypatch.setattr("prompty.loop.retry.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("prompty.loop.model_step.FIRST_WAIT", 0.01)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from prompty import Message, PromptAgent, Reply, ToolCall, invoke, invoke_async, load, prepare
-from prompty.drivers.calls import last_of, reply_events
-from prompty.drivers.calls_async import last_of as last_of_async
-from prompty.drivers.calls_async import reply_events_async
+from prompty import Message, PromptAgent, Reply, ToolCall, invoke, invoke_async, load, prepare, run, run_async
 from prompty.model.event import Event, ModelReply, TextDelta
 
 SOAK = bool(os.environ.get("PROMPTY_SOAK"))
@@ -126,11 +123,15 @@ def named(calls: list[ToolCall] | tuple[ToolCall, ...]) -> tuple[tuple[str, str]
 
 def reply_to(agent: PromptAgent, messages: list[Message]) -> Reply:
     """The whole reply, of which `invoke` returns the result only."""
-    return last_of(reply_events(agent, messages, stream=False, **CALL))
+    events: list[Event] = []
+    run(agent, messages, on_event=events.append, **CALL)
+    return reply_in(events)
 
 
 async def reply_to_async(agent: PromptAgent, messages: list[Message]) -> Reply:
-    return await last_of_async(reply_events_async(agent, messages, stream=False, **CALL))
+    events: list[Event] = []
+    await run_async(agent, messages, on_event=events.append, **CALL)
+    return reply_in(events)
 
 
 def streamed(path: Path, inputs: Inputs) -> Answer:
@@ -150,10 +151,14 @@ async def streamed_async(path: Path, inputs: Inputs) -> Answer:
 
 def reply_of(events: list[Event]) -> Reply:
     """The reply at the end of a stream."""
-    last = events[-1]
-    assert isinstance(last, ModelReply)
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == last.reply.text
-    return last.reply
+    reply = reply_in(events)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == reply.text
+    return reply
+
+
+def reply_in(events: list[Event]) -> Reply:
+    [reply] = [event.reply for event in events if isinstance(event, ModelReply)]
+    return reply
 
 
 def in_all_ways(runner: asyncio.Runner, path: Path, inputs: Inputs) -> dict[str, Answer]:

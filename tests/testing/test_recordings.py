@@ -30,7 +30,7 @@ from prompty import (
     turn_async,
     user,
 )
-from prompty.drivers.executor import ProviderExecutor
+from prompty.drivers.target import ProviderExecutor
 from prompty.errors import EmptyReply
 from prompty.model.message import Json
 from prompty.model.request import WireRequest

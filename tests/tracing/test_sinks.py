@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, caplog:
 
 @pytest.mark.process
 def test_the_environment_turns_sinks_on(tmp_path: Path) -> None:
-    code = "from prompty import Tracer\nwith Tracer.start('mine') as span:\n    span('inputs', {'a': 1})"
+    code = "from prompty import Tracer\nwith Tracer.start('mine') as span:\n    span.record('inputs', {'a': 1})"
     environment = {**os.environ, "PROMPTY_TRACE": f"console, file:{tmp_path}"}
     done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True

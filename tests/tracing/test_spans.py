@@ -26,7 +26,7 @@ from prompty import (
 )
 from prompty.testing import Fault, Script, answer, call
 from prompty.tracing import names
-from prompty.tracing.spans import SILENCE, begin, current_span
+from prompty.tracing.spans import NULL_SPAN, begin, current_span
 from tests.conversations.turns import every_way, run_turn, scripted
 from tests.durable.runs import Desk, rounds, working
 from tests.durable.runs import scripted as durable
@@ -56,8 +56,8 @@ def agent(**parts: Any) -> PromptAgent:
 def test_nothing_is_seen_or_made_while_nobody_listens() -> None:
     Tracer.clear()
     with begin("render") as span:
-        assert span is SILENCE
-        assert current_span() is SILENCE
+        assert span is NULL_SPAN
+        assert current_span() is NULL_SPAN
     with Script("Hello."):
         assert invoke(scripted()) == "Hello."
 
@@ -235,7 +235,7 @@ def test_the_parts_of_the_documents_are_spans_of_their_own(seen: Seen) -> None:
 def test_what_is_shown_is_how_it_was_then(seen: Seen) -> None:
     values = [1]
     with Tracer.start("mine") as span:
-        span("values", values)
+        span.record("values", values)
         values.append(2)
     assert seen.one("mine").content == {"values": [1]}
 
@@ -312,8 +312,8 @@ def test_a_factory_opens_a_span_by_its_name_and_gets_keys_and_values() -> None:
     Tracer.add("mine", Opened)
     try:
         with Tracer.start("outer") as span, Tracer.start("inner") as inner:
-            inner("answer", 42)
-            span("question", "?")
+            inner.record("answer", 42)
+            span.record("question", "?")
         Tracer.flush()
     finally:
         Tracer.clear()

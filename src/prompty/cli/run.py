@@ -50,8 +50,8 @@ def run(
         streamed = _show_event(event, quiet=as_json) or streamed
 
     try:
-        start_tracing(trace)
         agent = with_model(load(file), model, provider, api)
+        start_tracing(trace)
         values = read_pairs(agent, inputs or [])
         answer: Any = invoke(agent, values, stream=stream, timeout=timeout, on_event=show)  # type: ignore[call-overload]  # `stream` is not a literal
         result = answer.result if stream else answer

@@ -65,7 +65,7 @@ class ModelFailed:
 
     call: int
     attempt: int
-    error: ModelError
+    error: ModelError = field(compare=False)
     final: bool
 
 
