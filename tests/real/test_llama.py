@@ -241,13 +241,14 @@ def test_a_prompt_that_is_too_long_is_an_error_that_is_not_tried_again(
     agent, inputs = load(path), {"question": "x y " * 3000}
     messages = prepare(agent, inputs)
     events: list[object] = []
+    options: dict[str, Any] = {"stream": stream, "on_event": events.append, **CALL}
 
     def given_messages() -> None:
-        answer = run(agent, messages, stream=stream, on_event=events.append, **CALL)
+        answer = run(agent, messages, **options)
         list(answer) if stream else None
 
     async def given_messages_async() -> None:
-        answer = await run_async(agent, messages, stream=stream, on_event=events.append, **CALL)
+        answer = await run_async(agent, messages, **options)
         [piece async for piece in answer] if stream else None
 
     ways: list[Callable[[], object]] = [

@@ -7,6 +7,7 @@ from typing import Any, assert_type
 from prompty import (
     AsyncPromptyStream,
     Message,
+    Paused,
     Problem,
     PromptAgent,
     PromptyStream,
@@ -18,6 +19,8 @@ from prompty import (
     prepare,
     prepare_async,
     render,
+    resume,
+    resume_async,
     run,
     run_async,
     tool,
@@ -60,14 +63,20 @@ async def calls_to_a_model(agent: PromptAgent) -> None:
     assert_type(cast({"city": "Oslo"}, Weather), Weather)
 
 
-async def turns(agent: PromptAgent) -> None:
-    """Never run, too."""
+async def turns(agent: PromptAgent, paused: Paused) -> None:
+    """Never run, too. A turn may pause."""
     assert_type(turn(agent, max_iterations=3), Any)
-    assert_type(turn("x.prompty", {"a": 1}, output_type=Weather, tools=[len]), Weather)
+    assert_type(turn("x.prompty", {"a": 1}, output_type=Weather, tools=[len]), Weather | Paused)
     assert_type(turn(agent, stream=True), PromptyStream[Any])
-    assert_type(turn(agent, output_type=Weather, stream=True).result, Weather)
-    assert_type(await turn_async(agent, output_type=Weather), Weather)
-    assert_type(await turn_async(agent, output_type=Weather, stream=True), AsyncPromptyStream[Weather])
+    assert_type(turn(agent, output_type=Weather, stream=True).result, Weather | Paused)
+    assert_type(await turn_async(agent, output_type=Weather), Weather | Paused)
+    assert_type(await turn_async(agent, output_type=Weather, stream=True), AsyncPromptyStream[Weather | Paused])
+    assert_type(resume(agent, paused, [True]), Any)
+    assert_type(resume(agent, paused, [True], output_type=Weather), Weather | Paused)
+    assert_type(resume(agent, paused, [True], stream=True), PromptyStream[Any])
+    assert_type(resume(agent, paused, [True], output_type=Weather, stream=True), PromptyStream[Weather | Paused])
+    assert_type(await resume_async(agent, paused, [True], output_type=Weather), Weather | Paused)
+    assert_type(await resume_async(agent, paused, [True], stream=True), AsyncPromptyStream[Any])
 
 
 def test_a_tool_stays_the_function_it_was() -> None:
