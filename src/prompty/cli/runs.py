@@ -14,7 +14,7 @@ from prompty.cli.options import AsJson
 from prompty.durable.runs import RunState
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import PromptyError
-from prompty.loop.gate import deny, use_result
+from prompty.loop.policy import deny, use_result
 from prompty.model.event import Event, ModelReply, Retry, ToolFinished
 from prompty.model.paused import GatedCall, Paused
 from prompty.safety.visible import visible

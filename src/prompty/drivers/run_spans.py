@@ -11,7 +11,7 @@ from json import loads
 from pathlib import PurePath
 from typing import Any, cast
 
-from prompty.analysis.explain import sent
+from prompty.analysis.explain import describe_request
 from prompty.drivers.span_attributes import agent_attributes, begin_call_span, file_digest, record_reply
 from prompty.drivers.target import HttpTarget, Target
 from prompty.loop.options import Settings
@@ -251,7 +251,7 @@ def _exchange_to_json(agent: PromptAgent, api: Api, request: WireRequest, answer
     text = None if answer.chunks is None else b"".join(answer.chunks).decode(errors="replace")
     response = None if text is None else _read_json(text)
     error = str(answer.error) if answer.error else None
-    return {**sent(agent, api, request, request.body), "response": response, "error": error}
+    return {**describe_request(agent, api, request, request.body), "response": response, "error": error}
 
 
 async def _await_inside(span: Span, value: Awaitable[object]) -> object:

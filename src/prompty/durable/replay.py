@@ -1,6 +1,6 @@
 """Replay the events of a run: the same loop, answered from its stored steps. Nothing is run.
 
-A reader needs no tools, no keys and no model.
+A reader needs no tools, no keys and no model. Attempts of a model call are not stored, so they have no events here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from prompty.durable.values import opened
 from prompty.errors import Cancelled, PromptyError, RunRefused
 from prompty.loop.effects import CallModel, CallTools, Checkpoint, DrainSteering, Effect, Emit, Loop, PlannedCall
 from prompty.loop.turn import run_loop
-from prompty.model.event import Event, RunCancelled, ToolFinished, ToolStarted
+from prompty.model.event import Event, ModelFailed, ModelRequested, RunCancelled, ToolFinished, ToolStarted
 from prompty.model.message import Message
 
 Stored = Mapping[str, object]
@@ -97,7 +97,7 @@ class Replay:
         try:
             effect = loop.throw(failure) if failure else loop.send(answer)
             while isinstance(effect, Emit | Checkpoint):
-                if isinstance(effect, Emit):
+                if isinstance(effect, Emit) and not isinstance(effect.event, ModelRequested | ModelFailed):
                     yield effect.event
                 effect = loop.send(None)
         except StopIteration:

@@ -6,7 +6,9 @@ from typing import Any
 from prompty.model.message import Json
 
 PAUSED_VERSION = 1
-_RENAMED = {"corrected": "repair_used", "ratio": "chars_per_token", "gone": "dropped"}
+# The names of `carry_over` and of its entries in the stored JSON.
+_STORED = {"carry_over": "standing", "repair_used": "corrected", "chars_per_token": "ratio", "dropped": "gone"}
+_LOADED = {stored: name for name, stored in _STORED.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,21 +53,20 @@ class Paused:
 
     def to_json(self) -> Json:
         """Return plain JSON for `from_json`."""
-        return asdict(self)
+        value = {_STORED.get(name, name): entry for name, entry in asdict(self).items()}
+        return {**value, "standing": {_STORED.get(name, name): entry for name, entry in self.carry_over.items()}}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Paused":
         """Read what `to_json` wrote."""
         if value.get("version") != PAUSED_VERSION:
             raise ValueError(f"a paused turn of version {value.get('version')!r} cannot be read by this release")
-        if "standing" in value:  # written by 0.1.0
-            stored = {name: entry for name, entry in value.items() if name != "standing"}
-            renamed = {_RENAMED.get(name, name): entry for name, entry in value["standing"].items()}
-            value = {**stored, "carry_over": renamed}
+        carry_over = {_LOADED.get(name, name): entry for name, entry in value["standing"].items()}
         lists = {
             "messages": tuple(value["messages"]),
             "results": tuple(value.get("results", ())),
             "pending": tuple(GatedCall(**call) for call in value["pending"]),
             "decided": {key: (bool(allowed), str(reason)) for key, (allowed, reason) in value["decided"].items()},
         }
-        return cls(**{**value, **lists})
+        loaded = {_LOADED.get(name, name): entry for name, entry in value.items()}
+        return cls(**{**loaded, **lists, "carry_over": carry_over})

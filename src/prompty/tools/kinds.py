@@ -23,7 +23,7 @@ from prompty.tools.function import ToolOptions
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTool:
     """A function of a tool: what the model sees, and what runs a call of it. `call_sync` is for what sync code should
-    rather run on a thread; `approval` is a policy in the place of the file's (see `loop.approval`); `sensitive` are the
+    rather run on a thread; `approval` is a policy in the place of the file's (see `loop.policy`); `sensitive` are the
     parameters that no trace may show."""
 
     function: Function
