@@ -15,7 +15,10 @@ ADDED_EVENTS = {
     "ModelRequested": "spans are made of events, so the loop tells when a model is asked",
     "ModelFailed": "spans are made of events, so the loop tells when an attempt has failed",
 }
-ADDED_FIELDS: dict[tuple[str, str], str] = {}
+ADDED_FIELDS: dict[tuple[str, str], str] = {
+    ("ToolStarted", "key"): "spans of tools are found by the key of the call, which no other call has",
+    ("ToolFinished", "key"): "spans of tools are found by the key of the call, which no other call has",
+}
 
 # `invoke` and `run` are to become the loop of `turn` without tools, and then tell when they begin and end. What the
 # model said, what was tried again, and the result must stay.
@@ -23,7 +26,11 @@ SINGLE_CALLS = ("invoke", "run")
 SINGLE_CALL_EVENTS = ("TextDelta", "ReasoningDelta", "ToolCallDelta", "ModelReply", "Retry")
 
 # Sentences of a conversation, a request or a trace that were worded otherwise in the old version: old → new.
-REWORDED: dict[str, str] = {}
+REWORDED: dict[str, str] = {
+    # A prompt that ran as a tool and failed was reported as "not run".
+    "Tool 'ask' was not run: gone": "Tool 'ask' failed: gone",
+    "Tool 'ask' was not run: the turn has used": "Tool 'ask' failed: the turn has used",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,13 @@ class Known:
     reason: str
 
 
-KNOWN: tuple[Known, ...] = ()
+KNOWN: tuple[Known, ...] = (
+    Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
+    Known("invoke_bad_inputs*", "spans", "every run checks its inputs first, as a turn did"),
+    Known("options_that_do_not_fit*", "spans", "options are checked before the run starts, so a wrong one has no span"),
+    Known("turn_declared_and_bound_tools*", "spans", "tools are connected after the messages are prepared"),
+    Known("approval_of_the_file*", "spans", "a turn is described before its verdicts are read, also if they are wrong"),
+)
 
 
 def compared(old: dict[str, Any], new: dict[str, Any], known: tuple[Known, ...] = KNOWN) -> list[str]:
