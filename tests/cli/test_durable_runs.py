@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,13 @@ from typer.testing import CliRunner
 
 from prompty.cli.app import app
 from prompty.durable.suite import until
+from tests.durable.shop import stop
 
 pytestmark = [pytest.mark.process, pytest.mark.database]
 
 TOOLS = """\
 import time
+from pathlib import Path
 from prompty import tool
 
 @tool
@@ -26,8 +27,10 @@ def pay(at: str) -> str:
     return f"paid {at}"
 
 @tool
-def wait(seconds: float) -> str:
-    time.sleep(seconds)
+def wait(folder: str) -> str:
+    Path(folder, "begun").touch()
+    while not Path(folder, "go").exists():
+        time.sleep(0.02)
     return "waited"
 """
 PROMPT = """\
@@ -50,7 +53,7 @@ user:
 Go on.
 """
 PAY = {"name": "pay", "arguments": "{at: here}", "parameters": "{at: {kind: string}}", "approval": "always"}
-WAIT = {"name": "wait", "arguments": "{seconds: 6}", "parameters": "{seconds: {kind: float}}", "approval": "never"}
+WAIT = {"name": "wait", "parameters": "{folder: {kind: string}}", "approval": "never"}
 
 
 class Folder:
@@ -60,7 +63,14 @@ class Folder:
         self.path, self.url = path, f"sqlite:///{path}/runs.db"
         (path / "functions.py").write_text(TOOLS)
         (path / "pay.prompty").write_text(PROMPT.format(**PAY))
-        (path / "wait.prompty").write_text(PROMPT.format(**WAIT))
+        (path / "wait.prompty").write_text(PROMPT.format(**WAIT, arguments=f"{{folder: {path}}}"))
+
+    def until_begun(self) -> None:
+        """Wait until the tool of `wait.prompty` runs; it ends after `let_go`."""
+        until((self.path / "begun").exists)
+
+    def let_go(self) -> None:
+        (self.path / "go").touch()
 
     def __call__(self, *words: str) -> str:
         """What a command prints."""
@@ -113,6 +123,7 @@ def test_a_run_is_cancelled_and_tried_again(folder: Folder) -> None:
     folder("runs", "cancel", "mine")
     assert '"state": "cancelled"' in folder("runs", "list", "--json")
     folder("runs", "retry", "mine")
+    folder.let_go()
     with folder.worker():
         until(lambda: "done" in folder("runs", "list"))
     assert "neither cancelled nor broken" in folder.fails("runs", "retry", "mine")
@@ -121,8 +132,11 @@ def test_a_run_is_cancelled_and_tried_again(folder: Folder) -> None:
 def test_a_worker_that_is_told_to_stop_lets_its_runs_end(folder: Folder) -> None:
     folder("submit", str(folder.path / "wait.prompty"))
     with folder.worker("--drain", "20") as worker:
-        until(lambda: "running" in folder("runs", "list"))
+        folder.until_begun()
         worker.send_signal(signal.SIGTERM)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "one: stopping\n"
+        folder.let_go()
         assert worker.wait(30) == 0
     assert "done" in folder("runs", "list")
 
@@ -130,8 +144,7 @@ def test_a_worker_that_is_told_to_stop_lets_its_runs_end(folder: Folder) -> None
 def test_a_run_that_is_cut_off_goes_on_when_the_worker_starts_again(folder: Folder) -> None:
     folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
     with folder.worker("--drain", "0") as worker:
-        until(lambda: "running" in folder("runs", "list"))
-        time.sleep(1)
+        folder.until_begun()
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
     assert "running" in folder("runs", "list")
@@ -145,8 +158,8 @@ def test_a_run_that_is_cut_off_goes_on_when_the_worker_starts_again(folder: Fold
 def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
     folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
     with folder.worker():
-        until(lambda: "running" in folder("runs", "list"))
-        time.sleep(1)
+        folder.until_begun()
+        assert "running" in folder("runs", "list")
         assert "the worker 'one' is still there" in refused(folder, "--name", "two", "--adopt", "one")
     with folder.worker("--adopt", "one", name="two"):
         until(lambda: "paused" in folder("runs", "list"))
@@ -155,9 +168,8 @@ def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
 def test_the_runs_of_a_worker_that_hangs_are_adopted_by_force(folder: Folder) -> None:
     folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
     with folder.worker() as hanging:
-        until(lambda: "running" in folder("runs", "list"))
-        time.sleep(1)
-        hanging.send_signal(signal.SIGSTOP)
+        folder.until_begun()
+        stop(hanging, folder.url)
         with folder.worker("--adopt", "one", "--force", name="two"):
             until(lambda: "paused" in folder("runs", "list"))
 

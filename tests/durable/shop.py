@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,7 @@ from tests.durable.worker import CALLS, ROUNDS, Job, script, work
 SECONDS = 60
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.durable.worker"])
+Process = ForkServerProcess | subprocess.Popen[str]
 
 
 class Shop:
@@ -162,7 +164,7 @@ def kill(process: ForkServerProcess) -> None:
     process.join(SECONDS)
 
 
-def stop(process: ForkServerProcess, url: str) -> None:
+def stop(process: Process, url: str) -> None:
     """Stop a process, but not in the middle of a write to a SQLite file: nobody else could write to it."""
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
@@ -174,7 +176,7 @@ def stop(process: ForkServerProcess, url: str) -> None:
         until(lambda: is_stopped(process))
 
 
-def is_stopped(process: ForkServerProcess) -> bool:
+def is_stopped(process: Process) -> bool:
     """Whether all its threads are."""
     stats = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
     return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
