@@ -3,12 +3,25 @@
 import gc
 import time
 
+import psycopg
 import pytest
 
 from prompty.durable import names
 from prompty.durable.names import name_lock
+from prompty.durable.suite import until
 from prompty.errors import NameInUse
 from tests.durable.databases import Databases
+
+
+def locks_in(url: str) -> int:
+    """Return the number of advisory locks that sessions of a database hold."""
+    query = (
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON oid = database WHERE locktype = 'advisory' AND datname = %s"
+    )
+    with psycopg.connect(url) as connection:
+        row = connection.execute(query, (url.rpartition("/")[2],)).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def test_a_name_that_was_given_back_is_not_taken_again(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,9 +42,8 @@ def test_a_name_is_kept_while_the_server_starts_again(databases: Databases, monk
     url = databases.postgres()
     lock = name_lock(url, "one")
     databases.server.stop()
-    time.sleep(0.3)
     databases.server.start()
-    time.sleep(1)
+    until(lambda: locks_in(url) == 1)
     with pytest.raises(NameInUse):
         name_lock(url, "one")
     lock.release()

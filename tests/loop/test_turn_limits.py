@@ -146,13 +146,13 @@ def test_a_budget_of_money_for_a_model_without_a_price_is_an_error_at_once(way: 
 @every_way
 def test_a_turn_that_has_used_its_time_runs_no_further_tool(way: Way) -> None:
     def slow() -> str:
-        time.sleep(0.06)
+        time.sleep(0.51)
         return "slow"
 
     with Script([call("slow"), call("look")]) as script:
-        seen = way.turn(AGENT, tools=[slow, look], budget=Budget(seconds=0.05), tool_execution="sequential")
+        seen = way.turn(AGENT, tools=[slow, look], budget=Budget(seconds=0.5), tool_execution="sequential")
     assert isinstance(seen.error, BudgetSpent)
-    assert seen.told == ["slow", "Error: Tool 'look' was not run: the turn has used its 0.05 seconds"]
+    assert seen.told == ["slow", "Error: Tool 'look' was not run: the turn has used its 0.5 seconds"]
     assert len(script.requests) == 1
 
 
