@@ -141,10 +141,10 @@ def test_files_that_cannot_be_used_are_problems(folder: Path, text: str, said: s
 
 CONTENT = {
     "broken.json": ("{", "line 1"),
-    "twice.json": ('{"a": 1, "a": 2}', "twice"),
+    "twice.json": ('{"a": 1, "a": 2}', "duplicate key"),
     "nan.json": ("NaN", "not JSON"),
     "deep.json": ("[" * 100_000, "deep"),
-    "twice.yaml": ("a: 1\na: 2\n", "twice"),
+    "twice.yaml": ("a: 1\na: 2\n", "duplicate key"),
     "tag.yaml": ("a: !thing x\n", "tag"),
 }
 

@@ -35,7 +35,7 @@ REFUSED = {
     "two fences": ('```\n```\n{"a": 1}\n```\n```', "not valid JSON"),
     "an open fence": ('```json\n{"a": 1}', "not valid JSON"),
     "words around": ('Sure: {"a": 1}', "not valid JSON"),
-    "a key twice": ('{"a": 1, "a": 2}', "'a' stands twice"),
+    "a key twice": ('{"a": 1, "a": 2}', "duplicate key 'a'"),
     "not a number": ('{"a": NaN}', "NaN is not JSON"),
     "a number beyond all floats": ('{"a": 8E24906}', "too large"),
     "infinity": ('{"a": -Infinity}', "Infinity is not JSON"),

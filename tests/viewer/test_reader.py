@@ -11,7 +11,6 @@ import pytest
 
 from prompty.errors import PromptyError
 from prompty.viewer import reader
-from prompty.viewer.deep_json import _parse_without_recursion, parse_json
 from prompty.viewer.page import trace_to_json
 from prompty.viewer.reader import find_traces, read_trace
 from prompty.viewer.trace import TraceUnreadable
@@ -155,40 +154,6 @@ def test_content_of_any_depth_is_cut_where_it_could_not_be_drawn(tmp_path: Path)
     file = tmp_path / "deep.tracy"
     file.write_text('{"trace": {"name": "x", "result": ' + "[" * 50_000 + "]" * 50_000 + "}}")
     assert "nested deeper than 100 levels" in json.dumps(read_trace(file).root.content)
-
-
-TEXTS = ["[]", "{}", '{"a": [1, 2.5e3, {"b": null}], "c": "\\" , ] \\u00e9 \\\\"}', " [ true , false ] ", '"x"', "-7"]
-BROKEN = [
-    "",
-    "[",
-    "]",
-    "[1 2]",
-    "[1,]",
-    "[,1]",
-    "{1: 2}",
-    '{"a"}',
-    '{"a": }',
-    '{"a", 1}',
-    "[1]]",
-    "1,",
-    "[}",
-    '"x',
-    "nope",
-    "1 2",
-]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_the_reader_of_deep_json_reads_what_the_ordinary_one_does(text: str) -> None:
-    assert _parse_without_recursion(text) == json.loads(text)
-
-
-@pytest.mark.parametrize("text", BROKEN)
-def test_the_reader_of_deep_json_refuses_what_the_ordinary_one_does(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        parse_json(text)
-    with pytest.raises(ValueError, match=r"."):
-        _parse_without_recursion(text)
 
 
 def test_traces_are_found_newest_first_and_a_finished_one_hides_its_lines(tmp_path: Path) -> None:

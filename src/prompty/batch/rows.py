@@ -10,7 +10,7 @@ from random import Random
 
 from prompty.errors import InputError, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.wire.strict_json import MAX_CHARACTERS, read_json
+from prompty.safety.json import MAX_CHARACTERS, read_json
 
 Kinds = Mapping[str, str]
 _TEXT_KINDS = frozenset({"string", "image", "audio", "file"})

@@ -9,7 +9,7 @@ from dotenv import dotenv_values
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import AudioPart, FilePart, ImagePart, MediaPart
-from prompty.wire.strict_json import read_json
+from prompty.safety.json import read_json
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}
 _USAGE = "Write -i name=value, -i name=@file to read a file, or -i name=@@text for text that begins with @."

@@ -17,8 +17,8 @@ from prompty.errors import PromptyError
 from prompty.loop.policy import deny, use_result
 from prompty.model.event import Event, ModelReply, Retry, ToolFinished
 from prompty.model.paused import GatedCall, Paused
+from prompty.safety.json import read_json
 from prompty.safety.visible import visible
-from prompty.wire.strict_json import read_json
 
 runs = Typer(name="runs", help="See, answer, cancel, retry and forget durable runs.", no_args_is_help=True)
 RunId = Annotated[str, Argument(help="The id of the run.")]

@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pydantic_core import from_json
-
 from prompty.model.message import Json, Message, ToolCall, tool_result
 from prompty.model.reply import tool_call_to_wire
 from prompty.pipeline.messages import NotAMessage, message_from
 from prompty.providers import ANY_ID
-from prompty.wire.strict_json import INVALID_JSON
+from prompty.safety.json import is_json_object
+from prompty.wire.json_bytes import INVALID_JSON
 
 NO_RESULT = "Error: There is no result: the run ended before this call was answered."
 _ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -125,16 +124,9 @@ def _sendable(call: ToolCall, own_id: str) -> ToolCall:
         call = replace(call, id=own_id)
     if not _ID.fullmatch(call.name):
         call = replace(call, name=_ODD.sub("_", call.name) or "unnamed")
-    if _is_object(call.arguments):
+    if is_json_object(call.arguments):
         return call
     return replace(call, arguments=json.dumps({INVALID_JSON: call.arguments}) if call.arguments.strip() else "{}")
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(from_json(arguments), dict)
-    except ValueError:
-        return False
 
 
 def _answering(result: Message, call_id: str) -> Message:

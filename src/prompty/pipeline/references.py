@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
+from prompty.safety.json import read_json
 from prompty.safety.yaml import read_yaml
-from prompty.wire.strict_json import read_json
 
 StrPath = str | os.PathLike[str]
 _Keys = tuple[str | int, ...]

@@ -8,8 +8,8 @@ from prompty.model.message import Json, ToolCall
 from prompty.model.reply import Reply, Usage, tool_call_to_wire
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
+from prompty.safety.json import read_json
 from prompty.wire.json_bytes import write_bytes
-from prompty.wire.strict_json import read_json
 
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 _COMPLETED = ("stop", "tool_calls")

@@ -9,7 +9,7 @@ import jsonschema_rs
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
-from prompty.wire.strict_json import read_json
+from prompty.safety.json import read_json
 
 _FENCE = "```"
 _MOST_PROBLEMS = 5

@@ -1,7 +1,8 @@
 """Messages in the shape that OpenTelemetry's conventions give them: a role and parts."""
 
-from json import loads
 from typing import Any
+
+from prompty.safety.json import read_json
 
 Shown = dict[str, Any]
 
@@ -63,6 +64,6 @@ def _call(call: Shown) -> Shown:
 
 def _read(arguments: Any) -> Any:
     try:
-        return loads(arguments)
+        return read_json(arguments, strict=False)
     except (TypeError, ValueError):
         return arguments

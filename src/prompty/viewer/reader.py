@@ -15,7 +15,7 @@ from prompty.model.agent import Model, PromptAgent
 from prompty.model.message import Json
 from prompty.model.reply import Reply, Usage
 from prompty.pricing import price_of
-from prompty.viewer.deep_json import parse_json
+from prompty.safety.json import read_deep_json
 from prompty.viewer.trace import MODEL_CALL, Frame, RecordedTrace, TraceUnreadable, flatten
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -78,7 +78,7 @@ def _read_bytes(file: Path) -> bytes:
 
 def _parse_document(file: Path, data: bytes) -> tuple[Json, list[Json]]:
     try:
-        document = parse_json(data)
+        document = read_deep_json(data)
     except ValueError as error:
         raise TraceUnreadable(str(file), f"the trace is damaged: {error}", _RECORD_AGAIN) from error
     root = document.get("trace") if isinstance(document, dict) else None
@@ -107,7 +107,7 @@ def _read_lines(file: Path, data: bytes) -> list[Json]:
     events: list[Json] = []
     for number, line in enumerate(lines, 1):
         try:
-            event = parse_json(line)
+            event = read_deep_json(line)
         except ValueError as error:
             if number == len(lines) > 1:
                 break

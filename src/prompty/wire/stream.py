@@ -6,7 +6,7 @@ from typing import Protocol
 from prompty.model.event import Delta, ToolCallDelta
 from prompty.model.message import Json, ToolCall
 from prompty.model.reply import Reply
-from prompty.wire.strict_json import read_json
+from prompty.safety.json import is_json_object
 
 
 class Decoder(Protocol):
@@ -74,16 +74,9 @@ class CallAssembler:
         """The calls, numbered where the server gave them no id. Of an answer that was `cut` off, the last one counts
         only when its arguments are whole: one that has none yet may have been meant to have some (P3)."""
         calls = [(call, "".join(call.arguments)) for call in self._calls]
-        if cut and calls and not _is_object(calls[-1][1]):
+        if cut and calls and not is_json_object(calls[-1][1]):
             calls.pop()
         return tuple(
             ToolCall(id=call.id or f"call_{position}", name=call.name, arguments=arguments or "{}", extra=call.extra)
             for position, (call, arguments) in enumerate(calls)
         )
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(read_json(text), dict)
-    except ValueError:
-        return False

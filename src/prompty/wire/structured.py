@@ -10,8 +10,8 @@ from prompty.errors import ResultError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.safety.json import read_json
 from prompty.wire.schema import schema_of
-from prompty.wire.strict_json import read_json
 
 T = TypeVar("T")
 SCHEMA_NAME = "structured_output"

@@ -20,10 +20,11 @@ from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, J
 from prompty.model.reply import Reply, Usage
 from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
+from prompty.safety.json import read_json
+from prompty.wire.json_bytes import INVALID_JSON
 from prompty.wire.media import encoded, is_url, only_text
 from prompty.wire.options import MESSAGES, wire_options
 from prompty.wire.stream import CallAssembler
-from prompty.wire.strict_json import INVALID_JSON, read_json
 from prompty.wire.structured import output_schema
 
 Block = dict[str, Any]

@@ -16,6 +16,7 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
+from prompty.safety.json import reject_constant
 from prompty.safety.yaml import JSON, Rules, read_yaml
 
 LARGEST_DOCUMENT = 32_000_000
@@ -137,7 +138,8 @@ def parsed(content: bytes, source: str, url: str | None = None) -> Document:
     """A document from its bytes, JSON or YAML; its version is 3.0 or 3.1."""
     try:
         text = content.decode("utf-8-sig")
-        data = _json(text) if text.lstrip().startswith("{") else read_yaml(text, _YAML_RULES)[0]
+        is_json = text.lstrip().startswith("{")
+        data = json.loads(text, parse_constant=reject_constant) if is_json else read_yaml(text, _YAML_RULES)[0]
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:300]
         raise ToolError(f"{source}: not a JSON or YAML document: {reason}", "Correct the document.") from None
@@ -146,11 +148,3 @@ def parsed(content: bytes, source: str, url: str | None = None) -> Document:
         told = f"its version is '{version[:20]}'" if version else "it has no version in `openapi`"
         raise ToolError(f"{source}: not an OpenAPI 3.0 or 3.1 document: {told}", "Convert it to OpenAPI 3.0 or 3.1.")
     return Document(cast(Json, data), source, url)
-
-
-def _json(text: str) -> object:
-    return json.loads(text, parse_constant=_not_json)
-
-
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

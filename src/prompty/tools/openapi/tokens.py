@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
-from prompty.errors import ModelError, ToolError
+from prompty.errors import ToolError
 from prompty.model.connection import OAuthConnection
+from prompty.safety.json import read_json
 from prompty.safety.redaction import remember_secrets
 from prompty.tools.openapi.client import ServiceError, exchange
 from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import HttpRequest
-from prompty.wire.json_bytes import read_bytes
 
 _EARLY = 30.0  # seconds before its end at which a token is no longer used
 _DEFAULT_LIFE = 300.0
@@ -82,8 +82,8 @@ async def _fetched(client: Client, permissions: Permissions) -> tuple[str, float
 
 def _read(content: bytes) -> tuple[str, float]:
     try:
-        data = read_bytes(content)
-    except ModelError:
+        data = read_json(content, strict=False)
+    except ValueError:
         data = None
     token = data.get("access_token") if isinstance(data, dict) else None
     life = data.get("expires_in") if isinstance(data, dict) else None
