@@ -1,4 +1,4 @@
-"""What an answer cost, by the price list of genai-prices (the extra `prices`). Unknown is None, never 0."""
+"""Cost of replies by the price list of genai-prices (the extra `prices`). An unknown cost is None, never 0."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -9,13 +9,13 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply, Usage
 
-# What the list calls the providers that it does not call as files do.
+# Providers that have another name in the list.
 _LISTED = {"foundry": "azure"}
 
 
 def price_of(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal | None]:
-    """The price of an agent's answers in dollars. Where it is `required`, not knowing it is an error at once: a budget
-    that counts nothing would be no budget."""
+    """Return a function for the cost of an agent's replies in dollars. If the cost is `required`, an unknown price is
+    an error at once: a budget that counts nothing would not limit anything."""
     try:
         prices = require("genai_prices", extra="prices")
     except MissingExtra:
@@ -36,7 +36,7 @@ def price_of(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal
 
 
 def _place(agent: PromptAgent) -> dict[str, str]:
-    """Where the model runs: prices differ."""
+    """Return where the model runs: prices differ."""
     provider, endpoint = agent.model.provider, getattr(agent.model.connection, "endpoint", None)
     return {"provider_api_url": endpoint} if endpoint else {"provider_id": _LISTED.get(provider, provider)}
 

@@ -17,7 +17,7 @@ from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.pipeline.messages import messages_from
-from prompty.pipeline.rich_inputs import show_rich
+from prompty.pipeline.rich_inputs import insert_rich_inputs
 
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 VECTORS = SHARED / "vectors"
@@ -128,7 +128,7 @@ def test_parse(vector: Vector) -> None:
     given = vector["input"]
     messages = parse(PromptAgent(), given["rendered"])
     if "thread_inputs" in given:
-        messages = show_rich(messages, threads_in(given))
+        messages = insert_rich_inputs(messages, threads_in(given))
     assert [message.to_json() for message in messages] == vector["expected"]["messages"]
 
 

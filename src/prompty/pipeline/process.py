@@ -1,4 +1,4 @@
-"""From a reply to a result (§8): calls first, then what the model said, as the prompt's outputs ask for it."""
+"""Process a reply into a result (§8)."""
 
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
@@ -7,7 +7,8 @@ from prompty.wire.structured import structured
 
 
 def result_of(agent: PromptAgent, reply: Reply) -> object:
-    """Tool calls as a list; vectors and images as they are; a refusal as its text; JSON where outputs are declared."""
+    """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text as data if the prompt
+    declares outputs."""
     with begin("process") as span:
         result = _result_of(agent, reply)
         span.record("result", result)

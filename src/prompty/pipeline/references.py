@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
 from prompty.safety.json import read_json
-from prompty.safety.yaml import read_yaml
+from prompty.safety.yaml import YamlError, read_yaml
 
 StrPath = str | os.PathLike[str]
 _Keys = tuple[str | int, ...]
@@ -139,5 +139,5 @@ def _closing_brace(value: str, position: int) -> int | None:
 def _read_strict_yaml(text: str) -> object:
     data, problems = read_yaml(text)
     if problems:
-        raise ValueError(f"{problems[0].message} (line {problems[0].line + 1})")
+        raise YamlError(problems[0])
     return data

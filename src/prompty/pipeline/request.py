@@ -1,4 +1,4 @@
-"""From messages to the request that is sent (§7)."""
+"""Build the request for messages (§7)."""
 
 from collections.abc import Sequence
 
@@ -22,13 +22,13 @@ def request_for(
     stream: bool = False,
     timeout: float | None = None,
 ) -> WireRequest:
-    """The request one call to a model takes."""
-    if not agent.model.id and api.path:  # an executor of the host's may know its model itself
+    """Return the request for one call to a model."""
+    if not agent.model.id and api.path:  # an executor of the host may know its model itself
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
     offered = functions_of(agent) if functions is None else functions
     read = read_messages(messages)
     body = api.request(agent, read, offered)
-    body.pop("stream", None)  # whether a call streams is the caller's choice: the file's would break the other one
+    body.pop("stream", None)  # the caller chooses whether a call streams: the file's choice would break the other one
     return WireRequest(
         path=api.path,
         body=api.stream_body(body) if stream else body,
@@ -41,7 +41,7 @@ def request_for(
 
 
 def read_messages(messages: Sequence[object]) -> list[Message]:
-    """Messages as our own objects; dicts in wire form are taken too."""
+    """Return messages as `Message` objects; dicts in wire form are accepted too."""
     try:
         return [message_from(message) for message in messages]
     except NotAMessage as error:
@@ -49,22 +49,22 @@ def read_messages(messages: Sequence[object]) -> list[Message]:
 
 
 def functions_of(agent: PromptAgent) -> list[Function]:
-    """What the model is told it can call. Two functions of one name are an error before anything is sent (W6)."""
+    """Return the functions that a file declares. A duplicate name is an error before anything is sent (W6)."""
     functions = [function_of(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     names = [function.name for function in functions]
     for name in names:
         if names.count(name) > 1:
-            raise RequestError(f"two tools are called '{name}'", "Give each tool a name of its own.")
+            raise RequestError(f"two tools are called '{name}'", "Give each tool a unique name.")
     return functions
 
 
 def has_kinds(agent: PromptAgent) -> bool:
-    """Whether a prompt has tools that must be asked what they offer."""
+    """Return True if a prompt has tools whose functions are not in the file, such as those of an MCP server."""
     return any(not isinstance(tool, FunctionTool) for tool in agent.tools)
 
 
 async def offered_functions(agent: PromptAgent) -> list[Function]:
-    """The functions of all tools of a prompt, of whatever kind (§7.1.3)."""
+    """Return the functions of all tools of a prompt, of every kind (§7.1.3)."""
     functions = functions_of(agent)
     projected = await projected_tools(agent, [function.name for function in functions])
-    return [*functions, *(one.function for one in projected)]
+    return [*functions, *(tool.function for tool in projected)]

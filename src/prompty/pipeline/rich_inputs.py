@@ -1,9 +1,10 @@
-"""Threads, images, audio and files (§2.7, rich kinds): where the template writes one, it is put in.
+"""Insert threads, images, audio and files (§2.7, rich kinds) where the template has them.
 
-A rich input is rendered as a placeholder with random digits of this one render; afterwards placeholders are looked
-up in the table of this render only. Text that looks like a placeholder is text.
+A rich input is rendered as a placeholder with random digits of this one render. Only the placeholders of this render
+are replaced afterwards; other text that looks like one stays text.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -14,23 +15,24 @@ from prompty.model.property import RICH_KINDS
 from prompty.pipeline.messages import NotAMessage, media_from, messages_from
 
 Media = ImagePart | AudioPart | FilePart
-Table = dict[str, Media | list[Message]]
+Placeholders = dict[str, Media | list[Message]]
 
 
-def hide_rich(agent: PromptAgent, values: Mapping[str, object], digits: str) -> tuple[dict[str, object], Table]:
-    """Put placeholders where the rich inputs were; the table says what each stands for."""
-    shown, table = dict(values), Table()
+def hide_rich_inputs(
+    agent: PromptAgent, values: Mapping[str, object], digits: str
+) -> tuple[dict[str, object], Placeholders]:
+    """Return the values with a placeholder for each rich input, and what each placeholder stands for."""
+    hidden, placeholders = dict(values), Placeholders()
     for index, declared in enumerate(agent.inputs):
         name, kind = declared.name, declared.kind
         if kind in RICH_KINDS and name in values:
             label = name if name.isidentifier() and "__" not in f"_{name}_" else str(index)
-            placeholder = f"__PROMPTY_{kind.upper()}_{digits}_{label}__"
-            table[placeholder] = _rich_value(name, kind, values[name])
-            shown[name] = placeholder
-    return shown, table
+            hidden[name] = placeholder = f"__PROMPTY_{kind.upper()}_{digits}_{label}__"
+            placeholders[placeholder] = _parse_rich_value(name, kind, values[name])
+    return hidden, placeholders
 
 
-def _rich_value(name: str, kind: str, value: object) -> Media | list[Message]:
+def _parse_rich_value(name: str, kind: str, value: object) -> Media | list[Message]:
     try:
         return messages_from(value) if kind == "thread" else media_from(kind, value)
     except NotAMessage as error:
@@ -45,50 +47,37 @@ _FIXES = {
 }
 
 
-def show_rich(messages: list[Message], table: Table) -> list[Message]:
-    """Put the rich values in for their placeholders, in the order they were written."""
-    return [made for message in messages for made in _expanded(message, table)]
+def insert_rich_inputs(messages: list[Message], placeholders: Placeholders) -> list[Message]:
+    """Replace placeholders by their values, in the order in which the template has them."""
+    pattern = re.compile(f"({'|'.join(map(re.escape, placeholders))})")
+    return [expanded for message in messages for expanded in _expand(message, placeholders, pattern)]
 
 
-def _expanded(message: Message, table: Table) -> Iterator[Message]:
-    """A message whose text names a thread becomes: what stands before it, the thread, what stands after it."""
-    pieces = _cut(message.text, table)
-    if len(pieces) == 1 and isinstance(pieces[0], str):
+def _expand(message: Message, placeholders: Placeholders, pattern: re.Pattern[str]) -> Iterator[Message]:
+    """Yield the message with its media. A thread splits it: the text before, the thread, the text after."""
+    first, *rest = pattern.split(message.text)
+    if not rest:
         yield message
         return
-    parts: list[ContentPart] = []
-    for piece in [*pieces, list[Message]()]:
-        if isinstance(piece, list):
-            if worded := _worded(parts):
-                yield replace(message, content=worded)
-            yield from piece
+    parts: list[ContentPart] = [TextPart(first)]
+    for placeholder, text in zip(rest[::2], rest[1::2], strict=True):
+        value = placeholders[placeholder]
+        if isinstance(value, list):
+            yield from _with_content(message, parts)
+            yield from value
             parts = []
         else:
-            parts.append(TextPart(piece) if isinstance(piece, str) else piece)
+            parts.append(value)
+        parts.append(TextPart(text))
+    yield from _with_content(message, parts)
 
 
-def _cut(text: str, table: Table) -> list[str | Media | list[Message]]:
-    pieces: list[str | Media | list[Message]] = [text]
-    for placeholder, value in table.items():
-        pieces = [cut for piece in pieces for cut in _cut_at(piece, placeholder, value)]
-    return pieces
-
-
-def _cut_at(
-    piece: str | Media | list[Message], placeholder: str, value: Media | list[Message]
-) -> Iterator[str | Media | list[Message]]:
-    if not isinstance(piece, str):
-        yield piece
-        return
-    for index, text in enumerate(piece.split(placeholder)):
-        if index:
-            yield value
-        yield text
-
-
-def _worded(parts: list[ContentPart]) -> list[ContentPart]:
-    """Without newlines at the edges of the message, and without text that is only blanks between media."""
+def _with_content(message: Message, parts: list[ContentPart]) -> Iterator[Message]:
+    """Yield the message with these parts, unless they are blank. Newlines at its edges are stripped, and blank text
+    between media is dropped."""
     for edge, strip in ((0, str.lstrip), (-1, str.rstrip)):
-        if parts and isinstance(text := parts[edge], TextPart):
+        if isinstance(text := parts[edge], TextPart):
             parts[edge] = TextPart(strip(text.value, "\r\n"))
-    return [part for part in parts if not isinstance(part, TextPart) or part.value.strip()]
+    content = [part for part in parts if not isinstance(part, TextPart) or part.value.strip()]
+    if content:
+        yield replace(message, content=content)
