@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from prompty.cli.trace import trace_app
+from prompty.cli.app import app
 from tests.viewer.samples import Fields, day_out, frame, lines, nested, save
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(trace_app, [*map(str, arguments)], env={"COLUMNS": "80", "TZ": "UTC"})
+    return CliRunner().invoke(app, ["trace", *map(str, arguments)], env={"COLUMNS": "80", "TZ": "UTC"})
 
 
 @pytest.fixture

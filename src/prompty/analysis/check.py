@@ -180,22 +180,17 @@ def _find_engine(agent: PromptAgent, frontmatter: Frontmatter) -> tuple[FindVari
     """Return the function that finds the variables of a template, and a finding for each unknown engine."""
     if frontmatter.data is None and "template" in frontmatter.source_map.text:
         return None, []  # a frontmatter that cannot be read names an engine
-    find_variables, findings = None, []
-    try:
-        find_variables = getattr(agent.registry.renderers.get(agent.template.format.kind), "variables", None)
-    except UnknownName as error:
-        findings.append(_unknown_engine("format", error, frontmatter.source_map))
-    try:
-        agent.registry.parsers.get(agent.template.parser.kind)
-    except UnknownName as error:
-        findings.append(_unknown_engine("parser", error, frontmatter.source_map))
-    return find_variables, findings
-
-
-def _unknown_engine(key: str, error: UnknownName, source_map: SourceMap) -> Finding:
-    message, _, fix = str(error).partition("\n")
-    near = nearest(error.name, error.known)
-    return source_map.locate(("template", key, "kind"), "unknown-engine", message, fix.strip(), replacement=near)
+    engines, findings = dict[str, object](), []
+    for key, registry in (("format", agent.registry.renderers), ("parser", agent.registry.parsers)):
+        try:
+            engines[key] = registry.get(getattr(agent.template, key).kind)
+        except UnknownName as error:
+            message, _, fix = str(error).partition("\n")
+            near, keys = nearest(error.name, error.known), ("template", key, "kind")
+            findings.append(
+                frontmatter.source_map.locate(keys, "unknown-engine", message, fix.strip(), replacement=near)
+            )
+    return getattr(engines.get("format"), "variables", None), findings
 
 
 def _check_names(

@@ -7,7 +7,8 @@ from typer import Exit, Option, Typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from prompty.cli.console import out
+from prompty.cli.console import fail, out
+from prompty.errors import PromptyError
 from prompty.version import __version__
 
 COMMANDS = {
@@ -26,7 +27,10 @@ COMMANDS = {
 
 
 class LazyGroup(TyperGroup):
-    """Group that imports a subcommand when it is used: `prompty check` starts without the code of durable runs."""
+    """Group that imports a subcommand when it is used: `prompty check` starts without the code of durable runs.
+
+    A `PromptyError` ends any of them with its message and the exit code 1.
+    """
 
     commands: dict[str, Any]  # click's classes: some releases of typer use the package, others a copy of their own
 
@@ -38,6 +42,12 @@ class LazyGroup(TyperGroup):
         if cmd_name in COMMANDS and self.commands[cmd_name] is None:
             self.commands[cmd_name] = _load_command(cmd_name)
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PromptyError as error:
+            fail(error)
 
 
 def _load_command(name: str) -> Any:

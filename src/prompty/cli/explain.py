@@ -9,11 +9,10 @@ from typer import Option
 
 from prompty.analysis.explain import Explanation
 from prompty.analysis.explain import explain as explain_prompt
-from prompty.cli.console import fail, out, print_json
+from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
 from prompty.cli.render import print_message
-from prompty.errors import PromptyError
 from prompty.pipeline.load import load
 from prompty.safety.visible import visible
 
@@ -29,11 +28,8 @@ def explain(
 ) -> None:
     """Print the messages of FILE and the exact request for them, without sending it. Secrets are masked."""
     load_dotenv(file)
-    try:
-        agent = with_model(load(file), model, provider, api)
-        explanation = explain_prompt(agent, read_pairs(agent, inputs or []), stream=stream)
-    except PromptyError as error:
-        fail(error)
+    agent = with_model(load(file), model, provider, api)
+    explanation = explain_prompt(agent, read_pairs(agent, inputs or []), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]
         print_json({**asdict(explanation), "messages": messages})

@@ -5,10 +5,9 @@ from typing import Annotated
 from rich.text import Text
 from typer import Option
 
-from prompty.cli.console import fail, out, print_json
+from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import AsJson, File, InputPairs
-from prompty.errors import PromptyError
 from prompty.model.message import ContentPart, Message, TextPart
 from prompty.pipeline.load import load
 from prompty.pipeline.prepare import prepare
@@ -25,11 +24,8 @@ def render(
 ) -> None:
     """Render FILE and print its messages, without calling a model."""
     load_dotenv(file)
-    try:
-        agent = load(file)
-        messages = prepare(agent, read_pairs(agent, inputs or []), strict=strict)
-    except PromptyError as error:
-        fail(error)
+    agent = load(file)
+    messages = prepare(agent, read_pairs(agent, inputs or []), strict=strict)
     if as_json:
         print_json([message.to_json() for message in messages])
         return

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from prompty.cli.console import fail, out, print_json
+from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ProviderKey, with_model
-from prompty.errors import PromptyError
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
@@ -36,12 +35,9 @@ def tools(file: File, provider: ProviderKey = None, api: ApiType = None, as_json
     --json prints their definitions exactly as the provider gets them.
     """
     load_dotenv(file)
-    try:
-        agent = with_model(load(file), None, provider, api)
-        offered = asyncio.run(_list_functions(agent))
-        definitions = _build_definitions(agent, [entry.function for entry in offered])
-    except PromptyError as error:
-        fail(error)
+    agent = with_model(load(file), None, provider, api)
+    offered = asyncio.run(_list_functions(agent))
+    definitions = _build_definitions(agent, [entry.function for entry in offered])
     if as_json:
         print_json(definitions)
         return

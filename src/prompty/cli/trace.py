@@ -10,7 +10,6 @@ from typer import Argument, Option, Typer
 
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.options import AsJson
-from prompty.errors import PromptyError
 from prompty.safety.visible import visible
 from prompty.viewer.page import trace_to_json, write_page
 from prompty.viewer.reader import find_traces, read_trace
@@ -30,11 +29,7 @@ def list_traces(
     folder: Annotated[Path, Argument(help="The folder with the traces.")] = Path(), as_json: AsJson = False
 ) -> None:
     """List the recorded runs in FOLDER, newest first."""
-    try:
-        files = _find_files(folder)
-    except PromptyError as error:
-        fail(error)
-    traces = list(_read_all(files))
+    traces = list(_read_all(_find_files(folder)))
     if as_json:
         print_json([{**trace_to_json(trace), "file": str(trace.path), "frames": len(trace.frames)} for trace in traces])
     elif traces:
@@ -86,10 +81,7 @@ def _find_files(folder: Path) -> list[Path]:
 
 
 def _open(file: Path) -> RecordedTrace:
-    try:
-        return read_trace(_find_files(file)[0] if file.is_dir() else file)
-    except PromptyError as error:
-        fail(error)
+    return read_trace(_find_files(file)[0] if file.is_dir() else file)
 
 
 def _read_all(files: Iterable[Path]) -> Iterator[RecordedTrace]:

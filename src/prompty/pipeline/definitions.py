@@ -1,6 +1,6 @@
 """From the data of a frontmatter to a `PromptAgent`, and to findings for what is invalid or outdated in it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -114,32 +114,25 @@ _V1_MODEL_KEYS = {
 
 def find_v1_keys(data: Mapping[str, Any], source_map: SourceMap) -> list[Finding]:
     """Return a warning for each key of Prompty v1, which most files in the wild have, that v2 reads differently."""
-    return [
-        source_map.locate(
-            keys,
-            "version-1",
-            f"`{keys[-1]}` is Prompty v1 and has no effect",
-            fix,
-            severity="warning",
-            on_key=True,
-            replacement=replacement,
+    warnings = []
+
+    def warn(keys: KeyPath, fix: str, replacement: str | None = None) -> None:
+        message = f"`{keys[-1]}` is Prompty v1 and has no effect"
+        warnings.append(
+            source_map.locate(keys, "version-1", message, fix, severity="warning", on_key=True, replacement=replacement)
         )
-        for keys, fix, replacement in _v1_keys(data)
-    ]
 
-
-def _v1_keys(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, str | None]]:
     model = data.get("model")
-    if isinstance(model, dict):
-        for key, fix in _V1_MODEL_KEYS.items():
-            if key in model:
-                yield ("model", key), fix, None
+    for key, fix in _V1_MODEL_KEYS.items():
+        if isinstance(model, dict) and key in model:
+            warn(("model", key), fix)
     if "sample" in data:
-        yield ("sample",), "Write a `default:` or an `example:` on each input.", None
+        warn(("sample",), "Write a `default:` or an `example:` on each input.")
     for group in ("inputs", "outputs"):
         entries = data.get(group)
-        if isinstance(entries, dict):
-            for name, entry in entries.items():
-                if isinstance(entry, dict) and "type" in entry and "kind" not in entry:
-                    fix = "Write `kind:` instead of `type:` (`number` is `float` there)."
-                    yield (group, name, "type"), fix, "kind" if entry["type"] in get_args(Kind) else None
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            if isinstance(entry, dict) and "type" in entry and "kind" not in entry:
+                replacement = "kind" if entry["type"] in get_args(Kind) else None
+                fix = "Write `kind:` instead of `type:` (`number` is `float` there)."
+                warn((group, name, "type"), fix, replacement)
+    return warnings
