@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prompty.cli.app import app
-from prompty.durable.suite import until
+from prompty.durable.suite import wait_until
 from tests.durable.shop import stop
 
 pytestmark = [pytest.mark.process, pytest.mark.database]
@@ -67,7 +67,7 @@ class Folder:
 
     def until_begun(self) -> None:
         """Wait until the tool of `wait.prompty` runs; it ends after `let_go`."""
-        until((self.path / "begun").exists)
+        wait_until((self.path / "begun").exists)
 
     def let_go(self) -> None:
         (self.path / "go").touch()
@@ -107,11 +107,11 @@ def test_a_submitted_run_is_shown_answered_and_forgotten(folder: Folder) -> None
     assert folder("submit", str(folder.path / "pay.prompty"), "--id", "mine") == "mine\n"
     assert "waiting" in folder("runs", "list")
     with folder.worker("--concurrency", "5", "--rate", "100/1"):
-        until(lambda: "paused" in folder("runs", "list"))
+        wait_until(lambda: "paused" in folder("runs", "list"))
         assert 'pay({"at": "here"}) needs approval' in folder("runs", "show", "mine")
         folder("runs", "answer", "mine", "yes")
         folder("runs", "answer", "mine", "yes")
-        until(lambda: "done" in folder("runs", "list"))
+        wait_until(lambda: "done" in folder("runs", "list"))
         assert "paid here" in folder("runs", "show", "mine")
         assert "answered otherwise" in folder.fails("runs", "answer", "mine", "no=too late")
     assert folder("runs", "prune", "--days", "0") == "1 runs forgotten\n"
@@ -125,7 +125,7 @@ def test_a_run_is_cancelled_and_tried_again(folder: Folder) -> None:
     folder("runs", "retry", "mine")
     folder.let_go()
     with folder.worker():
-        until(lambda: "done" in folder("runs", "list"))
+        wait_until(lambda: "done" in folder("runs", "list"))
     assert "neither cancelled nor broken" in folder.fails("runs", "retry", "mine")
 
 
@@ -149,10 +149,10 @@ def test_a_run_that_is_cut_off_goes_on_when_the_worker_starts_again(folder: Fold
         assert worker.wait(30) == 0
     assert "running" in folder("runs", "list")
     with folder.worker():
-        until(lambda: "paused" in folder("runs", "list"))
+        wait_until(lambda: "paused" in folder("runs", "list"))
         assert "was interrupted, and may have happened" in folder("runs", "show", "mine")
         folder("runs", "answer", "mine", "use=waited")
-        until(lambda: "done" in folder("runs", "list"))
+        wait_until(lambda: "done" in folder("runs", "list"))
 
 
 def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
@@ -162,7 +162,7 @@ def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
         assert "running" in folder("runs", "list")
         assert "the worker 'one' is still there" in refused(folder, "--name", "two", "--adopt", "one")
     with folder.worker("--adopt", "one", name="two"):
-        until(lambda: "paused" in folder("runs", "list"))
+        wait_until(lambda: "paused" in folder("runs", "list"))
 
 
 def test_the_runs_of_a_worker_that_hangs_are_adopted_by_force(folder: Folder) -> None:
@@ -171,7 +171,7 @@ def test_the_runs_of_a_worker_that_hangs_are_adopted_by_force(folder: Folder) ->
         folder.until_begun()
         stop(hanging, folder.url)
         with folder.worker("--adopt", "one", "--force", name="two"):
-            until(lambda: "paused" in folder("runs", "list"))
+            wait_until(lambda: "paused" in folder("runs", "list"))
 
 
 def test_a_second_worker_of_the_same_name_refuses_to_start(folder: Folder) -> None:

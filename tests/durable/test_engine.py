@@ -7,7 +7,7 @@ import pytest
 
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Engine
-from prompty.durable.suite import EngineSuite, nothing
+from prompty.durable.suite import EngineSuite, return_record
 from prompty.errors import NameInUse
 from tests.durable.databases import Databases
 
@@ -16,7 +16,7 @@ class TestDbosOnSqlite(EngineSuite):
     def engine(self, folder: Path, name: str | None) -> Engine:
         return DbosEngine(f"sqlite:///{folder}/runs.db", name)
 
-    def locked(self, folder: Path, name: str) -> None:
+    def open_elsewhere(self, folder: Path, name: str) -> None:
         assert opened_elsewhere(f"sqlite:///{folder}/runs.db", name) == "NameInUse"
         raise NameInUse(name)  # as the other process has found
 
@@ -29,7 +29,7 @@ class TestDbosOnPostgres(EngineSuite):
     def engine(self, folder: Path, name: str | None) -> Engine:
         return DbosEngine(self.url, name)
 
-    def locked(self, folder: Path, name: str) -> None:
+    def open_elsewhere(self, folder: Path, name: str) -> None:
         assert opened_elsewhere(self.url, name) == "NameInUse"
         raise NameInUse(name)  # as the other process has found
 
@@ -42,7 +42,7 @@ def opened_elsewhere(url: str, name: str) -> str:
 
 def _open(url: str, name: str) -> str:
     try:
-        DbosEngine(url, name).open(nothing)
+        DbosEngine(url, name).open(return_record)
     except NameInUse as error:
         return type(error).__name__
     return "opened"

@@ -32,7 +32,7 @@ from prompty import (
     tool,
     turn,
 )
-from prompty.durable.suite import until
+from prompty.durable.suite import wait_until
 from prompty.model.event import Event
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal
@@ -311,18 +311,18 @@ def test_a_worker_that_asks_others_than_the_one_that_began_breaks_the_run_which_
 
     with working(url, look, gate=gate) as runtime:
         runtime.start(scripted(rounds("look", 1, 1)), run_id="mine")
-        until(lambda: len(runtime.engine.steps("mine")) == 3)
+        wait_until(lambda: len(runtime.engine.steps("mine")) == 3)
     going_on.append(True)
     with working(url, look) as runtime, pytest.raises(RunBroken, match="was begun by a worker with"):
         runtime.result("mine", timeout=SECONDS)
     with working(url, look, gate=gate) as runtime:
         runtime.retry("mine")
-        until(lambda: runtime.list()[0].state == "done")
+        wait_until(lambda: runtime.list()[0].state == "done")
         assert runtime.result("mine") == "Done."
 
 
 def test_a_url_that_is_no_database_is_refused() -> None:
-    with pytest.raises(RequestError, match="is no database for runs"):
+    with pytest.raises(RequestError, match="unsupported database URL"):
         DurableRuntime("mysql://somewhere")
 
 

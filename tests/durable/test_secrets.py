@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from prompty import DurableRuntime, PromptAgent, RequestError, load, tool
-from prompty.durable.suite import until
+from prompty.durable.suite import wait_until
 from tests.durable.databases import Databases
 from tests.durable.runs import working
 
@@ -74,7 +74,7 @@ def test_no_secret_is_in_any_table(kind: str, databases: Databases, agent: Promp
         run = runtime.start(
             agent, {"password": INPUT}, run_id="mine", approval={"look": {"when": {"at": {"const": "there"}}}}
         )
-        until(lambda: bool(seen))
+        wait_until(lambda: bool(seen))
     going_on.append(True)
     with working(url, look, secrets=secrets) as runtime:
         paused = runtime.result("mine", timeout=30)
@@ -93,7 +93,9 @@ def test_a_secret_that_no_other_process_could_find_is_refused_at_the_start(tmp_p
     connection = {"kind": "key", "apiKey": KEY}
     agent = PromptAgent.model_validate({"model": {"id": "m", "provider": "scripted", "connection": connection}})
     client = DurableRuntime(f"sqlite:///{tmp_path}/runs.db")
-    with pytest.raises(RequestError, match=r"`model\.connection\.apiKey` could not be found again") as raised:
+    with pytest.raises(
+        RequestError, match=r"`model\.connection\.apiKey` could not be found by another process"
+    ) as raised:
         client.start(agent)
     assert KEY not in str(raised.value)
     named = DurableRuntime(f"sqlite:///{tmp_path}/runs.db", secrets={"key": KEY})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prompty import Done, DurableRuntime, Paused, deny, load, tool, use_result
-from prompty.durable.suite import until
+from prompty.durable.suite import wait_until
 from tests.durable.runs import scripted, working
 
 SECONDS = 30
@@ -59,7 +59,7 @@ def cut(tmp_path: Path) -> Iterator[tuple[DurableRuntime, Counter, Paused]]:
     url = f"sqlite:///{tmp_path}/runs.db"
     with working(url, *counter.tools) as runtime:
         runtime.start(scripted([CALLS, "Done."]), run_id="mine")
-        until(lambda: len(counter.ran) == 4 and "tool:mine:1:1" in dict(runtime.engine.steps("mine")))
+        wait_until(lambda: len(counter.ran) == 4 and "tool:mine:1:1" in dict(runtime.engine.steps("mine")))
     counter.quick_now = True
     with working(url, *counter.tools) as runtime:
         paused = runtime.result("mine", timeout=SECONDS)
@@ -173,7 +173,7 @@ def test_tools_of_other_kinds_are_found_again_by_the_worker_that_goes_on(tmp_pat
     url = f"sqlite:///{tmp_path}/runs.db"
     with working(url, wait) as runtime:
         runtime.start(load(tmp_path / "parent.prompty"), run_id="mine")
-        until(lambda: "model:2" in dict(runtime.engine.steps("mine")))
+        wait_until(lambda: "model:2" in dict(runtime.engine.steps("mine")))
     going_on.append(True)
     with working(url, wait) as runtime:
         assert results(runtime) == ["waited", "The child says hello."]

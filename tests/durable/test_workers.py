@@ -88,7 +88,7 @@ def test_a_run_that_ends_every_worker_is_given_up_until_it_is_retried(
         until(lambda worker=worker: not worker.is_alive() or shop.client.list()[0].state == "failed")  # type: ignore[misc]  # a default binds it
     kill(worker)
     assert workers == 4
-    with pytest.raises(RunBroken, match="its worker died 3 times, so it was given up"):
+    with pytest.raises(RunBroken, match="its worker died 3 times, which is the limit"):
         shop.client.result("run")
     worker = shop.worker()
     shop.client.retry("run")

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from prompty import DurableRuntime, SqliteMemory, ToolContext, tool
 from prompty.durable import dbos_engine
-from prompty.durable.answers import UNKNOWN
+from prompty.durable.codec import UNKNOWN
 from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.engine import Body, Limits, Steps, Workflow
-from prompty.durable.values import sealed
+from prompty.durable.engine import Limits, StepBody, Steps, Workflow
+from prompty.durable.envelope import seal
 from prompty.model.message import Json
 from tests.durable.runs import Script
 
 ROUNDS, CALLS = 3, 4
-UNKNOWN_TEXT = sealed(UNKNOWN)["value"]
+UNKNOWN_TEXT = seal(UNKNOWN)["value"]
 
 
 def script(run_id: str) -> Script:
@@ -50,12 +50,12 @@ class Job:
     adopts: str | None = None
     forces: bool = False
     limits: Limits | None = None
-    recoveries: int = dbos_engine.RECOVERIES
+    recoveries: int = dbos_engine.MAX_RECOVERIES
 
 
 def work(job: Job) -> None:
     """Work until killed."""
-    dbos_engine.RECOVERIES = job.recoveries
+    dbos_engine.MAX_RECOVERIES = job.recoveries
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it is open as long as the process, which is killed
     tools = Tools(job)
     runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
@@ -112,14 +112,14 @@ class Watched:
     def __init__(self, steps: Steps, job: Job) -> None:
         self._steps, self._job = steps, job
 
-    async def step(self, name: str, body: Body, /) -> Json:
+    async def step(self, name: str, body: StepBody, /) -> Json:
         self._boundary()
         result = await self._steps.step(name, partial(self._inside, body))
         note(self._job.log, f"unknown {name}" if result["value"] == UNKNOWN_TEXT else f"kept {name}")
         self._boundary()
         return result
 
-    async def _inside(self, body: Body) -> Json:
+    async def _inside(self, body: StepBody) -> Json:
         self._boundary()
         result = await body()
         self._boundary()
@@ -133,11 +133,11 @@ class Watched:
         if _boundaries == self._job.stops_at:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    async def owned(self) -> bool:
-        return await self._steps.owned()
+    async def is_owner(self) -> bool:
+        return await self._steps.is_owner()
 
-    async def received(self) -> list[str]:
-        return await self._steps.received()
+    async def receive(self) -> list[str]:
+        return await self._steps.receive()
 
     async def write(self, value: Json, /) -> None:
         await self._steps.write(value)

@@ -11,10 +11,10 @@ from prompty.batch.job import Batch, BatchJob
 from prompty.batch.ledger import Ledger
 from prompty.batch.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
 from prompty.batch.row_index import hash_prompt
-from prompty.durable.ends import End, end_of
 from prompty.durable.engine import Engine, Status
+from prompty.durable.outcome import RunOutcome, get_outcome
 from prompty.durable.record import DurableOptions, Record, new_record
-from prompty.durable.runs import number_of, run_of
+from prompty.durable.runs import get_run_id, get_segment_number
 from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
@@ -69,8 +69,8 @@ class SharedBatch(Batch):
             else:
                 records |= self._build_record(planned)
         if self.job.retry_failed:
-            ended = self.engine.ended(list(records))
-            self.engine.delete([status.id for status in ended if isinstance(_read_end(status), PromptyError)])
+            ended = self.engine.find_ended(list(records))
+            self.engine.delete([status.id for status in ended if isinstance(_read_outcome(status), PromptyError)])
         self.engine.submit(records)
 
     def _build_record(self, planned: PlannedRow) -> dict[str, Json]:
@@ -97,30 +97,30 @@ class SharedBatch(Batch):
 
     def _collect(self) -> int:
         """Write the results of runs that have ended. Return how many."""
-        ended = self.engine.ended(list(self._running))
+        ended = self.engine.find_ended(list(self._running))
         for status in ended:
             planned = replace(self._running.pop(status.id), interrupted=status.recovered)
-            self._write(planned, status, _read_end(status))
+            self._write(planned, status, _read_outcome(status))
         return len(ended)
 
-    def _write(self, planned: PlannedRow, status: Status, end: End | None) -> None:
-        match end:
+    def _write(self, planned: PlannedRow, status: Status, outcome: RunOutcome | None) -> None:
+        match outcome:
             case Done():
-                cost = self.job.price(Reply(usage=end.usage)) if end.cost is None else end.cost
-                used = RowUsage(usage=end.usage, cost=cost, model=self.job.agent.model.id)
-                self._finish(encode_record(build_result(planned, end.result, used)), used)
+                cost = self.job.price(Reply(usage=outcome.usage)) if outcome.cost is None else outcome.cost
+                used = RowUsage(usage=outcome.usage, cost=cost, model=self.job.agent.model.id)
+                self._finish(encode_record(build_result(planned, outcome.result, used)), used)
             case Paused():
-                self._handle_pause(planned, status, end)
+                self._handle_pause(planned, status, outcome)
             case PromptyError():
-                self._fail(planned, describe_error(end, self.job.agent, planned.row.inputs), RowUsage())
+                self._fail(planned, describe_error(outcome, self.job.agent, planned.row.inputs), RowUsage())
             case None:
-                raise AssertionError("a run that has ended has an end")
+                raise AssertionError("a run that has ended has an outcome")
 
     def _handle_pause(self, planned: PlannedRow, status: Status, paused: Paused) -> None:
         """Follow a run that was answered, and goes on in another workflow. Otherwise the row has failed."""
-        run_id = run_of(status.id)
-        segments = [found for found in self.engine.find(run_id, outputs=False) if run_of(found.id) == run_id]
-        last = max(segments, key=number_of).id
+        run_id = get_run_id(status.id)
+        segments = [found for found in self.engine.find(run_id, outputs=False) if get_run_id(found.id) == run_id]
+        last = max(segments, key=get_segment_number).id
         if last != status.id:
             self._running[last] = planned
             return
@@ -133,9 +133,9 @@ def get_batch_name(agent: PromptAgent, out: Path) -> str:
     return f"{out.stem}-{hash_prompt(agent)[:8]}".replace("#", "")
 
 
-def _read_end(status: Status) -> End | None:
-    """Return how a run ended. A stored end that cannot be read counts as a failure."""
+def _read_outcome(status: Status) -> RunOutcome | None:
+    """Return the outcome of a run. A stored outcome that cannot be read counts as an error."""
     try:
-        return end_of(status)
+        return get_outcome(status)
     except PromptyError as error:
         return error

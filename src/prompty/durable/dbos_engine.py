@@ -1,8 +1,7 @@
-"""The engine DBOS: state in a SQLite file or in PostgreSQL, and no server of its own. Only this module knows DBOS.
+"""Engine on DBOS, which keeps its state in SQLite or PostgreSQL and needs no server. Only this module knows DBOS.
 
-DBOS is one for each process. Workflows run on an event loop of our own, on a thread of our own: DBOS takes the loop it
-is launched in, and is dead when that one ends. It writes JSON; what says that it is a pickle is refused before it is
-read, in this whole process.
+A process has one instance of DBOS. It is bound to the event loop that launches it, so workflows run on our own loop
+and thread. It stores JSON; pickles are refused unread in the whole process.
 """
 
 import asyncio
@@ -19,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prompty.durable.engine import Body, Limits, State, Status, StoredStep, Workflow
+from prompty.durable.engine import Limits, State, Status, StepBody, StoredStep, Workflow
+from prompty.durable.envelope import SCHEMA
 from prompty.durable.names import NameLock, name_lock
-from prompty.durable.values import SCHEMA
 from prompty.errors import RequestError, RunRefused, UnknownRun
 from prompty.extras import require
 from prompty.model.message import Json
@@ -30,14 +29,14 @@ from prompty.safety.redaction import mask_secrets
 T = TypeVar("T")
 APPLICATION = "prompty"
 QUEUE = "prompty"
-VERSION = f"prompty-{SCHEMA}"
+APPLICATION_VERSION = f"prompty-{SCHEMA}"
 TOPIC = "steering"
 STREAM = "deltas"
 WORKFLOW = "prompty.turn"
-POLL = 0.1
-# A run that ends its worker whenever it goes on is given up at last. Workers that come and go may well die a hundred
-# times in a long run, which is what DBOS allows, and a run that was beside another one is none the worse for it.
-RECOVERIES = 1000
+POLL_SECONDS = 0.1
+# Give up on a run that kills its worker every time. The default of DBOS, 100, is within reach of a long run on workers
+# that come and go, and a run is also counted when another one on the same worker is to blame.
+MAX_RECOVERIES = 1000
 _STATES: dict[str, State] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -45,16 +44,16 @@ _STATES: dict[str, State] = {
     "SUCCESS": "finished",
     "CANCELLED": "cancelled",
 }
-_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+_ENDED_STATES = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 
 class DbosEngine:
-    """Workflows in the database of a URL: `sqlite:///runs.db` or `postgresql://…`."""
+    """Workflows in a database: `sqlite:///runs.db` or `postgresql://…`."""
 
     def __init__(self, url: str, name: str | None = None, limits: Limits | None = None) -> None:
         if not url.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
             raise RequestError(
-                f"{mask_secrets(url)!r} is no database for runs", "Write sqlite:///runs.db or postgresql://…"
+                f"unsupported database URL {mask_secrets(url)!r}", "Use sqlite:///runs.db or postgresql://…"
             )
         self.url, self.name, self.limits = url, name, limits or Limits()
         self._dbos: Any = None
@@ -64,32 +63,32 @@ class DbosEngine:
         self._running: dict[str, Future[Any]] = {}
         self._opening = threading.Lock()
 
-    # A worker.
+    # The worker.
 
     def open(self, workflow: Workflow, /) -> None:
         if self.name is None:
             return
         if _working:
-            raise RequestError("this process has a worker already", "Close it first: DBOS is one for each process.")
+            raise RequestError("this process already has a worker", "Close it first: DBOS allows one per process.")
         self._lock = name_lock(self.url, self.name)
         _working.append((self, workflow))
         try:
             self._loop = _LoopThread()
-            self._dbos = self._loop.run(self._launched())
+            self._dbos = self._loop.run(self._launch())
         except BaseException:
             self.close()
             raise
 
-    async def _launched(self) -> Any:
-        """DBOS, in the loop that it will use."""
+    async def _launch(self) -> Any:
+        """Launch DBOS on the loop that it will use."""
         _refuse_pickles()
-        _prepare(self.url)
+        _prepare_database(self.url)
         dbos = _library()
-        _registered()
+        _register_workflow()
         config = {
             "name": APPLICATION,
             "system_database_url": self.url,
-            "application_version": VERSION,
+            "application_version": APPLICATION_VERSION,
             "executor_id": self.name,
             "serializer": dbos.DBOSPortableJSONSerializer(),
             "log_level": "ERROR",
@@ -102,13 +101,13 @@ class DbosEngine:
             worker_concurrency=self.limits.worker_concurrency,
             global_concurrency=self.limits.concurrency,
             limiter={"limit": rate[0], "period": rate[1]} if rate else None,
-            polling_interval_sec=POLL,
+            polling_interval_sec=POLL_SECONDS,
         )
         return instance
 
     def close(self, drain: float = 0) -> None:
         if self._loop is not None and drain == 0:
-            self._loop.run(_end_all())  # before DBOS is gone, which they would complain about
+            self._loop.run(_cancel_all())  # before DBOS is destroyed: they would log errors
         if self._dbos is not None:
             _library().DBOS.destroy(workflow_completion_timeout_sec=int(drain))
             self._dbos = None
@@ -123,22 +122,22 @@ class DbosEngine:
             self._lock.release()
             self._lock = None
 
-    # What a workflow has of it.
+    # For the running workflow.
 
-    async def step(self, name: str, body: Body, /) -> Json:
+    async def step(self, name: str, body: StepBody, /) -> Json:
         async def run() -> Json:
             return await body()
 
         result: Json = await _library().DBOS.run_step_async({"name": name, "preemptible": True}, run)
         return result
 
-    async def received(self) -> list[str]:
+    async def receive(self) -> list[str]:
         texts: list[str] = []
         while (text := await _library().DBOS.recv_async(TOPIC, timeout_seconds=0)) is not None:
             texts.append(str(text))
         return texts
 
-    async def owned(self) -> bool:
+    async def is_owner(self) -> bool:
         context, database = require("dbos._context", extra="durable").get_local_dbos_context(), self._dbos._sys_db
 
         def check() -> None:
@@ -152,10 +151,10 @@ class DbosEngine:
         return True
 
     async def write(self, value: Json, /) -> None:
-        with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself will be told
+        with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself fails with the same error
             await _library().DBOS.write_stream_async(STREAM, value)
 
-    # What everybody has of it.
+    # For workers and clients.
 
     @property
     def client(self) -> Any:
@@ -163,7 +162,7 @@ class DbosEngine:
             if self._client is None:
                 _refuse_pickles()
                 if self.name is None:
-                    _prepare(self.url)
+                    _prepare_database(self.url)
                     _library().DBOS.migrate(self.url)
                 self._client = _library().DBOSClient(
                     system_database_url=self.url,
@@ -174,56 +173,58 @@ class DbosEngine:
 
     def start(self, id: str, record: Json, /, *, priority: int | None = None) -> None:
         if self._loop is None:
-            self.client.enqueue({**_queued(id), **({} if priority is None else {"priority": priority})}, record)
+            self.client.enqueue({**_queue_options(id), **({} if priority is None else {"priority": priority})}, record)
             return
-        handle = self._loop.run(_begun(id, record))
-        future = self._running[id] = self._loop.submit(handle.get_result(polling_interval_sec=POLL))
+        handle = self._loop.run(_start_workflow(id, record))
+        future = self._running[id] = self._loop.submit(handle.get_result(polling_interval_sec=POLL_SECONDS))
         future.add_done_callback(lambda _: self._running.pop(id, None))
 
     def submit(self, records: Mapping[str, Json], /) -> None:
         database = self.client._sys_db
 
-        def in_one_transaction() -> None:
+        def enqueue_all() -> None:
             with database.engine.begin() as connection:
                 for id, record in records.items():
-                    self.client.enqueue_in_transaction(connection, _queued(id), record)
+                    self.client.enqueue_in_transaction(connection, _queue_options(id), record)
 
-        until_it_is_there = require("dbos._sys_db", extra="durable").db_retry(sys_db=database)
-        until_it_is_there(in_one_transaction)()
+        retry_on_disconnect = require("dbos._sys_db", extra="durable").db_retry(sys_db=database)
+        retry_on_disconnect(enqueue_all)()
 
     def status(self, id: str, /) -> Status | None:
-        found = self.client.list_workflows(workflow_ids=[id])
-        return _status(found[0]) if found else None
+        workflows = self.client.list_workflows(workflow_ids=[id])
+        return _to_status(workflows[0]) if workflows else None
 
     def wait(self, id: str, seconds: float, /) -> Status:
-        """A workflow of this process says when it has ended; others are asked."""
+        """Wait for the future of a workflow in this process, and poll the database for others."""
         until = time.monotonic() + seconds
         if (running := self._running.get(id)) is not None:
             wait([running], seconds)
         while True:
-            found = self.client.list_workflows(workflow_ids=[id], load_input=False)
-            if not found:
+            workflows = self.client.list_workflows(workflow_ids=[id], load_input=False)
+            if not workflows:
                 raise UnknownRun(id)
-            status, left = _status(found[0]), until - time.monotonic()
+            status, left = _to_status(workflows[0]), until - time.monotonic()
             if status.ended is not None or left <= 0:
                 return status
-            time.sleep(min(POLL, left))
+            time.sleep(min(POLL_SECONDS, left))
 
     def find(self, prefix: str = "", /, *, outputs: bool = True) -> list[Status]:
-        given: dict[str, Any] = {"workflow_id_prefix": prefix} if prefix else {}
-        found = self.client.list_workflows(name=WORKFLOW, load_input=False, load_output=outputs, **given)
-        return [_status(one) for one in found]
+        selection: dict[str, Any] = {"workflow_id_prefix": prefix} if prefix else {}
+        options = {"name": WORKFLOW, "load_input": False, "load_output": outputs}
+        return [_to_status(workflow) for workflow in self.client.list_workflows(**options, **selection)]
 
-    def ended(self, ids: Sequence[str], /) -> list[Status]:
-        found = self.client.list_workflows(workflow_ids=list(ids), status=_ENDED, load_input=False) if ids else []
-        return [_status(one) for one in found]
+    def find_ended(self, ids: Sequence[str], /) -> list[Status]:
+        if not ids:
+            return []
+        ended = self.client.list_workflows(workflow_ids=list(ids), status=_ENDED_STATES, load_input=False)
+        return [_to_status(workflow) for workflow in ended]
 
     def steps(self, id: str, /) -> list[StoredStep]:
-        return list(_named(self.client.list_workflow_steps(id)))
+        return list(_to_steps(self.client.list_workflow_steps(id)))
 
-    def written(self, id: str, after: int, /) -> list[object]:
-        _, values = self.client._sys_db.read_stream_values(id, STREAM, after, 1000)
-        return [_value(*value) for value in values]
+    def read_stream(self, id: str, offset: int, /) -> list[object]:
+        _, values = self.client._sys_db.read_stream_values(id, STREAM, offset, 1000)
+        return [_parse_stream_value(*value) for value in values]
 
     def send(self, id: str, text: str, /) -> None:
         self.client.send(id, text, TOPIC)
@@ -233,20 +234,22 @@ class DbosEngine:
 
     def retry(self, id: str, /) -> None:
         status = self.wait(id, 0)
-        if status.state == "cancelled" or status.error is None:  # it was given up
+        if status.state == "cancelled" or status.error is None:  # or it reached MAX_RECOVERIES
             self.client.resume_workflow(id, queue_name=QUEUE)
         else:
             last = max(
                 (step["function_id"] for step in self.client.list_workflow_steps(id, load_output=False)), default=0
             )
-            self.client.rewind_workflow(id, start_step=last + 1, application_version=VERSION, queue_name=QUEUE)
+            self.client.rewind_workflow(
+                id, start_step=last + 1, application_version=APPLICATION_VERSION, queue_name=QUEUE
+            )
 
     def delete(self, ids: Sequence[str], /) -> None:
         self.client.delete_workflows(list(ids))
 
     def adopt(self, name: str, /, *, force: bool = False) -> int:
         if self._dbos is None:
-            raise RequestError("only a worker can take over the runs of another one", "Give the runtime a name.")
+            raise RequestError("only a worker can take over the runs of another worker", "Give the runtime a name.")
         lock = None if force else name_lock(self.url, name)
         try:
             return len(_library().DBOS._recover_pending_workflows([name]))
@@ -255,7 +258,7 @@ class DbosEngine:
                 lock.release()
 
 
-# DBOS is one for each process, and so is the worker: the engine that is open, and what it runs.
+# The worker of this process: the open engine and its workflow function. DBOS allows one.
 _working: list[tuple[DbosEngine, Workflow]] = []
 
 
@@ -265,38 +268,38 @@ def _library() -> Any:
 
 
 @cache
-def _registered() -> Any:
-    """The one workflow that DBOS knows. It is told once, and stays known when DBOS is destroyed."""
+def _register_workflow() -> Any:
+    """Return the workflow function. Its registration survives the destruction of DBOS."""
 
     async def turn(record: Json) -> Json:
         [(engine, workflow)] = _working
         return await workflow(engine, record)
 
-    return _library().DBOS.workflow(name=WORKFLOW, max_recovery_attempts=RECOVERIES)(turn)
+    return _library().DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MAX_RECOVERIES)(turn)
 
 
-def _queued(id: str) -> dict[str, Any]:
-    return {"workflow_name": WORKFLOW, "queue_name": QUEUE, "workflow_id": id, "app_version": VERSION}
+def _queue_options(id: str) -> dict[str, Any]:
+    return {"workflow_name": WORKFLOW, "queue_name": QUEUE, "workflow_id": id, "app_version": APPLICATION_VERSION}
 
 
-async def _begun(id: str, record: Json) -> Any:
+async def _start_workflow(id: str, record: Json) -> Any:
     with _library().SetWorkflowID(id):
-        return await _library().DBOS.start_workflow_async(_registered(), record)
+        return await _library().DBOS.start_workflow_async(_register_workflow(), record)
 
 
 @cache
 def _refuse_pickles() -> None:
-    """DBOS reads a row by what the row says of itself: one that says it is a pickle would run whatever is in it."""
+    """Disable the pickle reader of DBOS: a row chooses its own format, and a pickle can run any code."""
     serialization = require("dbos._serialization", extra="durable")
 
     def refuse(self: object, serialized_data: str) -> object:
-        raise RunRefused("a row of the database", "it is a pickle, and reading one can run anything")
+        raise RunRefused("a row of the database", "it is a pickle, which can run any code when it is read")
 
     serialization.DefaultSerializer.deserialize = refuse
 
 
-def _prepare(url: str) -> None:
-    """Make the file of a database: private, and with a log in which a write waits for the disk once."""
+def _prepare_database(url: str) -> None:
+    """Create the file of a SQLite database: private, and with a write-ahead log, which syncs once per write."""
     if url.startswith("sqlite:"):
         path = Path(url.partition("///")[2])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -305,41 +308,41 @@ def _prepare(url: str) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _value(text: str, format: str) -> object:
+def _parse_stream_value(text: str, format: str) -> object:
     if format != "portable_json":
-        raise RunRefused("a row of the database", f"it is written as {format!r}")
+        raise RunRefused("a row of the database", f"its format is {format!r}")
     return json.loads(text)
 
 
-def _status(found: Any) -> Status:
-    given = found.input if isinstance(found.input, dict) else {}
-    ended = found.completed_at
+def _to_status(workflow: Any) -> Status:
+    arguments = workflow.input if isinstance(workflow.input, dict) else {}
+    ended = workflow.completed_at
     return Status(
-        id=found.workflow_id,
-        state=_STATES.get(found.status, "broken"),
-        record=next(iter(given.get("args", ())), None),
-        output=found.output,
-        error=_words(found.error),
-        worker=found.executor_id,
-        recovered=max((found.recovery_attempts or 0) - 1, 0),  # the first time counts, too
-        created=_moment(found.created_at),
-        ended=None if ended is None else _moment(ended),
+        id=workflow.workflow_id,
+        state=_STATES.get(workflow.status, "broken"),
+        record=next(iter(arguments.get("args", ())), None),
+        output=workflow.output,
+        error=_describe_error(workflow.error),
+        worker=workflow.executor_id,
+        recovered=max((workflow.recovery_attempts or 0) - 1, 0),  # the first execution is counted too
+        created=_to_datetime(workflow.created_at),
+        ended=None if ended is None else _to_datetime(ended),
     )
 
 
-def _words(error: object) -> str | None:
-    """Why a workflow broke. What DBOS could not read, it gives as it found it."""
+def _describe_error(error: object) -> str | None:
+    """Describe why a workflow broke. DBOS returns an error that it cannot decode as the raw text."""
     if isinstance(error, str):
-        return "its row is not JSON but perhaps a pickle, and is not read"
+        return "its row is not JSON, may be a pickle, and was not read"
     return str(error) if error else None
 
 
-def _moment(milliseconds: int) -> datetime:
+def _to_datetime(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def _named(steps: Sequence[Any]) -> Iterator[StoredStep]:
-    """Steps by our names. DBOS keeps what was received one by one, and that there was no more as nothing."""
+def _to_steps(steps: Sequence[Any]) -> Iterator[StoredStep]:
+    """Yield the steps under our names. DBOS stores each received message, and None for an empty queue."""
     texts: list[object] = []
     drains = 0
     for step in steps:
@@ -355,7 +358,7 @@ def _named(steps: Sequence[Any]) -> Iterator[StoredStep]:
 
 
 class _LoopThread:
-    """An event loop on a thread of its own."""
+    """Event loop on its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -369,14 +372,14 @@ class _LoopThread:
         return self.submit(coroutine).result()
 
     def stop(self) -> None:
-        """End what runs on it. Workflows that are left are not at their end: nothing is kept of that."""
-        self.run(_end_all())
+        """Cancel all tasks and stop. Workflows among them stay unfinished in the database."""
+        self.run(_cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _end_all() -> None:
+async def _cancel_all() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -5,17 +5,17 @@ Inside a step, the ordinary async driver performs the effect. Only effects witho
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from logging import getLogger
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
-from prompty.drivers.aio import AsyncDriver, drain
+from prompty.drivers.aio import AsyncDriver, Outcome, drain
 from prompty.drivers.host import Host
 from prompty.drivers.sync import LOCK_POLL
 from prompty.drivers.tool_runner import NotRun, ToolRunner, failed
-from prompty.durable.answers import (
+from prompty.durable.codec import (
     StepNames,
     answer_from,
     answer_to_json,
@@ -24,10 +24,9 @@ from prompty.durable.answers import (
     result_from,
     result_to_json,
 )
-from prompty.durable.deltas import Deltas
+from prompty.durable.delta_stream import DeltaWriter
 from prompty.durable.engine import Steps
-from prompty.durable.pace import Pace
-from prompty.durable.values import opened, sealed
+from prompty.durable.envelope import seal, unseal
 from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused, ToolError
 from prompty.loop.effects import (
     CallModel,
@@ -57,6 +56,14 @@ MAX_OWNER_CHECKS = 3
 logger = getLogger("prompty")
 
 
+class CallLimiter(Protocol):
+    """Wraps a worker's model calls. It receives the events of a call that has not started, and can delay them."""
+
+    def __call__(
+        self, events: AsyncGenerator[Event | Outcome[T], None], /
+    ) -> AsyncGenerator[Event | Outcome[T], None]: ...
+
+
 class WrongWorker(Exception):
     """This worker calls other functions of the host than the one that began the run.
 
@@ -78,7 +85,7 @@ class DurableDriver:
         hooks: Json,
         memory: MemoryStore | None,
         *,
-        pace: Pace | None = None,
+        pace: CallLimiter | None = None,
         cancelled: bool = False,
     ) -> None:
         self.steps, self.inner, self.run_id, self.hooks, self.cancelled = steps, inner, run_id, hooks, cancelled
@@ -135,7 +142,7 @@ class DurableDriver:
             case DescribeTools():
                 return await self._described(effect)
             case DrainSteering():
-                return await self.steps.received()
+                return await self.steps.receive()
             case CallModel():
                 return await self._replied(effect)
         return await self._answered(effect, partial(self._inner, effect))
@@ -172,14 +179,14 @@ class DurableDriver:
         async def kept() -> Json:
             try:
                 await self._check_owner(started)
-                return sealed(await body())
+                return seal(await body())
             except PromptyError as error:
-                return sealed({"error": error_to_json(error)})
+                return seal({"error": error_to_json(error)})
             except Exception as error:
                 logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error))
-                return sealed({"error": error_to_json(RunBroken(f"{type(error).__name__}: {error}"))})
+                return seal({"error": error_to_json(RunBroken(f"{type(error).__name__}: {error}"))})
 
-        value = opened(await self.steps.step(name, kept), self._place(name))
+        value = unseal(await self.steps.step(name, kept), self._place(name))
         if not isinstance(value, dict):
             raise RunRefused(self._place(name), "it is not what a step keeps")
         if "error" in value:
@@ -196,7 +203,7 @@ class DurableDriver:
             if time.monotonic() - started <= OWNER_CHECK_AFTER:
                 return
             started = time.monotonic()
-            if not await self.steps.owned():
+            if not await self.steps.is_owner():
                 raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
 
     async def _check_call(self, planned: PlannedCall) -> None:
@@ -214,11 +221,11 @@ class DurableDriver:
             if self._requested is not None:  # this execution makes the call, so it has a span
                 self.inner.host.emit(self._requested)
                 self._requested = None
-            async with Deltas(self.steps.write, name, self.nonce) as deltas:
+            async with DeltaWriter(self.steps.write, name, self.nonce) as deltas:
                 events = self.inner.perform(effect)
                 if self.pace is not None:
                     events = self.pace(events)
-                reply = await drain(deltas.heard(events) if streams else events)
+                reply = await drain(deltas.record(events) if streams else events)
             return {"answer": answer_to_json(effect, reply), "attempt": self.nonce}
 
         kept = await self._step(name, body)

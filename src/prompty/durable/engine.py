@@ -1,8 +1,9 @@
-"""The port to a durable engine: the few things that a run needs of one. `durable.suite` is what an engine must pass.
+"""The port to a durable engine: everything that runs need of one. An engine must pass `durable.suite`.
 
-An engine runs workflows: a function of a JSON record, under an id, to a JSON output. When the process of a worker dies,
-the worker of the same name calls the function again with the same record; steps that left a result are not run again.
-Above: `durable.driver`, `durable.runtime`. Below: DBOS, in `durable.dbos_engine` and nowhere else.
+An engine runs workflows. A workflow is a function from a JSON record to a JSON output, under an id. When the process of
+a worker dies, the next worker of the same name calls the function again with the same record, and finished steps return
+their stored results.
+Above: `durable.driver`, `durable.runtime`. Below: DBOS, which only `durable.dbos_engine` knows.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,28 +15,28 @@ from prompty.model.message import Json
 
 State = Literal["waiting", "running", "finished", "broken", "cancelled"]
 Workflow = Callable[["Steps", Json], Awaitable[Json]]
-Body = Callable[[], Awaitable[Json]]
+StepBody = Callable[[], Awaitable[Json]]
 
 
 class Steps(Protocol):
-    """What the workflow that is running has of the engine. Every step has a name that is its own in the workflow, and a
-    workflow begins its steps in the same order whenever it is run."""
+    """The engine as a running workflow sees it. Step names are unique in a workflow, and a workflow starts its steps in
+    the same order in every execution."""
 
-    async def step(self, name: str, body: Body, /) -> Json:
-        """What the body gave when it first ended; it is not run again. A body that raises ends the workflow."""
+    async def step(self, name: str, body: StepBody, /) -> Json:
+        """Run the body and store its result, or return the stored one. A body that raises ends the workflow."""
         ...
 
-    async def received(self) -> list[str]:
-        """What was sent to the workflow and not taken yet. It is kept like the result of a step."""
+    async def receive(self) -> list[str]:
+        """Return the messages sent to the workflow since the last call. They are stored like the result of a step."""
         ...
 
-    async def owned(self) -> bool:
-        """Whether this execution is still the one that counts: another worker may have taken the workflow over. Asked
-        inside a step. What is kept by one that does not count is refused anyway; this is for what it does."""
+    async def is_owner(self) -> bool:
+        """Return False if another worker has taken over this workflow. Call it in a step, before a side effect: the
+        engine already rejects writes from a stale owner."""
         ...
 
     async def write(self, value: Json, /) -> None:
-        """Add to what is told about the workflow while a step runs. A step that is run again tells it again."""
+        """Append to the workflow's stream while a step runs. A step that is run again writes again."""
         ...
 
 
@@ -48,8 +49,8 @@ class StoredStep(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """What an engine knows of a workflow. `record` and `output` are what was stored, and are not trusted. `recovered`
-    is how often it went on after its worker had died: what was under way then may have been done twice."""
+    """State of a workflow. `record` and `output` come from storage and are not trusted. `recovered` counts restarts
+    after a worker died; whatever ran at that moment may have been done twice."""
 
     id: str
     state: State
@@ -64,7 +65,7 @@ class Status:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How workflows that wait are taken: so many at once by one worker and by all, and so many in so many seconds."""
+    """Dequeue limits: per-worker concurrency, global concurrency, and rate (count, seconds)."""
 
     worker_concurrency: int | None = None
     concurrency: int | None = None
@@ -72,65 +73,65 @@ class Limits:
 
 
 class Engine(Protocol):
-    """Keeps workflows. One that was opened with a name works: it runs what it starts, what waits, and what a worker of
-    its name left behind. Without a name it only starts, reads and writes. Its methods block and may be called from any
-    thread."""
+    """Storage and execution of workflows. With a name it is a worker: it runs what it starts, what is queued, and what
+    the last worker of its name left unfinished. Without a name it is a client. Its methods block, and can be called
+    from any thread."""
 
     def open(self, workflow: Workflow, /) -> None:
-        """Begin to work. Raises NameInUse while another process works under this name."""
+        """Start the worker. Raise `NameInUse` while another process has this name."""
         ...
 
     def close(self, drain: float = 0) -> None:
-        """Stop. Workflows have so many seconds to end; what is left goes on when a worker of this name opens again."""
+        """Stop the worker after at most `drain` seconds. Unfinished workflows continue when the name opens again."""
         ...
 
     def start(self, id: str, record: Json, /, *, priority: int | None = None) -> None:
-        """Start a workflow; nothing happens if there is one of this id."""
+        """Start a workflow, unless there is one with this id."""
         ...
 
     def submit(self, records: Mapping[str, Json], /) -> None:
-        """Leave workflows by their ids to whoever works, all of them or none; those that there are stay as they are."""
+        """Queue workflows by id in one transaction. Existing ones stay as they are."""
         ...
 
     def status(self, id: str, /) -> Status | None: ...
 
     def wait(self, id: str, seconds: float, /) -> Status:
-        """The status when the workflow has ended, or when the time is up."""
+        """Return the status when the workflow has ended, or after `seconds`."""
         ...
 
     def find(self, prefix: str = "", /, *, outputs: bool = True) -> list[Status]:
-        """The workflows whose ids begin so, the oldest first; without their records."""
+        """Return the workflows whose ids have this prefix, oldest first, without their records."""
         ...
 
-    def ended(self, ids: Sequence[str], /) -> list[Status]:
-        """Those of these workflows that have ended; without their records."""
+    def find_ended(self, ids: Sequence[str], /) -> list[Status]:
+        """Return those of the workflows that have ended, without their records."""
         ...
 
     def steps(self, id: str, /) -> list[StoredStep]:
-        """The steps that have ended, in the order in which they were begun."""
+        """Return the finished steps in the order in which they started."""
         ...
 
-    def written(self, id: str, after: int, /) -> list[object]:
-        """What was told about a workflow, without the first so many."""
+    def read_stream(self, id: str, offset: int, /) -> list[object]:
+        """Return the values of a workflow's stream after the first `offset`."""
         ...
 
     def send(self, id: str, text: str, /) -> None:
-        """Tell a workflow something; see `Steps.received`."""
+        """Send a message to a workflow, which reads it with `Steps.receive`."""
         ...
 
     def cancel(self, id: str, /) -> None:
-        """End a workflow where it stands; nothing happens if it has ended."""
+        """Cancel a workflow, unless it has ended."""
         ...
 
     def retry(self, id: str, /) -> None:
-        """Let a workflow that was cancelled or broke go on from its last step."""
+        """Continue a cancelled or broken workflow after its last finished step."""
         ...
 
     def delete(self, ids: Sequence[str], /) -> None:
-        """Forget workflows and everything that belongs to them."""
+        """Delete workflows with everything stored about them."""
         ...
 
     def adopt(self, name: str, /, *, force: bool = False) -> int:
-        """Take over the workflows of a worker that will not come back; how many there are. Raises NameInUse while its
-        process is there, unless that is wanted: it may be doing something at this moment."""
+        """Take over the workflows of a worker that is gone for good, and return how many. Raise `NameInUse` while its
+        process is alive, unless `force`: it may be in the middle of a side effect."""
         ...

@@ -1,4 +1,4 @@
-"""A worker's name is its own: two processes of one name would take each other's runs for their own left ones."""
+"""Exclusive worker names. Two live workers with one name would each recover the other's runs."""
 
 import threading
 import time
@@ -18,13 +18,13 @@ logger = getLogger("prompty")
 
 
 class NameLock(Protocol):
-    """A name that this process has."""
+    """A name held by this process."""
 
     def release(self) -> None: ...
 
 
 def name_lock(url: str, name: str) -> NameLock:
-    """Take a name in a database. The system gives it back when the process ends, however it ends."""
+    """Lock a name in a database, or raise `NameInUse`. The lock ends with the process, however it ends."""
     if not url.startswith("sqlite:"):
         return PostgresLock(url, name)
     database = Path(url.partition("///")[2])
@@ -36,19 +36,19 @@ def name_lock(url: str, name: str) -> NameLock:
 
 
 class PostgresLock:
-    """A lock of a session of the database. A server that was restarted has forgotten it, so it is looked after."""
+    """Advisory lock of a database session. A server that restarts loses it, so a thread checks and reacquires it."""
 
     def __init__(self, url: str, name: str) -> None:
         self._psycopg: Any = require("psycopg", extra="durable")
         self._url, self._name = url.replace("postgresql+psycopg:", "postgresql:"), name
         self._key = int.from_bytes(sha256(f"prompty:{name}".encode()).digest()[:8], signed=True)
-        self._connection = self._taken()
+        self._connection = self._acquire()
         self._released = threading.Event()
-        self._changing = threading.Lock()
-        threading.Thread(target=self._keep, name="prompty name", daemon=True).start()
+        self._connection_lock = threading.Lock()
+        threading.Thread(target=self._watch, name="prompty name", daemon=True).start()
 
-    def _taken(self) -> Any:
-        """A connection that has the name. A server needs a moment to see that a process which had it is dead."""
+    def _acquire(self) -> Any:
+        """Return a connection that holds the lock. The server needs a moment to notice that the last holder died."""
         connection = self._psycopg.connect(self._url, autocommit=True)
         until = time.monotonic() + DEATH_SECONDS
         try:
@@ -61,30 +61,30 @@ class PostgresLock:
             raise
         return connection
 
-    def _keep(self) -> None:
+    def _watch(self) -> None:
         while not self._released.wait(CHECK_SECONDS):
-            with self._changing:
-                if not self._released.is_set():  # a name that was given back must not be taken again
-                    self._look()
+            with self._connection_lock:
+                if not self._released.is_set():  # a released name must not be reacquired
+                    self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             self._connection.execute("SELECT 1")
         except self._psycopg.Error:
             self._connection.close()
-            self._retake()
+            self._reacquire()
 
-    def _retake(self) -> None:
+    def _reacquire(self) -> None:
         try:
-            self._connection = self._taken()
+            self._connection = self._acquire()
         except self._psycopg.Error:
-            logger.warning("The database cannot be reached; the worker '%s' waits for it.", self._name)
+            logger.warning("The database is unreachable. The worker '%s' keeps trying to connect.", self._name)
         except NameInUse:
-            logger.error("Another worker has taken the name '%s' while the database was away.", self._name)
+            logger.error("Another worker took the name '%s' while the database was unreachable.", self._name)
 
     def release(self) -> None:
         self._released.set()
-        with self._changing:
+        with self._connection_lock:
             with suppress(self._psycopg.Error):
                 self._connection.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
             self._connection.close()

@@ -15,10 +15,10 @@ from typing_extensions import Doc
 
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.run_spans import RunSpans
-from prompty.durable.answers import verdict_from, verdict_to_json
-from prompty.durable.pace import Pace
-from prompty.durable.secrets import Secrets, with_secrets, without_secrets
-from prompty.durable.values import digest, opened, sealed
+from prompty.durable.codec import verdict_from, verdict_to_json
+from prompty.durable.driver import CallLimiter
+from prompty.durable.envelope import digest, seal, unseal
+from prompty.durable.secrets import Secrets, extract_secrets, restore_secrets
 from prompty.errors import RequestError, RunRefused
 from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
@@ -60,7 +60,7 @@ class WorkerOptions(TypedDict, total=False):
     summary: Summarizer
     memory: MemoryStore | None
     secrets: Secrets
-    pace: Pace | None
+    pace: CallLimiter | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ class WorkerParts:
     summary: Summarizer = None
     memory: MemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
-    pace: Pace | None = None
+    pace: CallLimiter | None = None
 
     def hooks(self) -> Json:
         """Return which functions a run calls. It is stored: every worker and reader of the run must call the same."""
@@ -100,7 +100,7 @@ class Record:
     cancelled: bool = False
 
     def to_json(self) -> Json:
-        return sealed(asdict(self))
+        return seal(asdict(self))
 
     def after(self, paused: Paused, decisions: Mapping[str, Decision], *, cancelled: bool = False) -> "Record":
         """Return the segment that continues from a pause."""
@@ -111,7 +111,7 @@ class Record:
 
 def record_from(stored: object, place: str) -> Record:
     """Read a record. Raise RunRefused if its agent is not the one of the start."""
-    value = opened(stored, place)
+    value = unseal(stored, place)
     try:
         record = Record(**cast(dict[str, Any], value))
     except TypeError as error:
@@ -125,7 +125,7 @@ def new_record(
     run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: DurableOptions, secrets: Secrets
 ) -> Record:
     """Return the first segment of a run."""
-    data, references = without_secrets(agent, secrets)
+    data, references = extract_secrets(agent, secrets)
     hidden = _hidden(agent, inputs or {}, secrets)
     return Record(
         run_id=run_id,
@@ -181,7 +181,7 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     bare = PromptAgent(path=Path(record.path) if record.path else None)
     data = deepcopy(record.agent)
     if secrets is not None:
-        data = with_secrets(data, record.secrets, bare, secrets)
+        data = restore_secrets(data, record.secrets, bare, secrets)
     try:
         return PromptAgent.model_validate({**data, "path": bare.path})
     except ValidationError as error:

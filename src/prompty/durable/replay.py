@@ -8,10 +8,10 @@ from typing import Any
 
 from prompty.drivers.target import resolve_api
 from prompty.drivers.tool_runner import interrupted
-from prompty.durable.answers import TOOLS, StepNames, answer_from, error_from, result_from
+from prompty.durable.codec import TOOLS, StepNames, answer_from, error_from, result_from
 from prompty.durable.driver import CANCELLED
+from prompty.durable.envelope import unseal
 from prompty.durable.record import Record, stored_plan
-from prompty.durable.values import opened
 from prompty.errors import Cancelled, PromptyError, RunRefused
 from prompty.loop.effects import CallModel, CallTools, Checkpoint, DrainSteering, Effect, Emit, Loop, PlannedCall
 from prompty.loop.turn import run_loop
@@ -38,7 +38,7 @@ class Replay:
         """Return the loop, once the hooks that the run calls are stored: that is with its tools."""
         name = next((name for name in steps if name.startswith(f"{TOOLS}:")), None)
         if self._loop is None and name is not None:
-            value: Any = opened(steps[name], self._place(name))
+            value: Any = unseal(steps[name], self._place(name))
             if "asked" not in value:  # the step failed, and the run with it
                 return None
             self._loop = run_loop(*stored_plan(self._record, value["asked"], resolve_api))
@@ -81,7 +81,7 @@ class Replay:
             yield from self._sent(stored)
             return
         place = self._place(self._name)
-        value: Any = opened(stored, place)
+        value: Any = unseal(stored, place)
         if not isinstance(value, dict):
             raise RunRefused(place, "it is not what a step keeps")
         if "error" in value:
@@ -129,7 +129,7 @@ class Replay:
         name = self._names.of_call(planned)
         if name not in steps:
             return interrupted(planned)
-        value: Any = opened(steps[name], self._place(name))
+        value: Any = unseal(steps[name], self._place(name))
         if isinstance(value, dict) and "error" in value:
             raise error_from(value["error"], self._place(name))
         return result_from(value, self._place(name))

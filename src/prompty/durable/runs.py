@@ -1,11 +1,11 @@
-"""Runs and their segments: a run that was paused and answered goes on in another workflow of the engine."""
+"""Runs and their segments. Each answer to a pause starts another segment, which is a workflow of its own."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from prompty.durable.ends import end_of
 from prompty.durable.engine import Status
+from prompty.durable.outcome import get_outcome
 from prompty.errors import Cancelled, PromptyError
 from prompty.model.event import Done, Event
 from prompty.model.paused import Paused
@@ -15,8 +15,7 @@ Segments = list[Status]
 
 
 class RunEvent(NamedTuple):
-    """Something that happened in a run. `position` counts what a run keeps; words of a model have the position of what
-    was before them."""
+    """An event of a run. `position` counts stored events; a delta has the position of the stored event before it."""
 
     position: int
     event: Event
@@ -24,7 +23,7 @@ class RunEvent(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSummary:
-    """How a run stands."""
+    """State of a run."""
 
     id: str
     state: RunState
@@ -38,26 +37,22 @@ Summaries = list[RunSummary]
 
 
 def segment_id(run_id: str, segment: int) -> str:
-    """The workflow of a segment. The same answer leads to the same one, so giving it twice starts it once."""
+    """Return the workflow id of a segment. Repeating an answer leads to the same id, so it starts nothing."""
     return run_id if segment == 0 else f"{run_id}#{segment}"
 
 
-def run_of(id: str) -> str:
-    """The run that a workflow belongs to."""
-    return id.partition("#")[0]
+def get_run_id(workflow_id: str) -> str:
+    return workflow_id.partition("#")[0]
 
 
-def number_of(status: Status) -> int:
-    """Which segment a workflow is."""
+def get_segment_number(status: Status) -> int:
     return int(status.id.partition("#")[2] or 0)
 
 
-def summary_of(run_id: str, segments: Segments) -> RunSummary:
-    """How a run stands, by its segments."""
+def summarize_run(run_id: str, segments: Segments) -> RunSummary:
     last = segments[-1]
-    end = end_of(last)
     state: RunState = "waiting" if last.state == "waiting" else "running"
-    match end:
+    match get_outcome(last):
         case Done():
             state = "done"
         case Paused():
@@ -70,9 +65,9 @@ def summary_of(run_id: str, segments: Segments) -> RunSummary:
     return RunSummary(id=run_id, state=state, segments=len(segments), worker=worker, created=created, ended=last.ended)
 
 
-def answered_segment(segments: Segments, paused: Paused | None) -> int | None:
-    """Which pause an answer is to: the one that was given, else the last one."""
-    pauses = [at for at, status in enumerate(segments) if isinstance(end_of(status), Paused)]
+def find_paused_segment(segments: Segments, paused: Paused | None) -> int | None:
+    """Return the position of the segment that ended with `paused`, or of the last paused one."""
+    pauses = [at for at, status in enumerate(segments) if isinstance(get_outcome(status), Paused)]
     if paused is not None:
-        return next((at for at in pauses if end_of(segments[at]) == paused), None)
+        return next((at for at in pauses if get_outcome(segments[at]) == paused), None)
     return pauses[-1] if pauses else None

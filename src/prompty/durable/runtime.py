@@ -13,10 +13,11 @@ from prompty.concurrency import in_thread
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.run_spans import open_run_spans
 from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.deltas import Told
+from prompty.durable.delta_stream import DeltaLog
 from prompty.durable.driver import DurableDriver
-from prompty.durable.ends import End, end_of, end_to_json, event_of
 from prompty.durable.engine import Engine, Limits, Status, Steps
+from prompty.durable.envelope import unseal
+from prompty.durable.outcome import RunOutcome, get_final_event, get_outcome, outcome_to_json
 from prompty.durable.record import (
     DurableOptions,
     Record,
@@ -32,13 +33,12 @@ from prompty.durable.runs import (
     RunState,
     Segments,
     Summaries,
-    answered_segment,
-    number_of,
-    run_of,
+    find_paused_segment,
+    get_run_id,
+    get_segment_number,
     segment_id,
-    summary_of,
+    summarize_run,
 )
-from prompty.durable.values import opened
 from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
@@ -121,9 +121,9 @@ class DurableRuntime:
                         pace=self.parts.pace,
                         cancelled=record.cancelled,
                     )
-                    return end_to_json(await driver.drive(run.loop()))
+                    return outcome_to_json(await driver.drive(run.loop()))
         except PromptyError as error:
-            return end_to_json(error)
+            return outcome_to_json(error)
 
     def start(
         self,
@@ -164,9 +164,9 @@ class DurableRuntime:
             return end
         return end.result if output_type is None else cast(end.result, output_type)
 
-    def _end(self, status: Status) -> End | None:
+    def _end(self, status: Status) -> RunOutcome | None:
         """What a segment came to. The engine ends a run that is cancelled where it stands; the steps say where."""
-        end = end_of(status)
+        end = get_outcome(status)
         if isinstance(end, Cancelled) and status.state == "cancelled":
             record, steps = self._record(status.id), dict(self.engine.steps(status.id))
             replay = Replay(record)
@@ -194,20 +194,20 @@ class DurableRuntime:
     def _segment_events(self, status: Status) -> Iterator[tuple[Event, bool]]:
         """The events of a segment, and of each whether it is kept."""
         record = record_from(status.record, f"the record of the run '{status.id}'")
-        replay, told = Replay(record), Told()
+        replay, told = Replay(record), DeltaLog()
         while True:
             status = self.engine.wait(status.id, 0)  # before the steps: none is added after the end
             steps = dict(self.engine.steps(status.id))
             if record.options.get("stream"):
-                told.add(self.engine.written(status.id, told.count), record.run_id)
+                told.add(self.engine.read_stream(status.id, told.count), record.run_id)
             yield from _advanced(replay, steps, told)
             if replay.ended:
                 return
             if status.state == "cancelled":
                 yield from ((event, True) for event in replay.cancel(steps))
                 return
-            if (end := end_of(status)) is not None:
-                yield event_of(end), True
+            if (end := get_outcome(status)) is not None:
+                yield get_final_event(end), True
                 return
             time.sleep(POLL)
 
@@ -218,10 +218,10 @@ class DurableRuntime:
         very pause, and to no later one."""
         run_id = run if isinstance(run, str) else run.run_id
         segments = self._segments(run_id)
-        at = answered_segment(segments, None if isinstance(run, str) else run)
+        at = find_paused_segment(segments, None if isinstance(run, str) else run)
         if at is None:
             raise RequestError(f"the run '{run_id}' does not wait for an answer", "See `prompty runs show`.")
-        paused = end_of(segments[at])
+        paused = get_outcome(segments[at])
         assert isinstance(paused, Paused)  # noqa: S101  it was chosen for that
         self._follow(segments[at].id, paused, lambda record: record.after(paused, parse_decisions(paused, verdicts)))
 
@@ -245,7 +245,7 @@ class DurableRuntime:
     def cancel(self, run_id: str) -> None:
         """End a run. What is under way ends with it; what has ended stays as it is."""
         last = self._last(run_id)
-        end = end_of(last)
+        end = get_outcome(last)
         if isinstance(end, Paused):
             self._follow(last.id, end, lambda record: record.after(end, {}, cancelled=True))
         else:
@@ -262,8 +262,8 @@ class DurableRuntime:
         """All runs, or those of one state, the oldest first."""
         found: dict[str, list[Status]] = {}
         for status in self.engine.find():
-            found.setdefault(run_of(status.id), []).append(status)
-        runs = [summary_of(run_id, sorted(segments, key=number_of)) for run_id, segments in found.items()]
+            found.setdefault(get_run_id(status.id), []).append(status)
+        runs = [summarize_run(run_id, sorted(segments, key=get_segment_number)) for run_id, segments in found.items()]
         return [run for run in runs if state in (None, run.state)]
 
     def prune(self, older_than: timedelta) -> int:
@@ -280,7 +280,7 @@ class DurableRuntime:
 
     def _count(self, run_id: str) -> int:
         """How many segments a run has."""
-        count = sum(run_of(status.id) == run_id for status in self.engine.find(run_id, outputs=False))
+        count = sum(get_run_id(status.id) == run_id for status in self.engine.find(run_id, outputs=False))
         if count == 0:
             raise UnknownRun(run_id)
         return count
@@ -294,7 +294,7 @@ class DurableRuntime:
     def _record(self, id: str) -> Record:
         status = self.engine.status(id)
         if status is None:
-            raise UnknownRun(run_of(id))
+            raise UnknownRun(get_run_id(id))
         return record_from(status.record, f"the record of the run '{id}'")
 
     async def start_async(
@@ -371,11 +371,11 @@ class DurableRun:
         return self.runtime.events_async(self.id, after)
 
 
-def _advanced(replay: Replay, steps: Mapping[str, object], told: Told) -> Iterator[tuple[Event, bool]]:
+def _advanced(replay: Replay, steps: Mapping[str, object], told: DeltaLog) -> Iterator[tuple[Event, bool]]:
     """What happens as far as the steps go, and the words of a model before its answer."""
     while True:
         if step := replay.model_step:
-            yield from ((event, False) for event in told.new_of(step, _attempt(steps.get(step))))
+            yield from ((event, False) for event in told.read_new(step, _attempt(steps.get(step))))
         events = replay.next(steps)
         if events is None:
             return
@@ -386,7 +386,7 @@ def _attempt(stored: object) -> str | None:
     """Which execution made the call of a step that has ended."""
     if stored is None:
         return None
-    value: Any = opened(stored, "a step of the run")
+    value: Any = unseal(stored, "a step of the run")
     return value.get("attempt") if isinstance(value, dict) else None
 
 

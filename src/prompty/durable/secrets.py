@@ -1,8 +1,8 @@
-"""Secrets of a run as references: where each can be found again, never what it is.
+"""Store the secrets of a run as references to where a worker finds them, never as values.
 
-A reference has the place of the secret in the agent (`keys`) and how to find it: by the `name` that the host gives it
-in its runtimes, by the `text` that the file has there (`${env:NAME}`), or, without either, in the file itself.
-References stand beside the data of a run and not in it: text that comes from elsewhere can never be taken for one.
+A reference has the path of the secret in the agent (`keys`) and its source: the `name` that the host gave it in
+`DurableRuntime(secrets=...)`, the `text` of the file at that path (`${env:NAME}`), or, without either, the file itself.
+References are stored beside the data of a run and not inside it, so no text can be mistaken for one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,105 +19,101 @@ Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
 
 
-def without_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
-    """An agent as the data of a file in which secrets are missing, and the references to them."""
-    data = plain(agent)
-    found = list(_secrets_in(data))
-    references = [_reference(secret.get_secret_value(), keys, agent, secrets) for keys, secret in found]
-    for keys, _ in found:
-        _followed(data, keys[:-1])[keys[-1]] = None
+def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
+    """Return the agent as frontmatter data without its secrets, and the references to them."""
+    data = _to_frontmatter(agent)
+    values = list(_find_secrets(data))
+    references = [_build_reference(secret.get_secret_value(), keys, agent, secrets) for keys, secret in values]
+    for keys, _ in values:
+        _get_at(data, keys[:-1])[keys[-1]] = None
     return data, references
 
 
-def with_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, secrets: Secrets) -> Json:
-    """Put secrets back into the data of an agent, where `without_secrets` took them out."""
+def restore_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, secrets: Secrets) -> Json:
+    """Put the secrets back into the data that `extract_secrets` returned."""
     for reference in references:
         keys: Any = reference["keys"]
-        _followed(data, keys[:-1])[keys[-1]] = _found(reference, agent, secrets)
+        _get_at(data, keys[:-1])[keys[-1]] = _resolve_reference(reference, agent, secrets)
     return data
 
 
-def plain(agent: PromptAgent) -> Json:
-    """An agent as the data of a file; secrets are still secrets."""
+def _to_frontmatter(agent: PromptAgent) -> Json:
+    """Return the agent as frontmatter data. Secrets are still secret values."""
     data = agent.model_dump(by_alias=True, exclude_unset=True)
     for tool in data.get("tools", ()):
-        tool["bindings"] = {name: _binding(one) for name, one in tool.get("bindings", {}).items()}
+        bindings = tool.get("bindings", {}).items()
+        tool["bindings"] = {name: value if "input" in value else value.get("value") for name, value in bindings}
     return data
 
 
-def _binding(binding: dict[str, Any]) -> object:
-    """A binding as a file has it: an input, or the value itself."""
-    return binding if "input" in binding else binding.get("value")
-
-
-def _secrets_in(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+def _find_secrets(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
     if isinstance(value, dict):
         for key, entry in value.items():
-            yield from _secrets_in(entry, (*keys, key))
+            yield from _find_secrets(entry, (*keys, key))
     elif isinstance(value, list | tuple):
-        for place, entry in enumerate(value):
-            yield from _secrets_in(entry, (*keys, place))
+        for position, entry in enumerate(value):
+            yield from _find_secrets(entry, (*keys, position))
     elif hasattr(value, "get_secret_value"):
         yield keys, value
 
 
-def _followed(data: Any, keys: Sequence[str | int]) -> Any:
+def _get_at(data: Any, keys: Sequence[str | int]) -> Any:
     for key in keys:
         data = data[key]
     return data
 
 
-def _reference(value: object, keys: Keys, agent: PromptAgent, secrets: Secrets) -> Json:
-    named = next((name for name, known in secrets.items() if known == value), None)
-    if named is not None:
-        return {"keys": list(keys), "name": named}
-    written = _written(agent, keys)
-    if isinstance(written, str) and "${" in written and _resolved(agent, written) == value:
-        return {"keys": list(keys), "text": written}
-    if written is not None and _in_file(agent, keys) == value:
+def _build_reference(value: object, keys: Keys, agent: PromptAgent, secrets: Secrets) -> Json:
+    name = next((name for name, known in secrets.items() if known == value), None)
+    if name is not None:
+        return {"keys": list(keys), "name": name}
+    text = _read_text(agent, keys)
+    if isinstance(text, str) and "${" in text and _resolve(agent, text) == value:
+        return {"keys": list(keys), "text": text}
+    if text is not None and _read_secret(agent, keys) == value:
         return {"keys": list(keys)}
     raise RequestError(
-        f"the secret at `{'.'.join(map(str, keys))}` could not be found again by another process",
-        "Write ${env:NAME} in the file, or give it a name: DurableRuntime(url, secrets={'name': value}).",
+        f"the secret at `{'.'.join(map(str, keys))}` could not be found by another process",
+        "Write ${env:NAME} in the file, or name it: DurableRuntime(url, secrets={'name': value}).",
     )
 
 
-def _found(reference: Json, agent: PromptAgent, secrets: Secrets) -> object:
+def _resolve_reference(reference: Json, agent: PromptAgent, secrets: Secrets) -> object:
     match reference:
         case {"name": str(name)}:
             value: object = secrets.get(name)
         case {"text": str(text)}:
-            value = _resolved(agent, text)
+            value = _resolve(agent, text)
         case _:
-            value = _in_file(agent, tuple(reference["keys"]))  # type: ignore[arg-type]  # a list of keys
+            value = _read_secret(agent, tuple(reference["keys"]))  # type: ignore[arg-type]  # a list of keys
     if value is not None:
         return value
     raise RequestError(
-        f"a secret of the run cannot be found here: {reference}",
-        "Set the variable, keep the file in its place, or pass `secrets=` to DurableRuntime.",
+        f"this worker cannot find a secret of the run: {reference}",
+        "Set the environment variable, keep the file at its path, or pass `secrets=` to DurableRuntime.",
     )
 
 
-def _written(agent: PromptAgent, keys: Keys) -> object:
-    """What the file says at a place, before anything is resolved; None without a file, or where it says nothing."""
+def _read_text(agent: PromptAgent, keys: Keys) -> object:
+    """Return what the file has at `keys`, unresolved, or None."""
     if agent.path is None:
         return None
     try:
         _, parts = open_source(read_prompt(agent.path, agent.path.name)[0], agent.path.name)
-        return _followed(read_frontmatter(parts.frontmatter or "").data, keys)
+        return _get_at(read_frontmatter(parts.frontmatter or "").data, keys)
     except (PromptyError, LookupError, TypeError, ValueError):
         return None
 
 
-def _resolved(agent: PromptAgent, text: str) -> object:
+def _resolve(agent: PromptAgent, text: str) -> object:
     references = References(agent.path.parent if agent.path else None)
     value = references.resolve(text)
     return None if references.failures else value
 
 
-def _in_file(agent: PromptAgent, keys: Keys) -> object:
-    """The secret at a place of an agent's file as it is now."""
+def _read_secret(agent: PromptAgent, keys: Keys) -> object:
+    """Return the secret that the file now has at `keys`, or None."""
     try:
-        return _followed(plain(load(agent.path)), keys).get_secret_value() if agent.path else None
+        return _get_at(_to_frontmatter(load(agent.path)), keys).get_secret_value() if agent.path else None
     except (PromptyError, AttributeError, LookupError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""Words of a model on their way to whoever reads the events of a run."""
+"""Delta stream: a model's words on their way to the readers of a run's events."""
 
 import time
 from collections import defaultdict
@@ -6,41 +6,43 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any, Self, TypeVar
 
 from prompty.drivers.aio import Outcome
-from prompty.durable.values import opened, sealed
+from prompty.durable.envelope import seal, unseal
 from prompty.model.event import Delta, Event, ReasoningDelta, Retry, TextDelta, ToolCallDelta
 from prompty.model.message import Json
 
 T = TypeVar("T")
-# A write costs about as much as half a step, so words are told a few times a second and not one by one.
-INTERVAL = 0.1
+FLUSH_SECONDS = 0.1  # a write costs about half a step, so deltas are written in groups
 
 
-class Deltas:
-    """Gathers words and tells them together, with the attempt they belong to: a call made again tells them again."""
+class DeltaWriter:
+    """Writes deltas in groups, with the attempt they belong to: a retried call writes its own."""
 
     def __init__(self, write: Callable[[Json], Awaitable[None]], step: str, attempt: str) -> None:
         self._write, self._step, self._attempt = write, step, attempt
-        self._waiting: list[Json] = []
-        self._told = time.monotonic()
+        self._buffer: list[Json] = []
+        self._flushed = time.monotonic()
 
-    async def heard(self, events: AsyncGenerator[Event | Outcome[T], None]) -> AsyncGenerator[Event | Outcome[T], None]:
+    async def record(
+        self, events: AsyncGenerator[Event | Outcome[T], None]
+    ) -> AsyncGenerator[Event | Outcome[T], None]:
+        """Yield the events of a call, and write their deltas."""
         async for event in events:
             if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
-                self._waiting.append(delta_to_json(event))
-                if time.monotonic() - self._told >= INTERVAL:
-                    await self._tell()
+                self._buffer.append(delta_to_json(event))
+                if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+                    await self._flush()
             yield event
 
-    async def _tell(self) -> None:
-        if self._waiting:
-            await self._write(sealed({"step": self._step, "attempt": self._attempt, "deltas": self._waiting}))
-        self._waiting, self._told = [], time.monotonic()
+    async def _flush(self) -> None:
+        if self._buffer:
+            await self._write(seal({"step": self._step, "attempt": self._attempt, "deltas": self._buffer}))
+        self._buffer, self._flushed = [], time.monotonic()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._tell()
+        await self._flush()
 
 
 def delta_to_json(delta: Delta) -> Json:
@@ -54,7 +56,7 @@ def delta_to_json(delta: Delta) -> Json:
 
 
 def delta_from(value: Any) -> Delta:
-    """Read what `delta_to_json` wrote."""
+    """Decode the result of `delta_to_json`."""
     match value:
         case {"text": str(text)}:
             return TextDelta(text)
@@ -63,31 +65,31 @@ def delta_from(value: Any) -> Delta:
     return ToolCallDelta(*value["call"])
 
 
-class Told:
-    """What was told of a run, for its readers: of each step the words of one attempt, each once."""
+class DeltaLog:
+    """Deltas of a run as its readers see them: for each step those of one attempt, each once."""
 
     def __init__(self) -> None:
         self.count = 0
         self._deltas: dict[str, dict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
-        self._shown: dict[str, tuple[str, int]] = {}
+        self._read: dict[str, tuple[str, int]] = {}
 
-    def add(self, written: list[object], run_id: str) -> None:
-        for value in written:
+    def add(self, values: list[object], run_id: str) -> None:
+        for value in values:
             self.count += 1
-            told: Any = opened(value, f"what was told of the run '{run_id}'")
-            self._deltas[told["step"]][told["attempt"]] += told["deltas"]
+            group: Any = unseal(value, f"the delta stream of the run '{run_id}'")
+            self._deltas[group["step"]][group["attempt"]] += group["deltas"]
 
-    def new_of(self, step: str, attempt: str | None) -> Iterator[Event]:
-        """What was not shown yet of the attempt that counts: the one that has ended, else the last that began. Who has
-        seen words of another one is told that the call is made again."""
+    def read_new(self, step: str, attempt: str | None) -> Iterator[Event]:
+        """Yield unread deltas of the winning attempt: `attempt` if the step has ended, otherwise the latest. If the
+        reader has seen deltas of another attempt, yield `Retry` first."""
         attempts = self._deltas[step]
         attempt = attempt or next(reversed(attempts), None)
         if attempt is None:
             return
-        before, count = self._shown.get(step, (attempt, 0))
+        before, count = self._read.get(step, (attempt, 0))
         if before != attempt:
             count = 0
             yield Retry(len(attempts) - 1, 0.0, "the worker was lost while the model answered")
         deltas = attempts[attempt]
-        self._shown[step] = (attempt, len(deltas))
+        self._read[step] = (attempt, len(deltas))
         yield from map(delta_from, deltas[count:])

@@ -1,6 +1,6 @@
-"""What answers an effect, as JSON: what a step keeps, and what a replay reads.
+"""Codec: answers to effects as the JSON that steps store and a replay reads.
 
-Everything here is a pair: what one function writes, the other one reads. What cannot be read is refused.
+The functions come in pairs: `x_to_json` writes, `x_from` reads and raises `RunRefused` for anything else.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ from prompty.model.reply import Reply, reply_from
 from prompty.model.request import Function
 from prompty.pipeline.messages import message_from
 
-# What reading raises when JSON is not what was written.
+# Raised by a reader when the JSON does not have the shape that was written.
 _MISREAD = (AttributeError, LookupError, TypeError, ValueError)
 UNKNOWN: Json = {"unknown": True}
 TOOLS = "tools"
 
 
 class StepNames:
-    """Names for the steps of a run: the same in every execution, and no two alike. Calls have keys of their own."""
+    """Unique step names, the same in every execution of a run. Tool calls are named by their key."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -62,7 +62,7 @@ _NAMES: dict[type[object], str] = {
 
 
 def answer_to_json(effect: Effect[object], answer: object) -> object:
-    """What a driver answered to an effect."""
+    """Encode a driver's answer to an effect."""
     match effect:
         case CallModel():
             return cast(Reply, answer).to_json()
@@ -71,8 +71,12 @@ def answer_to_json(effect: Effect[object], answer: object) -> object:
         case AskGate(calls):
             return [verdict_to_json(verdict) for verdict in parse_verdicts(answer, len(calls))]
         case CheckGuardrail():
-            said = parse_guardrail(answer)
-            return {"rewrite": _rewritten(said.value)} if isinstance(said, Rewrite) else verdict_to_json(said)
+            verdict = parse_guardrail(answer)
+            return (
+                {"rewrite": _rewrite_to_json(verdict.value)}
+                if isinstance(verdict, Rewrite)
+                else verdict_to_json(verdict)
+            )
     return answer
 
 
@@ -84,17 +88,17 @@ def verdict_from(value: Any) -> Verdict:
     return Verdict(value["allowed"], value["reason"], value["later"])
 
 
-def _rewritten(value: object) -> object:
-    """What a guardrail put in the place of messages, of an answer, or of arguments."""
+def _rewrite_to_json(value: object) -> object:
+    """Encode the messages, reply or arguments that a guardrail returned."""
     if isinstance(value, Message):
         return {"message": value.to_json()}
     if isinstance(value, list | tuple):
-        return [_rewritten(entry) for entry in value]
+        return [_rewrite_to_json(entry) for entry in value]
     return value
 
 
 def answer_from(effect: Effect[object], value: Any, place: str) -> object:
-    """Read what `answer_to_json` wrote."""
+    """Decode the result of `answer_to_json`. `place` names the step in errors."""
     try:
         return _answer_from(effect, value)
     except _MISREAD as error:
@@ -106,32 +110,32 @@ def _answer_from(effect: Effect[object], value: Any) -> object:
         case CallModel():
             return reply_from(value)
         case DescribeTools():
-            return tuple(_offered(entry) for entry in value)
+            return tuple(_offered_tool_from(entry) for entry in value)
         case AskGate():
             return [verdict_from(entry) for entry in value]
         case CheckGuardrail():
-            return Rewrite(_put(value["rewrite"])) if "rewrite" in value else verdict_from(value)
+            return Rewrite(_rewrite_from(value["rewrite"])) if "rewrite" in value else verdict_from(value)
     return value
 
 
-def _offered(value: dict[str, Any]) -> OfferedTool:
+def _offered_tool_from(value: dict[str, Any]) -> OfferedTool:
     lists = {"bound": tuple(value["bound"]), "approval": tuple(value["approval"])}
     return OfferedTool(**{**value, **lists, "function": Function(**value["function"])})
 
 
-def _put(value: Any) -> object:
+def _rewrite_from(value: Any) -> object:
     if isinstance(value, list):
-        return [_put(entry) for entry in value]
+        return [_rewrite_from(entry) for entry in value]
     return message_from(value["message"]) if isinstance(value, dict) and value.keys() == {"message"} else value
 
 
 def result_to_json(result: Message | OutcomeUnknown) -> Json:
-    """What became of a call."""
+    """Encode the result of a tool call."""
     return UNKNOWN if isinstance(result, OutcomeUnknown) else {"message": result.to_json()}
 
 
 def result_from(value: Any, place: str) -> Message | OutcomeUnknown:
-    """Read what `result_to_json` wrote."""
+    """Decode the result of `result_to_json`."""
     try:
         return OutcomeUnknown() if value == UNKNOWN else message_from(value["message"])
     except _MISREAD as error:
@@ -139,19 +143,25 @@ def result_from(value: Any, place: str) -> Message | OutcomeUnknown:
 
 
 def error_to_json(error: PromptyError) -> Json:
-    """A failure as a value: its class, its words, and what it says beside them."""
-    said = {name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)}
+    """Encode an error: its class, its arguments and its simple attributes."""
+    attributes = {name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)}
     partial = error.partial.to_json() if isinstance(error, StreamCut) and isinstance(error.partial, Reply) else None
-    words = [part for part in error.args if isinstance(part, str)]
+    arguments = [part for part in error.args if isinstance(part, str)]
     messages = [message.to_json() for message in error.messages]
-    return {"class": type(error).__name__, "words": words, "said": said, "partial": partial, "messages": messages}
+    return {
+        "class": type(error).__name__,
+        "words": arguments,
+        "said": attributes,
+        "partial": partial,
+        "messages": messages,
+    }
 
 
 def error_from(value: Any, place: str) -> PromptyError:
-    """Read what `error_to_json` wrote."""
+    """Decode the result of `error_to_json`."""
     try:
-        found = getattr(errors, value["class"])
-        error: PromptyError = found.__new__(found)
+        error_class = getattr(errors, value["class"])
+        error: PromptyError = error_class.__new__(error_class)
         error.args = tuple(value["words"])
         vars(error).update(value["said"])
         if isinstance(error, StreamCut):

@@ -1,0 +1,75 @@
+"""Outcome of a segment, and its stored form: a result, a pause or an error."""
+
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Any
+
+from prompty.durable.codec import error_from, error_to_json
+from prompty.durable.engine import Status
+from prompty.durable.envelope import seal, unseal
+from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused
+from prompty.model.event import Done, Event, RunCancelled, RunFailed, RunPaused
+from prompty.model.message import Json
+from prompty.model.paused import Paused
+from prompty.model.reply import Usage
+from prompty.pipeline.messages import message_from
+
+RunOutcome = Done | Paused | PromptyError
+
+
+def outcome_to_json(outcome: RunOutcome) -> Json:
+    if isinstance(outcome, Paused):
+        return seal({"paused": outcome.to_json()})
+    if isinstance(outcome, PromptyError):
+        return seal({"error": error_to_json(outcome)})
+    return seal(
+        {
+            "result": outcome.result,
+            "messages": [message.to_json() for message in outcome.messages],
+            "usage": asdict(outcome.usage),
+            "cost": None if outcome.cost is None else str(outcome.cost),
+            "iterations": outcome.iterations,
+        }
+    )
+
+
+def get_outcome(status: Status) -> RunOutcome | None:
+    """Return the outcome of a segment, or None while it is queued or running."""
+    if status.state in ("waiting", "running"):
+        return None
+    if status.state == "cancelled":
+        return Cancelled("the run was cancelled")
+    if status.state == "broken":
+        cause = status.error or f"its worker died {status.recovered} times, which is the limit"
+        return RunBroken(f"the run '{status.id}' broke: {cause}")
+    place = f"the outcome of the run '{status.id}'"
+    value: Any = unseal(status.output, place)
+    try:
+        if "paused" in value:
+            return Paused.from_json(value["paused"])
+        return error_from(value["error"], place) if "error" in value else _done_from(value)
+    except RunRefused:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RunRefused(place, f"it cannot be read: {error}") from error
+
+
+def _done_from(value: dict[str, Any]) -> Done:
+    return Done(
+        result=value["result"],
+        messages=tuple(message_from(message) for message in value["messages"]),
+        usage=Usage(**value["usage"]),
+        cost=None if value["cost"] is None else Decimal(value["cost"]),
+        iterations=value["iterations"],
+    )
+
+
+def get_final_event(outcome: RunOutcome) -> Event:
+    match outcome:
+        case Done():
+            return outcome
+        case Paused():
+            return RunPaused(outcome)
+        case Cancelled():
+            return RunCancelled(outcome.reason)
+    return RunFailed(str(outcome))
