@@ -88,7 +88,7 @@ def test_an_answer_an_approval_a_denial_and_a_session_that_goes_on(folder: Path,
     assert terminal.screen.count("← pay") == 1
     terminal.until("you>", times=3)
     terminal.type("/undo")
-    terminal.until("forgotten: Again")
+    terminal.until("removed: Again")
     terminal.press("C-d")
     again = chat(folder, terminals, "pay.prompty", "--session", "mine")
     resumed = again.until("assistant: Thank you.")
@@ -105,11 +105,11 @@ def test_ctrl_c_in_a_tool_ends_the_turn_and_not_the_program(folder: Path, termin
     assert "Awake." not in screen
     terminal.until("you>", times=2)
     terminal.type("/save nap")
-    terminal.until("kept as nap")
+    terminal.until("saved as nap")
     terminal.press("C-c")
     terminal.until("Ctrl-D or /quit to leave")
     terminal.type("/nonsense")
-    terminal.until("there is no /nonsense")
+    terminal.until("unknown command /nonsense")
     terminal.type("/help")
     terminal.until("/steer TEXT")
 
@@ -120,5 +120,5 @@ def test_what_is_typed_while_a_turn_runs_steers_it(folder: Path, terminals: list
     terminal.type("Sleep")
     terminal.until("→ rest")
     terminal.type("/steer not so long")
-    terminal.until("(told: /steer not so long)")
+    terminal.until("(sent: /steer not so long)")
     terminal.until("you>", times=2)

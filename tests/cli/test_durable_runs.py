@@ -114,7 +114,7 @@ def test_a_submitted_run_is_shown_answered_and_forgotten(folder: Folder) -> None
         wait_until(lambda: "done" in folder("runs", "list"))
         assert "paid here" in folder("runs", "show", "mine")
         assert "answered otherwise" in folder.fails("runs", "answer", "mine", "no=too late")
-    assert folder("runs", "prune", "--days", "0") == "1 runs forgotten\n"
+    assert folder("runs", "prune", "--days", "0") == "1 runs deleted\n"
     assert "there is no run 'mine'" in folder.fails("runs", "show", "mine")
 
 
@@ -160,7 +160,7 @@ def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
     with folder.worker():
         folder.until_begun()
         assert "running" in folder("runs", "list")
-        assert "the worker 'one' is still there" in refused(folder, "--name", "two", "--adopt", "one")
+        assert "the worker 'one' is still running" in refused(folder, "--name", "two", "--adopt", "one")
     with folder.worker("--adopt", "one", name="two"):
         wait_until(lambda: "paused" in folder("runs", "list"))
 

@@ -1,4 +1,4 @@
-"""`python -m prompty.cli`, for where the script is not on the path."""
+"""`python -m prompty.cli`, for systems where the `prompty` script is not on the path."""
 
 from prompty.cli import main
 

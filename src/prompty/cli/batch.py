@@ -23,7 +23,7 @@ from prompty.batch.rows import count_rows, select_rows
 from prompty.batch.shared import SharedBatch, get_batch_name
 from prompty.batch.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import err, fail, out, print_json
-from prompty.cli.functions import functions_from
+from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.durable.engine import Limits
@@ -45,13 +45,12 @@ LINE_SECONDS = 10.0
 Rows = Annotated[Path, Argument(help="A JSONL or CSV file with the inputs of one call per row.")]
 Output = Annotated[Path, Option("--output", "-o", help="Append the results to this JSONL file.")]
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
-Limit = Annotated[int | None, Option(min=1, help="Run only the first N rows.")]
-Sample = Annotated[int | None, Option(min=1, help="Run only N rows chosen at random, the same ones every time.")]
-BudgetDollars = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
-MaxConcurrency = Annotated[int, Option(min=1, help="Run at most N rows at once.")]
-Functions = Annotated[
-    list[str] | None, Option("--tools", "-t", help="Offer the functions marked @tool in a Python file or module.")
+Limit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
+Sample = Annotated[
+    int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same ones every time.")
 ]
+BudgetDollars = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
+MaxConcurrency = Annotated[int, Option(min=1, metavar="N", help="Run at most N rows at once.")]
 Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
@@ -67,7 +66,7 @@ def batch(
     sample: Sample = None,
     budget: BudgetDollars = None,
     max_concurrency: MaxConcurrency = 64,
-    tools: Functions = None,
+    tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
     model: ModelId = None,
@@ -86,7 +85,7 @@ def batch(
             rows=rows,
             numbers=select_rows(count_rows(rows), limit=limit, sample=sample),
             output=output,
-            tools=functions_from(tools),
+            tools=load_functions(tools),
             price=price_of(agent, required=budget is not None),
             budget=None if budget is None else Decimal(str(budget)),
             max_concurrency=max_concurrency,

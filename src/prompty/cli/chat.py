@@ -1,4 +1,4 @@
-"""`prompty chat`: a conversation with an agent, in the terminal."""
+"""`prompty chat`: talk to an agent in the terminal."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from typer import Option
 
 from prompty.cli.console import fail
 from prompty.cli.conversation import Conversation
-from prompty.cli.functions import functions_from
+from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, TraceTo, start_tracing, with_model
 from prompty.errors import PromptyError
@@ -19,21 +19,17 @@ from prompty.pipeline.load import load
 def chat(
     file: File,
     inputs: InputPairs = None,
-    tools: Annotated[
-        list[str] | None, Option("--tools", "-t", help="A Python file or module with functions marked @tool.")
-    ] = None,
-    session: Annotated[str | None, Option(help="Keep the conversation under this name, and go on with it.")] = None,
-    database: Annotated[Path | None, Option(help="The file that conversations are kept in.")] = None,
-    ask: Annotated[str | None, Option(help="The input that takes what you say.")] = None,
-    approve: Annotated[
-        bool, Option("--approve", help="Ask before every tool, not only where the file says so.")
-    ] = False,
+    tools: ToolFiles = None,
+    session: Annotated[str | None, Option(help="Save the conversation under this name, or continue it.")] = None,
+    database: Annotated[Path | None, Option(help="The SQLite file with saved conversations.")] = None,
+    ask: Annotated[str | None, Option(help="The input that receives your messages.")] = None,
+    approve: Annotated[bool, Option("--approve", help="Ask before every tool call, whatever the file says.")] = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
     trace: TraceTo = None,
 ) -> None:
-    """Talk with the agent of FILE. /help says what else there is; Ctrl-C ends a turn, Ctrl-D the conversation."""
+    """Talk to the agent in FILE. Ctrl-C cancels a turn, Ctrl-D ends the conversation, /help lists commands."""
     load_dotenv(file)
     try:
         start_tracing(trace)
@@ -41,18 +37,18 @@ def chat(
         conversation = Conversation(
             agent,
             read_pairs(agent, inputs or []),
-            functions=functions_from(tools),
-            store=SqliteMemory(database or default_database()),
+            functions=load_functions(tools),
+            store=SqliteMemory(database or get_default_database()),
             session=session,
             ask=ask,
             approval="always" if approve else None,
         )
     except PromptyError as error:
         fail(error)
-    conversation.hold()
+    conversation.run()
 
 
-def default_database() -> Path:
-    """Where people's programs keep such things."""
+def get_default_database() -> Path:
+    """Return the sessions file in the user's state directory."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "prompty" / "sessions.db"

@@ -1,4 +1,4 @@
-"""What the commands about durable runs share: the database, and the runtime on it."""
+"""Options and helpers of the commands for durable runs."""
 
 import os
 from collections.abc import Iterator
@@ -14,22 +14,26 @@ from prompty.errors import PromptyError
 
 DatabaseUrl = Annotated[
     str | None,
-    Option("--database", envvar="PROMPTY_DATABASE", help="sqlite:///runs.db, or postgresql://… for many workers."),
+    Option(
+        "--database",
+        envvar="PROMPTY_DATABASE",
+        help="The database: sqlite:///runs.db, or postgresql://… for several machines.",
+    ),
 ]
 
 
-def database_url(given: str | None) -> str:
-    """The database that was named, or a file where people's programs keep such things."""
-    if given:
-        return given
+def get_database_url(url: str | None) -> str:
+    """Return the URL, or that of a file in the user's state directory."""
+    if url:
+        return url
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return f"sqlite:///{Path(state) / 'prompty' / 'runs.db'}"
 
 
 @contextmanager
-def reading(database: str | None) -> Iterator[DurableRuntime]:
-    """A runtime that runs nothing. What goes wrong ends the command with a message."""
-    runtime = DurableRuntime(database_url(database))
+def open_client(database: str | None) -> Iterator[DurableRuntime]:
+    """Yield a runtime without a worker. An error ends the command with its message."""
+    runtime = DurableRuntime(get_database_url(database))
     try:
         yield runtime
     except (PromptyError, TimeoutError) as error:

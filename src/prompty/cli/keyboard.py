@@ -1,4 +1,4 @@
-"""What a person types, also while something else happens; and Ctrl-C, which is for the turn and not for the program."""
+"""Keyboard input of a chat: lines typed at any time, and Ctrl-C, which cancels the turn and not the program."""
 
 import queue
 import signal
@@ -12,7 +12,7 @@ from prompty.cancellation import CancelToken
 
 
 class Keyboard:
-    """Lines from the terminal, read on a thread of their own."""
+    """Lines from the terminal, read on their own thread."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -23,16 +23,16 @@ class Keyboard:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def line(self) -> str | None:
-        """The next line; None at the end of the input."""
+    def read_line(self) -> str | None:
+        """Wait for the next line. Return None at the end of the input."""
         while True:
             try:
-                return self._lines.get(timeout=0.5)  # so that a signal is seen in between
+                return self._lines.get(timeout=0.5)  # so that signals are handled in between
             except queue.Empty:
                 continue
 
-    def typed_meanwhile(self) -> Iterator[str]:
-        """The lines that are there already."""
+    def read_pending(self) -> Iterator[str]:
+        """Yield the lines that have been typed already."""
         while not self._lines.empty():
             line = self._lines.get()
             if line is None:
@@ -42,8 +42,8 @@ class Keyboard:
 
 
 @contextmanager
-def interrupts(cancel: CancelToken) -> Iterator[None]:
-    """Ctrl-C cancels this. It does so from another thread: a handler runs in the middle of whatever holds a lock."""
+def cancel_on_interrupt(cancel: CancelToken) -> Iterator[None]:
+    """Cancel the token on Ctrl-C, from another thread: a signal handler can interrupt code that holds a lock."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=cancel.cancel, args=("interrupted by Ctrl-C",), daemon=True).start()

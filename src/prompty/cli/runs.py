@@ -1,4 +1,4 @@
-"""`prompty runs`: what has become of runs, and what they wait for."""
+"""`prompty runs`: list, show, answer, cancel, retry and delete durable runs."""
 
 import json
 from datetime import timedelta
@@ -9,7 +9,7 @@ from rich.text import Text
 from typer import Argument, BadParameter, Option, Typer
 
 from prompty.cli.console import out
-from prompty.cli.durable import DatabaseUrl, reading
+from prompty.cli.durable import DatabaseUrl, open_client
 from prompty.cli.options import AsJson
 from prompty.durable.runs import RunState
 from prompty.durable.runtime import DurableRuntime
@@ -20,26 +20,28 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.safety.json import read_json
 from prompty.safety.visible import visible
 
-runs = Typer(name="runs", help="See, answer, cancel, retry and forget durable runs.", no_args_is_help=True)
+runs = Typer(name="runs", help="List, show, answer, cancel, retry and delete durable runs.", no_args_is_help=True)
 RunId = Annotated[str, Argument(help="The id of the run.")]
-_WORDS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
+_VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
 
 
 @runs.command("list")
 def list_runs(
     database: DatabaseUrl = None,
-    state: Annotated[RunState | None, Option(help="Only runs of this state.")] = None,
+    state: Annotated[RunState | None, Option(help="List only runs in this state.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the oldest first."""
-    with reading(database) as runtime:
-        found = runtime.list(state)
+    """List runs, oldest first."""
+    with open_client(database) as runtime:
+        summaries = runtime.list(state)
     if as_json:
-        entries = [{"id": run.id, "state": run.state, "worker": run.worker, "segments": run.segments} for run in found]
+        entries = [
+            {"id": run.id, "state": run.state, "worker": run.worker, "segments": run.segments} for run in summaries
+        ]
         out.print_json(json.dumps(entries, ensure_ascii=True))
         return
     table = Table("run", "state", "worker", "started", "segments", box=None)
-    for run in found:
+    for run in summaries:
         started = f"{run.created:%Y-%m-%d %H:%M:%S}"
         table.add_row(*map(visible, (run.id, run.state, run.worker or "", started, str(run.segments))))
     out.print(table)
@@ -47,8 +49,8 @@ def list_runs(
 
 @runs.command()
 def show(run_id: RunId, database: DatabaseUrl = None) -> None:
-    """Show what has happened in a run, and what it waits for."""
-    with reading(database) as runtime:
+    """Show the events of a run, and the calls that need approval."""
+    with open_client(database) as runtime:
         runtime.attach(run_id)
         [state] = [run.state for run in runtime.list() if run.id == run_id]
         out.print(visible(f"{run_id}: {state}"))
@@ -56,7 +58,7 @@ def show(run_id: RunId, database: DatabaseUrl = None) -> None:
             return
         for event in runtime.events(run_id):
             _show_event(event.event)
-        _show_end(runtime, run_id)
+        _show_outcome(runtime, run_id)
 
 
 def _show_event(event: Event) -> None:
@@ -65,75 +67,72 @@ def _show_event(event: Event) -> None:
     elif isinstance(event, ModelReply) and event.reply.text:
         out.print(Text(visible(f"  {event.reply.text}")))
     elif isinstance(event, Retry):
-        out.print(Text(visible(f"  the model was asked again: {event.reason}")))
+        out.print(Text(visible(f"  the model call was retried: {event.reason}")))
 
 
-def _show_end(runtime: DurableRuntime, run_id: str) -> None:
+def _show_outcome(runtime: DurableRuntime, run_id: str) -> None:
     try:
-        end = runtime.result(run_id)
+        outcome = runtime.result(run_id)
     except PromptyError as error:
         out.print(Text(visible(str(error)), "bold red"))
         return
-    if isinstance(end, Paused):
-        for number, call in enumerate(end.pending, 1):
-            out.print(Text(visible(f"  {number}. {_asked(call)}"), "yellow"))
-        out.print(f"Answer each in order: prompty runs answer {visible(run_id)} … with {_WORDS}.")
+    if isinstance(outcome, Paused):
+        for number, call in enumerate(outcome.pending, 1):
+            out.print(Text(visible(f"  {number}. {_describe(call)}"), "yellow"))
+        out.print(f"Answer each call in order: prompty runs answer {visible(run_id)} … with {_VERDICTS}.")
 
 
-def _asked(call: GatedCall) -> str:
-    shown = f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
-    return f"{shown} was interrupted, and may have happened" if call.unknown else f"{shown} needs approval"
+def _describe(call: GatedCall) -> str:
+    text = f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
+    return f"{text} was interrupted, and may have happened" if call.unknown else f"{text} needs approval"
 
 
 @runs.command()
 def answer(
     run_id: RunId,
-    verdicts: Annotated[list[str], Argument(help=f"One for each call, in order: {_WORDS}.")],
+    verdicts: Annotated[list[str], Argument(help=f"One verdict for each call, in order: {_VERDICTS}.")],
     database: DatabaseUrl = None,
 ) -> None:
-    """Answer a run that waits: a verdict for each of its calls. The same answer twice does nothing."""
-    said = [_verdict(word) for word in verdicts]
-    with reading(database) as runtime:
-        runtime.answer(run_id, said)
+    """Answer a paused run with a verdict for each pending call. Repeating an answer does nothing."""
+    parsed = [_parse_verdict(word) for word in verdicts]
+    with open_client(database) as runtime:
+        runtime.answer(run_id, parsed)
 
 
-def _verdict(word: str) -> object:
-    kind, given, text = word.partition("=")
+def _parse_verdict(word: str) -> object:
+    kind, separator, text = word.partition("=")
     match kind:
-        case "yes" | "retry" if not given:
+        case "yes" | "retry" if not separator:
             return True
         case "no" | "fail":
             return deny(text)
-        case "use" if given:
-            return use_result(_value(text))
-    raise BadParameter(f"{word!r} is no verdict; write {_WORDS}")
-
-
-def _value(text: str) -> object:
-    try:
-        return read_json(text)
-    except ValueError:
-        return text
+        case "use" if separator:
+            try:
+                return use_result(read_json(text))
+            except ValueError:
+                return use_result(text)
+    raise BadParameter(f"{word!r} is not a verdict. Write {_VERDICTS}.")
 
 
 @runs.command()
 def cancel(run_id: RunId, database: DatabaseUrl = None) -> None:
-    """End a run where it stands."""
-    with reading(database) as runtime:
+    """Cancel a run."""
+    with open_client(database) as runtime:
         runtime.cancel(run_id)
 
 
 @runs.command()
 def retry(run_id: RunId, database: DatabaseUrl = None) -> None:
-    """Let a run that was cancelled or broke go on from its last step."""
-    with reading(database) as runtime:
+    """Continue a run that was cancelled or broke, after its last finished step."""
+    with open_client(database) as runtime:
         runtime.retry(run_id)
 
 
 @runs.command()
 def prune(
-    days: Annotated[float, Option(help="Forget runs that ended so many days ago.")] = 30.0, database: DatabaseUrl = None
+    days: Annotated[float, Option(help="Delete runs that ended at least this many days ago.")] = 30.0,
+    database: DatabaseUrl = None,
 ) -> None:
-    """Forget runs that have ended. Runs that wait for an answer stay."""
-    with reading(database) as runtime:
-        out.print(f"{runtime.prune(timedelta(days=days))} runs forgotten")
+    """Delete runs that have ended. Paused runs stay."""
+    with open_client(database) as runtime:
+        out.print(f"{runtime.prune(timedelta(days=days))} runs deleted")

@@ -1,11 +1,11 @@
-"""`prompty submit`: leave a run for the workers."""
+"""`prompty submit`: queue a run for the workers."""
 
 from typing import Annotated
 
 from typer import Option
 
 from prompty.cli.console import out
-from prompty.cli.durable import DatabaseUrl, reading
+from prompty.cli.durable import DatabaseUrl, open_client
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, File, InputPairs, ModelId, ProviderKey, with_model
 from prompty.pipeline.load import load
@@ -16,21 +16,21 @@ def submit(
     file: File,
     inputs: InputPairs = None,
     database: DatabaseUrl = None,
-    run_id: Annotated[str | None, Option("--id", help="Its id; a run of this id is not started again.")] = None,
-    priority: Annotated[int | None, Option(help="Runs with the smallest number go first.")] = None,
-    tool: Annotated[
-        list[str] | None, Option(help="A tool of the workers to offer, beside those that the file declares.")
+    run_id: Annotated[
+        str | None, Option("--id", help="The id of the run. An existing run is not started again.")
     ] = None,
-    approve: Annotated[
-        bool, Option("--approve", help="Ask before every tool, not only where the file says so.")
-    ] = False,
+    priority: Annotated[int | None, Option(help="Run lower numbers first.")] = None,
+    tool: Annotated[
+        list[str] | None, Option(help="Offer a tool of the workers in addition to those in the file.")
+    ] = None,
+    approve: Annotated[bool, Option("--approve", help="Ask before every tool call, whatever the file says.")] = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
 ) -> None:
-    """Leave a run of FILE for the workers, and print its id."""
+    """Queue a run of FILE for the workers, and print its id."""
     load_dotenv(file)
-    with reading(database) as runtime:
+    with open_client(database) as runtime:
         agent = with_model(load(file), model, provider, api)
         run = runtime.start(
             agent,
