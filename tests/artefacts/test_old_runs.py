@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from prompty import Cancelled, Done, DurableRuntime, IterationsExceeded, Paused, SqliteMemory, deny, use_result
-from prompty.durable.suite import until
+from prompty.durable.suite import wait_until
 from tests.artefacts.stored import OLD, TOOLS, expected, restore_sqlite
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.databases import Databases
@@ -43,7 +43,7 @@ def working(url: str, folder: Path) -> Iterator[DurableRuntime]:
     memory = SqliteMemory(folder / "sessions.db")
     with DurableRuntime(url, name="worker", tools=TOOLS, memory=memory, secrets=SECRETS) as runtime:
         yield runtime
-        until(lambda: {run.state for run in runtime.list()}.isdisjoint({"waiting", "running"}))
+        wait_until(lambda: {run.state for run in runtime.list()}.isdisjoint({"waiting", "running"}))
 
 
 def messages_of(runtime: DurableRuntime, run_id: str) -> list[str]:
@@ -117,7 +117,7 @@ def test_a_run_that_was_cancelled_can_be_retried_and_ended_ones_pruned(
 ) -> None:
     with working(restored(kind), tmp_path) as runtime:
         runtime.retry("cancelled")
-        until(lambda: {run.id: run.state for run in runtime.list()}["cancelled"] == "paused")
+        wait_until(lambda: {run.id: run.state for run in runtime.list()}["cancelled"] == "paused")
         runtime.answer("cancelled", [deny("the bank has refused it")])
         assert runtime.result("cancelled", timeout=SECONDS) == "never"
         runtime.engine.delete(["done"])
