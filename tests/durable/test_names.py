@@ -8,7 +8,7 @@ import pytest
 
 from prompty.durable import names
 from prompty.durable.names import name_lock
-from prompty.durable.suite import until
+from prompty.durable.suite import wait_until
 from prompty.errors import NameInUse
 from tests.durable.databases import Databases
 
@@ -39,7 +39,7 @@ def test_a_name_is_kept_while_the_server_starts_again(databases: Databases, monk
     lock = name_lock(url, "one")
     databases.server.stop()
     databases.server.start()
-    until(lambda: locks_in(url) == 1)
+    wait_until(lambda: locks_in(url) == 1)
     with pytest.raises(NameInUse):
         name_lock(url, "one")
     lock.release()
