@@ -20,12 +20,13 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
 from benchmarks.cost import Cost, best_of
 from benchmarks.durable import answered, described, kept, on_both_databases
-from prompty import DurableRuntime, PromptAgent, prepare
+from prompty import PromptAgent, prepare
 from prompty.batch.job import BatchJob
 from prompty.batch.ledger import Ledger
 from prompty.batch.records import PlannedRow
 from prompty.batch.rows import Row
 from prompty.batch.shared import SharedBatch
+from prompty.durable import DurableRuntime
 from prompty.durable.engine import Limits
 
 ROWS = 400

@@ -15,7 +15,8 @@ from benchmarks.callers import KEY, Bare, Caller, Ours, agent_at
 from benchmarks.cost import Cost, Measure, best_of
 from benchmarks.prompts import CHAT
 from benchmarks.provider import TEXT, fake_provider
-from prompty import load, register_connection
+from prompty import load
+from prompty.providers import register_connection
 
 REPEATS = 30
 CHUNKS = 2000

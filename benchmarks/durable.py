@@ -21,7 +21,8 @@ from typing import Any
 from dbos import DBOS, DBOSPortableJSONSerializer
 
 from benchmarks.cost import Cost, best_of
-from prompty import DurableRuntime, Message, PromptAgent, ToolCall, assistant, prepare, run_async, tool_result
+from prompty import Message, PromptAgent, ToolCall, assistant, prepare, run_async, tool_result
+from prompty.durable import DurableRuntime
 from tests.durable.databases import Postgres
 
 ROUNDS, CALLS = 3, 4

@@ -18,7 +18,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import create_engine, text
 
-from prompty import DurableRuntime, PromptAgent
+from prompty import PromptAgent
+from prompty.durable import DurableRuntime
 from tests.durable.databases import Postgres
 
 TURNS = 50

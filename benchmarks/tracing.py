@@ -10,7 +10,8 @@ from benchmarks.calls import seconds_of
 from benchmarks.cost import Cost, best_of
 from benchmarks.provider import fake_provider
 from benchmarks.turns import CALLS, REPEATS, ROUNDS, Desk, Turn, prompty_turn
-from prompty import Tracer, trace_to
+from prompty import trace_to
+from prompty.tracing import Tracer
 from prompty.tracing.spans import Span, begin
 
 SPANS = 20_000

@@ -10,6 +10,7 @@ its sources first: PYTHONPATH=../other/src python scripts/measure_structure.py
 import argparse
 import ast
 import asyncio
+import os
 import sys
 import threading
 from collections import Counter
@@ -79,7 +80,7 @@ def look(at: str) -> str:
 
 
 def measured_calls() -> dict[str, Route]:
-    prompty.Tracer.clear()
+    os.environ.pop("PROMPTY_TRACE", None)
     model = {"id": "m", "provider": "scripted"}
     agent = prompty.PromptAgent.model_validate(
         {"model": model, "instructions": "system:\nBe brief.\nuser:\n{{q}}", "inputs": {"q": "Hi"}}
@@ -171,7 +172,7 @@ def print_sizes() -> None:
     for package in sorted(lines):
         print(f"{package:<14}{files[package]:>7}{lines[package]:>8}")
     print(f"{'all':<14}{files.total():>7}{lines.total():>8}")
-    print(f"\npublic names: {len(prompty.__all__)}")
+    print(f"\npublic names: {len(dir(prompty))}")
 
 
 def exceeded(calls: dict[str, Route], ends: list[str], decided: list[str]) -> list[str]:

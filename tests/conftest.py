@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from prompty.registry import DEFAULT, Registry
-from tests.soak import SOAK, keep_counts
-from tests.soak import keep as keep
+from tests.soak import SOAK, keep as keep, keep_counts
 from tests.spec_report import report
 from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
 

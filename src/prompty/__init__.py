@@ -1,363 +1,101 @@
 """Run .prompty files: load, render, parse, execute, process.
 
-The public names are imported when they are first used: `import prompty` itself costs almost nothing.
+This module holds the names that most programs need. The others are in `prompty.events`, `prompty.errors`,
+`prompty.providers`, `prompty.tools`, `prompty.mcp`, `prompty.openapi`, `prompty.memory`, `prompty.durable`,
+`prompty.tracing` and `prompty.testing`.
+
+Names are imported on first use, so `import prompty` imports no dependency. The imports below are the only list of
+them: type checkers read them as imports, and `__getattr__` reads them as text.
 """
 
 from importlib import import_module
 
-from prompty.version import __version__
+from prompty.version import __version__ as __version__
 
-TYPE_CHECKING = False  # what checkers take for true; importing it from typing would double the cost of this module
+TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would double the cost of this module
 
 if TYPE_CHECKING:
-    from prompty.analysis.check import check
+    from prompty.analysis.check import check as check
     from prompty.api import (
-        executor_of,
-        invoke,
-        invoke_agent,
-        process,
-        processor_of,
-        register_connection,
-        register_executor,
-        register_parser,
-        register_processor,
-        register_provider,
-        register_renderer,
-        register_tool,
-        register_tool_kind,
-        repair,
-        resume,
-        run,
-        turn,
+        executor_of as executor_of,
+        invoke as invoke,
+        invoke_agent as invoke_agent,
+        process as process,
+        processor_of as processor_of,
+        repair as repair,
+        resume as resume,
+        run as run,
+        turn as turn,
     )
     from prompty.api_async import (
-        invoke_agent_async,
-        invoke_async,
-        load_async,
-        parse_async,
-        prepare_async,
-        process_async,
-        render_async,
-        resume_async,
-        run_async,
-        turn_async,
+        invoke_agent_async as invoke_agent_async,
+        invoke_async as invoke_async,
+        load_async as load_async,
+        parse_async as parse_async,
+        prepare_async as prepare_async,
+        process_async as process_async,
+        render_async as render_async,
+        resume_async as resume_async,
+        run_async as run_async,
+        turn_async as turn_async,
     )
-    from prompty.cancellation import CancelToken
-    from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
-    from prompty.durable.engine import Limits
-    from prompty.durable.runs import RunEvent, RunSummary
-    from prompty.durable.runtime import DurableRun, DurableRuntime
-    from prompty.errors import (
-        BudgetSpent,
-        Cancelled,
-        EmptyReply,
-        FileMissing,
-        GuardrailError,
-        InputError,
-        IterationsExceeded,
-        LoadError,
-        MemoryFailed,
-        MissingExtra,
-        ModelError,
-        NameInUse,
-        Problem,
-        PromptyError,
-        PromptyWarning,
-        Refused,
-        RenderError,
-        RequestError,
-        ResultError,
-        RunBroken,
-        RunRefused,
-        StreamCut,
-        ToolError,
-        UnknownName,
-        UnknownRun,
-    )
-    from prompty.loop.budget import Budget
-    from prompty.loop.context import Context, Tokens
-    from prompty.loop.effects import Rewrite, Verdict
-    from prompty.loop.policy import Guardrails, deny, later, rewrite, use_result
-    from prompty.loop.stop import Progress, Stop
-    from prompty.memory.in_process import InProcessMemory
-    from prompty.memory.sqlite import SqliteMemory
-    from prompty.memory.store import MemoryStore
-    from prompty.model.agent import PromptAgent
-    from prompty.model.event import (
-        Compacted,
-        Done,
-        FellBack,
-        HistoryRepaired,
-        IterationStarted,
-        MessagesChanged,
-        ModelFailed,
-        ModelReply,
-        ModelRequested,
-        Nested,
-        ReasoningDelta,
-        Retry,
-        RunCancelled,
-        RunFailed,
-        RunPaused,
-        RunStarted,
-        TextDelta,
-        ToolCallDelta,
-        ToolFinished,
-        ToolGated,
-        ToolProgress,
-        ToolStarted,
-    )
+    from prompty.cancellation import CancelToken as CancelToken
+    from prompty.drivers.stream import AsyncPromptyStream as AsyncPromptyStream, PromptyStream as PromptyStream
+    from prompty.errors import ModelError as ModelError, PromptyError as PromptyError
+    from prompty.loop.budget import Budget as Budget
+    from prompty.loop.context import Context as Context, Tokens as Tokens
+    from prompty.loop.effects import Verdict as Verdict
+    from prompty.loop.options import CallOptions as CallOptions, TurnOptions as TurnOptions
+    from prompty.loop.policy import Guardrails as Guardrails, deny as deny, later as later, rewrite as rewrite
+    from prompty.loop.stop import Stop as Stop
+    from prompty.model.agent import PromptAgent as PromptAgent
     from prompty.model.message import (
-        Audio,
-        AudioPart,
-        File,
-        FilePart,
-        Image,
-        ImagePart,
-        Message,
-        TextPart,
-        ToolCall,
-        assistant,
-        system,
-        tool_result,
-        user,
+        Audio as Audio,
+        File as File,
+        Image as Image,
+        Message as Message,
+        TextPart as TextPart,
+        ToolCall as ToolCall,
+        assistant as assistant,
+        system as system,
+        tool_result as tool_result,
+        user as user,
     )
-    from prompty.model.paused import GatedCall, Paused
-    from prompty.model.reply import Reply, Usage
-    from prompty.pipeline.load import load, loads
-    from prompty.pipeline.prepare import parse, prepare, render
-    from prompty.pipeline.validate import validate_inputs
-    from prompty.providers import Api, Provider
-    from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
-    from prompty.steering import Steering
-    from prompty.tools.context import ToolContext
-    from prompty.tools.function import tool
-    from prompty.tools.kinds import KindTool, ToolKind
-    from prompty.tools.mcp import (
-        approve_mcp_changes,
-        close_mcp_servers,
-        close_mcp_servers_async,
-        load_mcp_servers,
-        register_mcp_server,
-    )
-    from prompty.tools.toolbox import bind_tools
-    from prompty.tracing.sinks import trace_to
-    from prompty.tracing.tracer import Tracer, trace
-    from prompty.wire.structured import cast
+    from prompty.model.paused import GatedCall as GatedCall, Paused as Paused
+    from prompty.model.reply import Usage as Usage
+    from prompty.pipeline.load import load as load, loads as loads
+    from prompty.pipeline.prepare import parse as parse, prepare as prepare, render as render
+    from prompty.pipeline.validate import validate_inputs as validate_inputs
+    from prompty.registry import Registry as Registry
+    from prompty.steering import Steering as Steering
+    from prompty.tools.context import ToolContext as ToolContext
+    from prompty.tools.function import tool as tool
+    from prompty.tools.toolbox import bind_tools as bind_tools
+    from prompty.tracing.sinks import trace_to as trace_to
+    from prompty.tracing.tracer import trace as trace
+    from prompty.wire.structured import cast as cast
 
-# Where each public name is; a module that is not needed is not imported.
-_MODULES = {
-    "prompty.api": (
-        "executor_of invoke process processor_of register_connection register_executor register_parser "
-        "register_processor register_provider register_renderer run invoke_agent register_tool register_tool_kind "
-        "repair resume turn"
-    ),
-    "prompty.api_async": (
-        "invoke_async load_async parse_async prepare_async process_async render_async run_async invoke_agent_async "
-        "resume_async turn_async"
-    ),
-    "prompty.drivers.stream": "AsyncPromptyStream PromptyStream",
-    "prompty.memory.store": "MemoryStore",
-    "prompty.steering": "Steering",
-    "prompty.durable.engine": "Limits",
-    "prompty.durable.runs": "RunEvent RunSummary",
-    "prompty.durable.runtime": "DurableRun DurableRuntime",
-    "prompty.errors": (
-        "BudgetSpent Cancelled EmptyReply FileMissing GuardrailError InputError IterationsExceeded LoadError "
-        "MemoryFailed "
-        "MissingExtra ModelError NameInUse Problem PromptyError PromptyWarning Refused RenderError RequestError "
-        "ResultError RunBroken RunRefused StreamCut ToolError "
-        "UnknownName UnknownRun"
-    ),
-    "prompty.loop.budget": "Budget",
-    "prompty.loop.context": "Context Tokens",
-    "prompty.loop.effects": "Rewrite Verdict",
-    "prompty.loop.policy": "Guardrails deny later rewrite use_result",
-    "prompty.loop.stop": "Progress Stop",
-    "prompty.model.agent": "PromptAgent",
-    "prompty.model.event": (
-        "Compacted Done FellBack HistoryRepaired IterationStarted MessagesChanged ModelFailed ModelReply "
-        "ModelRequested Nested ReasoningDelta "
-        "Retry RunCancelled RunFailed RunPaused RunStarted TextDelta ToolCallDelta ToolFinished ToolGated "
-        "ToolProgress ToolStarted "
-    ),
-    "prompty.model.message": (
-        "Audio AudioPart File FilePart Image ImagePart Message TextPart ToolCall assistant system tool_result user"
-    ),
-    "prompty.memory.in_process": "InProcessMemory",
-    "prompty.memory.sqlite": "SqliteMemory",
-    "prompty.model.paused": "GatedCall Paused",
-    "prompty.model.reply": "Reply Usage",
-    "prompty.analysis.check": "check",
-    "prompty.pipeline.load": "load loads",
-    "prompty.pipeline.prepare": "parse prepare render",
-    "prompty.pipeline.validate": "validate_inputs",
-    "prompty.providers": "Api Provider",
-    "prompty.providers.foreign": "ExecutorProtocol ProcessorProtocol",
-    "prompty.cancellation": "CancelToken",
-    "prompty.tools.context": "ToolContext",
-    "prompty.tools.function": "tool",
-    "prompty.tools.kinds": "KindTool ToolKind",
-    "prompty.tools.mcp": (
-        "approve_mcp_changes close_mcp_servers close_mcp_servers_async load_mcp_servers register_mcp_server"
-    ),
-    "prompty.tools.toolbox": "bind_tools",
-    "prompty.tracing.sinks": "trace_to",
-    "prompty.tracing.tracer": "Tracer trace",
-    "prompty.wire.structured": "cast",
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
 
-__all__ = [
-    "Api",
-    "AsyncPromptyStream",
-    "Audio",
-    "AudioPart",
-    "Budget",
-    "BudgetSpent",
-    "CancelToken",
-    "Cancelled",
-    "Compacted",
-    "Context",
-    "Done",
-    "DurableRun",
-    "DurableRuntime",
-    "EmptyReply",
-    "ExecutorProtocol",
-    "FellBack",
-    "File",
-    "FileMissing",
-    "FilePart",
-    "GatedCall",
-    "GuardrailError",
-    "Guardrails",
-    "HistoryRepaired",
-    "Image",
-    "ImagePart",
-    "InProcessMemory",
-    "InputError",
-    "IterationStarted",
-    "IterationsExceeded",
-    "KindTool",
-    "Limits",
-    "LoadError",
-    "MemoryFailed",
-    "MemoryStore",
-    "Message",
-    "MessagesChanged",
-    "MissingExtra",
-    "ModelError",
-    "ModelFailed",
-    "ModelReply",
-    "ModelRequested",
-    "NameInUse",
-    "Nested",
-    "Paused",
-    "Problem",
-    "ProcessorProtocol",
-    "Progress",
-    "PromptAgent",
-    "PromptyError",
-    "PromptyStream",
-    "PromptyWarning",
-    "Provider",
-    "ReasoningDelta",
-    "Refused",
-    "RenderError",
-    "Reply",
-    "RequestError",
-    "ResultError",
-    "Retry",
-    "Rewrite",
-    "RunBroken",
-    "RunCancelled",
-    "RunEvent",
-    "RunFailed",
-    "RunPaused",
-    "RunRefused",
-    "RunStarted",
-    "RunSummary",
-    "SqliteMemory",
-    "Steering",
-    "Stop",
-    "StreamCut",
-    "TextDelta",
-    "TextPart",
-    "Tokens",
-    "ToolCall",
-    "ToolCallDelta",
-    "ToolContext",
-    "ToolError",
-    "ToolFinished",
-    "ToolGated",
-    "ToolKind",
-    "ToolProgress",
-    "ToolStarted",
-    "Tracer",
-    "UnknownName",
-    "UnknownRun",
-    "Usage",
-    "Verdict",
-    "__version__",
-    "approve_mcp_changes",
-    "assistant",
-    "bind_tools",
-    "cast",
-    "check",
-    "close_mcp_servers",
-    "close_mcp_servers_async",
-    "deny",
-    "executor_of",
-    "invoke",
-    "invoke_agent",
-    "invoke_agent_async",
-    "invoke_async",
-    "later",
-    "load",
-    "load_async",
-    "load_mcp_servers",
-    "loads",
-    "parse",
-    "parse_async",
-    "prepare",
-    "prepare_async",
-    "process",
-    "process_async",
-    "processor_of",
-    "register_connection",
-    "register_executor",
-    "register_mcp_server",
-    "register_parser",
-    "register_processor",
-    "register_provider",
-    "register_renderer",
-    "register_tool",
-    "register_tool_kind",
-    "render",
-    "render_async",
-    "repair",
-    "resume",
-    "resume_async",
-    "rewrite",
-    "run",
-    "run_async",
-    "system",
-    "tool",
-    "tool_result",
-    "trace",
-    "trace_to",
-    "turn",
-    "turn_async",
-    "use_result",
-    "user",
-    "validate_inputs",
-]
-
-if not TYPE_CHECKING:  # a checker that saw this would take every name for a public one
+    def _read_names() -> dict[str, str]:
+        """Return the module of each public name."""
+        modules, module = {}, ""
+        for line in __spec__.loader.get_data(__file__).decode().splitlines():
+            words = line.replace("(", " ").replace(")", " ").replace(",", " ").split()
+            if words[:1] == ["from"]:
+                module = words[1]
+            triples = zip(words, words[1:], words[2:], strict=False)
+            modules |= {name: module for name, word, alias in triples if word == "as" and name == alias}
+        return modules
 
     def __getattr__(name: str) -> object:
-        module = _MODULE_OF.get(name)
-        if module is None:
+        names = globals().get("_NAMES") or globals().setdefault("_NAMES", _read_names())
+        if name == "__all__":
+            return sorted(names)
+        if name not in names:
             raise AttributeError(f"module 'prompty' has no attribute '{name}'")
-        value = globals()[name] = getattr(import_module(module), name)
+        value = globals()[name] = getattr(import_module(names[name]), name)
         return value
+
+    def __dir__() -> list[str]:
+        return __getattr__("__all__")

@@ -14,13 +14,9 @@ from prompty.loop.repair import repaired
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
-from prompty.parsers import Parser
 from prompty.pipeline.request import read_messages
-from prompty.providers import Provider
-from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
+from prompty.providers import ExecutorProtocol, ProcessorProtocol
 from prompty.registry import DEFAULT, Registry
-from prompty.renderers import Renderer
-from prompty.tools.kinds import ToolKind
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -308,43 +304,3 @@ def repair(
     `turn` and `invoke` do this before every request. The messages passed in do not change.
     """
     return repaired(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)
-
-
-def register_connection(name: str, *clients: object, registry: Registry = DEFAULT) -> None:
-    """Let files say `connection: {kind: reference, name: name}` and mean these SDK clients, sync and async."""
-    registry.connections.register(name, *clients)
-
-
-def register_provider(name: str, provider: Provider, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `provider: name`."""
-    registry.providers.register(name, provider)
-
-
-def register_executor(name: str, executor: ExecutorProtocol, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `provider: name`, with a processor of the same name."""
-    registry.executors.register(name, executor)
-
-
-def register_processor(name: str, processor: ProcessorProtocol, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `provider: name`, with an executor of the same name."""
-    registry.processors.register(name, processor)
-
-
-def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `template: {format: {kind: name}}`."""
-    registry.renderers.register(name, renderer)
-
-
-def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `template: {parser: {kind: name}}`."""
-    registry.parsers.register(name, parser)
-
-
-def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:
-    """Let files declare a function tool of this name without passing it to every turn."""
-    registry.tools.register(name, function)
-
-
-def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:
-    """Let files declare tools of this kind."""
-    registry.tool_kinds.register(kind, handler)

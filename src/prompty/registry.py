@@ -15,8 +15,7 @@ from prompty.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
     from prompty.parsers import Parser
-    from prompty.providers import Provider
-    from prompty.providers.foreign import ExecutorProtocol, ProcessorProtocol
+    from prompty.providers import ExecutorProtocol, ProcessorProtocol, Provider
     from prompty.renderers import Renderer
     from prompty.tools.kinds import ToolKind
 
@@ -113,14 +112,14 @@ class Connections:
             known = ", ".join(self._clients) or "none"
             raise RequestError(
                 f"no connection is registered as '{name}' (registered: {known})",
-                f"Call prompty.register_connection('{name}', client) before running the prompt.",
+                f"Call prompty.providers.register_connection('{name}', client) before running the prompt.",
             )
         for client in self._clients[name]:
             if isinstance(client, client_class):
                 return client
         raise RequestError(
             f"the connection '{name}' has no client that this call can use: it needs one of {client_class.__name__}",
-            f"Register one more: prompty.register_connection('{name}', client, {client_class.__name__}(…)).",
+            f"Register one more: prompty.providers.register_connection('{name}', client, {client_class.__name__}(…)).",
         )
 
 

@@ -1,11 +1,15 @@
 """What importing costs and brings, and which names are public."""
 
+import inspect
 import subprocess
 import sys
+from importlib import import_module
+from typing import Any, get_type_hints
 
 import pytest
 
 import prompty
+from prompty.loop.options import CallOptions, Settings, TurnOptions
 
 HEAVY = [
     "pydantic",
@@ -47,15 +51,59 @@ def test_mustache_does_not_need_jinja() -> None:
     assert "jinja2" not in loaded
 
 
-def test_the_public_names_are_sorted_and_each_has_its_module() -> None:
-    assert prompty.__all__ == sorted(prompty.__all__)
-    assert {*prompty._MODULE_OF, "__version__"} == set(prompty.__all__)
+NAMES = dir(prompty)
 
 
-@pytest.mark.parametrize("name", prompty.__all__)
+@pytest.mark.process
+def test_the_public_names_are_sorted_and_those_that_dir_and_a_star_import_give() -> None:
+    assert sorted(NAMES) == NAMES
+    assert len(NAMES) < 70
+    code = "from prompty import *; print(*sorted(name for name in globals() if name[:2] != '__'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  our own code
+    assert done.stdout.split() == [name for name in NAMES if not name.startswith("__")]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_public_name_leads_to_something(name: str) -> None:
     assert getattr(prompty, name) is not None
     assert getattr(prompty, name) is getattr(prompty, name)
+
+
+@pytest.mark.parametrize(
+    "module", ["events", "errors", "providers", "tools", "mcp", "openapi", "memory", "durable", "tracing", "testing"]
+)
+def test_the_other_public_names_are_in_plain_submodules(module: str) -> None:
+    imported = import_module(f"prompty.{module}")
+    assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()))
+
+
+def test_every_option_is_in_the_signature_and_the_help_of_each_function() -> None:
+    functions: list[tuple[Any, type]] = [
+        (prompty.run, CallOptions),
+        (prompty.invoke_async, CallOptions),
+        (prompty.turn, TurnOptions),
+        (prompty.resume_async, TurnOptions),
+    ]
+    for function, options in functions:
+        parameters = inspect.signature(function).parameters
+        defaults = Settings()
+        for name, hint in get_type_hints(options, include_extras=True).items():
+            assert parameters[name].default == getattr(defaults, name)
+            assert f"{name}: {hint.__metadata__[0].documentation}" in (function.__doc__ or "")
+
+
+def test_settings_has_every_option_and_no_other() -> None:
+    assert set(Settings.__dataclass_fields__) == set(get_type_hints(TurnOptions))
+
+
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
+    agent = prompty.loads("user:\nHi")
+    with pytest.raises(
+        TypeError, match=r"turn\(\) got an unexpected option 'max_iteration'\. Did you mean 'max_iterations'"
+    ):
+        prompty.turn(agent, max_iteration=3)  # type: ignore[call-overload]  # that it is refused is the point
+    with pytest.raises(TypeError, match="unexpected option 'tools'"):
+        prompty.invoke(agent, tools=[])  # type: ignore[call-overload]  # that it is refused is the point
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -12,33 +12,18 @@ from typing import Any
 import openai
 import pytest
 
-from prompty import (
-    KindTool,
-    PromptAgent,
-    ToolContext,
-    invoke,
-    invoke_async,
-    load,
-    loads,
-    prepare,
-    register_connection,
-    register_parser,
-    register_provider,
-    register_renderer,
-    register_tool,
-    register_tool_kind,
-    turn,
-    user,
-)
+from prompty import PromptAgent, ToolContext, invoke, invoke_async, load, loads, prepare, turn, user
 from prompty.errors import MissingExtra, RequestError, ToolError, UnknownName
 from prompty.extras import require
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import ToolDefinition
-from prompty.providers import AsyncTransport, Provider, Transport
+from prompty.parsers import register_parser
+from prompty.providers import AsyncTransport, Provider, Transport, register_connection, register_provider
 from prompty.registry import DEFAULT, Implementations, Registry
-from prompty.renderers import Renderer
+from prompty.renderers import Renderer, register_renderer
 from prompty.testing import Script, call
+from prompty.tools import KindTool, register_tool, register_tool_kind
 
 TABLES = ("providers", "executors", "processors", "renderers", "parsers", "tool_kinds", "tools")
 

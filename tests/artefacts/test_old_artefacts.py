@@ -11,19 +11,10 @@ from typing import Any
 
 import pytest
 
-from prompty import (
-    Context,
-    Done,
-    Paused,
-    PromptAgent,
-    PromptyError,
-    SqliteMemory,
-    load,
-    resume,
-    resume_async,
-    turn,
-    use_result,
-)
+from prompty import Context, Paused, PromptAgent, PromptyError, load, resume, resume_async, turn
+from prompty.durable import use_result
+from prompty.events import Done
+from prompty.memory import SqliteMemory
 from prompty.model.event import Event
 from prompty.testing import Player, Recorder, Script
 from prompty.viewer.page import render_page

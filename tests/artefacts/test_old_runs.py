@@ -8,8 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from prompty import Cancelled, Done, DurableRuntime, IterationsExceeded, Paused, SqliteMemory, deny, use_result
+from prompty import Paused, deny
+from prompty.durable import DurableRuntime, use_result
 from prompty.durable.suite import wait_until
+from prompty.errors import Cancelled, IterationsExceeded
+from prompty.events import Done
+from prompty.memory import SqliteMemory
 from tests.artefacts.stored import OLD, TOOLS, expected, restore_sqlite
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.databases import Databases

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from prompty.batch.concurrency_limit import ConcurrencyLimit, create_limit
 

@@ -8,8 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as some
+from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty.batch.ledger import Ledger
 from prompty.batch.records import encode_record

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as some
+from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty import PromptAgent
 from prompty.batch.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows

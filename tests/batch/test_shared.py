@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty import DurableRuntime
 from prompty.batch.calls import MAX_RETRIES
+from prompty.durable import DurableRuntime
 from tests.batch.folder import SECONDS, Folder, Process, lines_of, numbers_of, until
 from tests.batch.hostile import Hostile
 from tests.batch.test_command import SCRIPTED, TOOLS

@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 
 from prompty.batch.concurrency_limit import MAX_PAUSE_SECONDS
 from prompty.batch.throttle import Throttle, ThrottledCalls

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from prompty import Compacted, Context, Message, Tokens, assistant, system, tool, user
+from prompty import Context, Message, Tokens, assistant, system, tool, user
+from prompty.events import Compacted
 from prompty.loop.context import SUMMARY, compacted, left_out, plain_summary, room_for_summary, size, units
 from prompty.loop.repair import repaired
 from prompty.model.message import tool_result

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from prompty import Paused, RequestError, RunPaused, ToolGated, deny, later, tool
+from prompty import Paused, deny, later, tool
+from prompty.errors import RequestError
+from prompty.events import RunPaused, ToolGated
 from prompty.loop.policy import needs_approval
 from prompty.testing import Script, answer, call
 from tests.conversations.turns import every_way, run_resume, run_turn, scripted

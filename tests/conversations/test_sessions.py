@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
-from prompty import (
-    Cancelled,
-    CancelToken,
-    HistoryRepaired,
-    InProcessMemory,
-    ModelError,
-    RequestError,
-    SqliteMemory,
-    tool,
-    turn,
-    turn_async,
-)
+from prompty import CancelToken, ModelError, tool, turn, turn_async
+from prompty.errors import Cancelled, RequestError
+from prompty.events import HistoryRepaired
+from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.memory.store import MemoryStore
 from prompty.model.message import Json, assistant, user
 from prompty.pipeline.messages import message_from

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from prompty import DurableRuntime, PromptAgent, tool
+from prompty import PromptAgent, tool
+from prompty.durable import DurableRuntime
 
 Script = list[Any]
 

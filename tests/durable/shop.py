@@ -12,7 +12,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from prompty import Done, DurableRuntime, Paused, SqliteMemory, use_result
+from prompty import Paused
+from prompty.durable import DurableRuntime, use_result
+from prompty.events import Done
+from prompty.memory import SqliteMemory
 from prompty.model.message import Message
 from prompty.pipeline.messages import message_from
 from tests.conversations.turns import assert_history_is_legal

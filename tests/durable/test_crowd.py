@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty import DurableRuntime, Paused
+from prompty import Paused
+from prompty.durable import DurableRuntime
 from prompty.durable.engine import Limits
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working

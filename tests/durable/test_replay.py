@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from prompty import DurableRuntime, PromptyError, RunRefused, tool
+from prompty import PromptyError, tool
+from prompty.durable import DurableRuntime
 from prompty.durable.engine import Status, StepBody, StoredStep
 from prompty.durable.envelope import SCHEMA, seal, unseal
 from prompty.durable.suite import wait_until
+from prompty.errors import RunRefused
 from prompty.model.message import Json
 from tests.durable.runs import Desk, rounds, scripted, working
 

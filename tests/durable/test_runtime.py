@@ -8,31 +8,12 @@ from typing import Any
 
 import pytest
 
-from prompty import (
-    Cancelled,
-    Done,
-    DurableRuntime,
-    Guardrails,
-    InProcessMemory,
-    IterationsExceeded,
-    Message,
-    ModelReply,
-    Paused,
-    RequestError,
-    RunBroken,
-    RunCancelled,
-    RunPaused,
-    SqliteMemory,
-    TextDelta,
-    ToolContext,
-    ToolFinished,
-    UnknownRun,
-    deny,
-    rewrite,
-    tool,
-    turn,
-)
+from prompty import Guardrails, Message, Paused, ToolContext, deny, rewrite, tool, turn
+from prompty.durable import DurableRuntime
 from prompty.durable.suite import wait_until
+from prompty.errors import Cancelled, IterationsExceeded, RequestError, RunBroken, UnknownRun
+from prompty.events import Done, ModelReply, RunCancelled, RunPaused, TextDelta, ToolFinished
+from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.model.event import Event
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal

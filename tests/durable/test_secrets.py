@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from prompty import DurableRuntime, PromptAgent, RequestError, load, tool
+from prompty import PromptAgent, load, tool
+from prompty.durable import DurableRuntime
 from prompty.durable.suite import wait_until
+from prompty.errors import RequestError
 from tests.durable.databases import Databases
 from tests.durable.runs import working
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from prompty import Done, DurableRuntime, Paused, deny, load, tool, use_result
+from prompty import Paused, deny, load, tool
+from prompty.durable import DurableRuntime, use_result
 from prompty.durable.suite import wait_until
+from prompty.events import Done
 from tests.durable.runs import scripted, working
 
 SECONDS = 30

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from prompty import DurableRuntime, SqliteMemory, ToolContext, tool
-from prompty.durable import dbos_engine
+from prompty import ToolContext, tool
+from prompty.durable import DurableRuntime, dbos_engine
 from prompty.durable.codec import UNKNOWN
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Limits, StepBody, Steps, Workflow
 from prompty.durable.envelope import seal
+from prompty.memory import SqliteMemory
 from prompty.model.message import Json
 from tests.durable.runs import Script
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty import PromptAgent, RequestError, repair
+from prompty import PromptAgent, repair
+from prompty.errors import RequestError
 from prompty.loop.repair import NO_RESULT, repaired
 from prompty.model.message import ImagePart, Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.reply import Reply, tool_call_to_wire

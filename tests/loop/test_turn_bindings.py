@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from prompty import PromptyWarning, ToolError, bind_tools, register_tool, tool, turn
+from prompty import bind_tools, tool, turn
+from prompty.errors import PromptyWarning, ToolError
 from prompty.testing import Script, call
+from prompty.tools import register_tool
 from tests.loop.ways import Way, agent_of, every_way
 
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}

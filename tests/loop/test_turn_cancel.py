@@ -8,23 +8,11 @@ from typing import Any
 
 import pytest
 
-from prompty import (
-    Cancelled,
-    CancelToken,
-    GatedCall,
-    ModelError,
-    Reply,
-    Retry,
-    RunCancelled,
-    Stop,
-    ToolContext,
-    ToolFinished,
-    ToolStarted,
-    tool,
-    turn,
-    turn_async,
-)
+from prompty import CancelToken, GatedCall, ModelError, Stop, ToolContext, tool, turn, turn_async
+from prompty.errors import Cancelled
+from prompty.events import Retry, RunCancelled, ToolFinished, ToolStarted
 from prompty.model.event import Event
+from prompty.model.reply import Reply
 from prompty.testing import Fault, Script, call
 from prompty.testing.encoding import WIRES as ENCODINGS
 from tests.drivers.modes import close_clients
@@ -32,8 +20,7 @@ from tests.drivers.wires import WIRES, Wire
 from tests.legality import assert_legal
 from tests.loop.bodies import APIS, assert_sendable
 from tests.loop.ways import LONG, Way, agent_of, every_way
-from tests.loopback import Hold, Server, json_reply, stream
-from tests.loopback import Reply as Steps
+from tests.loopback import Hold, Reply as Steps, Server, json_reply, stream
 
 AGENT = agent_of()
 NOT_RUN = "Error: Tool '{}' was not run: the turn was cancelled"

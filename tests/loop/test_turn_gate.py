@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 
-from prompty import (
-    BudgetSpent,
-    GatedCall,
-    ToolCall,
-    ToolGated,
-    ToolStarted,
-    Verdict,
-    deny,
-)
+from prompty import GatedCall, ToolCall, Verdict, deny
+from prompty.errors import BudgetSpent
+from prompty.events import ToolGated, ToolStarted
 from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in

@@ -4,7 +4,8 @@ from itertools import chain, pairwise
 
 import pytest
 
-from prompty import GatedCall, ToolCall, ToolContext, ToolFinished, ToolGated, ToolStarted
+from prompty import GatedCall, ToolCall, ToolContext
+from prompty.events import ToolFinished, ToolGated, ToolStarted
 from prompty.testing import Script
 from tests.loop.bodies import APIS, assert_taken, calls_in, results_in
 from tests.loop.ways import Seen, Way, agent_of, every_way, every_wire

@@ -9,28 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from prompty import (
-    Budget,
-    BudgetSpent,
-    Done,
-    IterationsExceeded,
-    IterationStarted,
-    ModelError,
-    ModelReply,
-    Progress,
-    RequestError,
-    ResultError,
-    Retry,
-    RunFailed,
-    Stop,
-    StreamCut,
-    ToolStarted,
-    Usage,
-    invoke_agent,
-    invoke_agent_async,
-    turn,
-    turn_async,
-)
+from prompty import Budget, ModelError, Stop, Usage, invoke_agent, invoke_agent_async, turn, turn_async
+from prompty.errors import BudgetSpent, IterationsExceeded, RequestError, ResultError, StreamCut
+from prompty.events import Done, IterationStarted, ModelReply, Retry, RunFailed, ToolStarted
+from prompty.loop.stop import Progress
 from prompty.model.event import Event
 from prompty.testing import Fault, Script, answer, call
 from tests.loop.ways import Way, agent_of, every_way, every_wire

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from prompty import MessagesChanged, ToolFinished, ToolStarted, tool, turn
+from prompty import tool, turn
+from prompty.events import MessagesChanged, ToolFinished, ToolStarted
 from prompty.model.event import Event
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in

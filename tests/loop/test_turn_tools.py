@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from prompty import ImagePart, TextPart, ToolCall, ToolContext, ToolFinished, ToolStarted, tool
+from prompty import TextPart, ToolCall, ToolContext, tool
+from prompty.events import ToolFinished, ToolStarted
+from prompty.model.message import ImagePart
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in
 from tests.loop.ways import LONG, Way, agent_of, every_way, every_wire, tool_events

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from prompty import ImagePart, Message, ToolCall, ToolFinished, system, tool, turn, user
+from prompty import Message, ToolCall, system, tool, turn, user
+from prompty.events import ToolFinished
+from prompty.model.message import ImagePart
 from prompty.providers.openai import chat
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in, results_in

@@ -7,19 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from prompty import (
-    Done,
-    Message,
-    MessagesChanged,
-    PromptAgent,
-    PromptyError,
-    RunStarted,
-    ToolFinished,
-    ToolGated,
-    ToolStarted,
-    turn,
-    turn_async,
-)
+from prompty import Message, PromptAgent, PromptyError, turn, turn_async
+from prompty.events import Done, MessagesChanged, RunStarted, ToolFinished, ToolGated, ToolStarted
 from prompty.model.event import Event
 from tests.loop.bodies import assert_sendable
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty import SqliteMemory, turn
+from prompty import turn
+from prompty.memory import SqliteMemory
 from prompty.model.message import Message
 from prompty.pipeline.messages import message_from
 from prompty.testing import Script

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from prompty import InProcessMemory, MemoryFailed, SqliteMemory, turn
+from prompty import turn
+from prompty.errors import MemoryFailed
+from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.memory.store import MemoryStore
 from prompty.memory.suite import MemoryStoreSuite
 from prompty.model.agent import PromptAgent

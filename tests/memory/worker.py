@@ -6,7 +6,8 @@ It prints a line for every turn that was done; a turn has two rounds of two call
 import itertools
 import sys
 
-from prompty import SqliteMemory, tool, turn
+from prompty import tool, turn
+from prompty.memory import SqliteMemory
 from prompty.testing import Script, call
 from tests.conversations.turns import scripted
 

@@ -1,10 +1,10 @@
 """Splitting a file into frontmatter and body (003 §2.2, F1)."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from prompty import LoadError, loads
+from prompty import loads
+from prompty.errors import LoadError
 from prompty.pipeline.frontmatter import Unclosed, normalize, split
 
 NORMATIVE = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty import FileMissing, LoadError, PromptAgent, PromptyWarning, load, load_async, loads
+from prompty import PromptAgent, load, load_async, loads
+from prompty.errors import FileMissing, LoadError, PromptyWarning
 from prompty.pipeline import load as load_stage
 
 FIVE_MISTAKES = """---

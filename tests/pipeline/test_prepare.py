@@ -11,37 +11,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from prompty import (
     Audio,
-    AudioPart,
     File,
-    FilePart,
     Image,
-    ImagePart,
-    InputError,
     Message,
     PromptAgent,
-    RenderError,
     TextPart,
-    UnknownName,
     assistant,
     loads,
     parse,
     parse_async,
     prepare,
     prepare_async,
-    register_parser,
-    register_renderer,
     render,
     render_async,
     user,
     validate_inputs,
 )
+from prompty.errors import InputError, RenderError, UnknownName
 from prompty.model.marker import ROLE_MARK
+from prompty.model.message import AudioPart, FilePart, ImagePart
+from prompty.parsers import register_parser
+from prompty.renderers import register_renderer
 
 
 def agent_of(body: str, **frontmatter: Any) -> PromptAgent:

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from prompty import LoadError, loads
+from prompty import loads
+from prompty.errors import LoadError
 from prompty.pipeline.references import References
 
 ENV = {"HOST": "example.test", "EMPTY": "", "OTHER": "${env:HOST}"}

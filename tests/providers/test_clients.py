@@ -13,10 +13,10 @@ import openai
 import pytest
 from azure.core.credentials import AccessToken
 
-from prompty import PromptAgent, executor_of, invoke, invoke_async, register_connection, user
+from prompty import PromptAgent, executor_of, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError
 from prompty.model.message import Json
-from prompty.providers import AsyncTransport, Transport
+from prompty.providers import AsyncTransport, Transport, register_connection
 from prompty.registry import DEFAULT
 from tests.drivers.modes import close_clients
 from tests.drivers.wires import Chat, Messages, Responses, Wire
@@ -185,7 +185,7 @@ def test_a_connection_that_nobody_registered() -> None:
     register_connection("other", openai.OpenAI(api_key="host"))
     with pytest.raises(RequestError, match=r"'mine' \(registered: other\)") as caught:
         invoke(named())
-    assert caught.value.fix == "Call prompty.register_connection('mine', client) before running the prompt."
+    assert caught.value.fix == "Call prompty.providers.register_connection('mine', client) before running the prompt."
 
 
 def test_a_registered_client_that_this_call_cannot_use() -> None:

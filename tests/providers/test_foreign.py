@@ -9,23 +9,10 @@ from typing import Any
 import openai
 import pytest
 
-from prompty import (
-    Message,
-    PromptAgent,
-    Provider,
-    ToolCall,
-    executor_of,
-    invoke,
-    invoke_async,
-    processor_of,
-    register_executor,
-    register_processor,
-    register_provider,
-    run,
-    user,
-)
+from prompty import Message, PromptAgent, ToolCall, executor_of, invoke, invoke_async, processor_of, run, user
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
+from prompty.providers import Provider, register_executor, register_processor, register_provider
 from prompty.providers.clients import SdkConnector, connection_limits
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT

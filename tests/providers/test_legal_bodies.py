@@ -4,8 +4,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic import messages

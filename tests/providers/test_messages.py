@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic.types import Message as AnthropicMessage
-from anthropic.types import RawMessageStreamEvent
-from hypothesis import given
-from hypothesis import strategies as st
+from anthropic.types import Message as AnthropicMessage, RawMessageStreamEvent
+from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut

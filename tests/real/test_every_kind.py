@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from prompty import IterationsExceeded, PromptAgent, ToolCall, ToolFinished, load, register_tool_kind, tool
+from prompty import PromptAgent, ToolCall, load, tool
+from prompty.errors import IterationsExceeded
+from prompty.events import ToolFinished
 from prompty.testing import Script, call
+from prompty.tools import register_tool_kind
 from tests.conversations.turns import assert_history_is_legal, every_way, run_turn
 from tests.loopback import Server, json_reply
 from tests.real.ways import FAMILIES, Family

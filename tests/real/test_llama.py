@@ -21,20 +21,19 @@ from pydantic import BaseModel
 from prompty import (
     Message,
     ModelError,
-    Reply,
     assistant,
     invoke,
     invoke_async,
     load,
     prepare,
-    register_connection,
     run,
     run_async,
     tool_result,
 )
 from prompty.errors import ArgumentsError
 from prompty.model.event import ModelRequested, Retry, ToolCallDelta
-from prompty.model.reply import tool_call_to_wire
+from prompty.model.reply import Reply, tool_call_to_wire
+from prompty.providers import register_connection
 from prompty.tools.arguments import parse_arguments
 from prompty.wire.structured import StructuredResult, output_schema
 from tests.real.figures import record

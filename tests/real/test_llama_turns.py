@@ -16,7 +16,6 @@ import pytest
 from pydantic_core import to_json
 
 from prompty import (
-    IterationsExceeded,
     Message,
     PromptAgent,
     PromptyError,
@@ -30,7 +29,7 @@ from prompty import (
     turn_async,
     user,
 )
-from prompty.errors import ArgumentsError
+from prompty.errors import ArgumentsError, IterationsExceeded
 from prompty.model.event import (
     Done,
     Event,

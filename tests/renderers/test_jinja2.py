@@ -1,8 +1,7 @@
 """Jinja2 templates: what they write, what they are refused, and where their mistakes are (R1, R6)."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jinja2 import Environment
 
 from prompty.errors import RenderError

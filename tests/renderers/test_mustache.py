@@ -4,8 +4,7 @@ import time
 
 import pystache  # type: ignore[import-untyped]  # the project ships no types
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK, mark

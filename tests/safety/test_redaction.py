@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from prompty import ModelError, Tracer, trace_to, turn
+from prompty import ModelError, trace_to, turn
 from prompty.batch.records import describe_error
 from prompty.safety.redaction import MASK, Redactor, find_secret, mask_secrets, may_hold_secrets
 from prompty.testing import Recorder
+from prompty.tracing import Tracer
 from tests.drivers.modes import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, json_reply

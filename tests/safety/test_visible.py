@@ -2,12 +2,12 @@
 
 import mcp_types as types
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from prompty import Tracer, trace_to
+from prompty import trace_to
 from prompty.safety.visible import visible
 from prompty.tools.mcp.content import describe_tools
+from prompty.tracing import Tracer
 from prompty.tracing.spans import begin
 from tests.tools.openapi_parts import one_operation, operation_of
 

@@ -2,8 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from prompty.safety.yaml import JSON, Rules, YamlError, read_yaml
 

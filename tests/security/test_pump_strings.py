@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from prompty import LoadError, PromptAgent, PromptyError, RenderError, loads, parse, prepare, render
+from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
 from prompty.analysis.check import check_text
-from prompty.errors import ArgumentsError
+from prompty.errors import ArgumentsError, LoadError, RenderError
 from prompty.model.marker import mark, read_marker
 from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty import LoadError, load, loads, render
+from prompty import load, loads, render
+from prompty.errors import LoadError
 from prompty.pipeline.files import MAX_FILE_BYTES
 
 

@@ -13,28 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from prompty import (
-    Cancelled,
     CancelToken,
     ModelError,
     PromptAgent,
     PromptyError,
-    StreamCut,
     invoke,
     invoke_async,
-    register_provider,
     turn,
     turn_async,
     user,
 )
 from prompty.drivers.target import ProviderExecutor
-from prompty.errors import EmptyReply
+from prompty.errors import Cancelled, EmptyReply, StreamCut
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import request_for
+from prompty.providers import register_provider
 from prompty.providers.listening import Answered
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK

@@ -7,27 +7,14 @@ from typing import Any
 
 import pytest
 
-from prompty import (
-    Budget,
-    CancelToken,
-    Done,
-    KindTool,
-    Nested,
-    PromptAgent,
-    ToolContext,
-    ToolError,
-    ToolFinished,
-    ToolStarted,
-    invoke,
-    invoke_async,
-    load,
-    register_tool_kind,
-    tool,
-)
+from prompty import Budget, CancelToken, PromptAgent, ToolContext, invoke, invoke_async, load, tool
+from prompty.errors import ToolError
+from prompty.events import Done, Nested, ToolFinished, ToolStarted
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import CustomTool, ToolDefinition
 from prompty.testing import Script, call
+from prompty.tools import KindTool, register_tool_kind
 from tests.conversations.turns import Seen, every_way, run_turn
 
 CHILD = """---

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from prompty import ToolContext, ToolError, tool
-from prompty.errors import ArgumentsError
+from prompty import ToolContext, tool
+from prompty.errors import ArgumentsError, ToolError
 from prompty.tools.function import handler_of
 
 if TYPE_CHECKING:

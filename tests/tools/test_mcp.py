@@ -11,7 +11,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from prompty import ToolError
+from prompty.errors import ToolError
 from prompty.model.tool import McpTool
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.mcp import McpKind, close_mcp_servers, load_mcp_servers, register_mcp_server

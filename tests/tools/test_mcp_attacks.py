@@ -6,7 +6,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from prompty import Paused, ToolError, tool
+from prompty import Paused, tool
+from prompty.errors import ToolError
 from prompty.safety.visible import visible
 from prompty.testing import Script, call
 from prompty.tools.mcp import approve_mcp_changes, register_mcp_server

@@ -15,17 +15,9 @@ import pytest
 import uvicorn
 from mcp.server import Server
 
-from prompty import (
-    AudioPart,
-    CancelToken,
-    FilePart,
-    ImagePart,
-    Message,
-    TextPart,
-    ToolFinished,
-    ToolProgress,
-    turn_async,
-)
+from prompty import CancelToken, Message, TextPart, turn_async
+from prompty.events import ToolFinished, ToolProgress
+from prompty.model.message import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.conversations.turns import Seen, every_way, run_turn, scripted

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import Redactor
-from prompty.tools.openapi import client, kind
-from prompty.tools.openapi import document as documents
+from prompty.tools.openapi import client, document as documents, kind
 from tests.loopback import Forever, Hold, Server, json_reply, reply, stream
 from tests.tools.openapi_parts import (
     PLAIN,

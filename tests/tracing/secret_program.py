@@ -14,8 +14,9 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-from prompty import PromptAgent, PromptyError, ToolContext, Tracer, load, turn, turn_async
+from prompty import PromptAgent, PromptyError, ToolContext, load, turn, turn_async
 from prompty.testing import Recorder
+from prompty.tracing import Tracer
 from prompty.tracing.sinks import sinks_now
 from prompty.tracing.spans import Span
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from prompty import Tracer, trace_to
+from prompty import trace_to
 from prompty.safety.redaction import MASK, mask_secrets
+from prompty.tracing import Tracer
 from prompty.viewer.page import write_page
 from prompty.viewer.reader import find_traces, read_trace
 from tests.loopback import Reply, Server, event, json_reply, reply, stream

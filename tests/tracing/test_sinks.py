@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from prompty import RequestError, Tracer, invoke, tool, trace_to, turn
+from prompty import invoke, tool, trace_to, turn
+from prompty.errors import RequestError
 from prompty.testing import Script, call
+from prompty.tracing import Tracer
 from prompty.tracing.files import FileSink
 from prompty.tracing.plain import Masking
 from prompty.tracing.spans import Span, begin

@@ -10,7 +10,6 @@ import pytest
 from prompty import (
     ModelError,
     PromptAgent,
-    Tracer,
     executor_of,
     invoke,
     invoke_async,
@@ -25,11 +24,10 @@ from prompty import (
     user,
 )
 from prompty.testing import Fault, Script, answer, call
-from prompty.tracing import names
+from prompty.tracing import Tracer, names
 from prompty.tracing.spans import NULL_SPAN, begin, current_span
 from tests.conversations.turns import every_way, run_turn, scripted
-from tests.durable.runs import Desk, rounds, working
-from tests.durable.runs import scripted as durable
+from tests.durable.runs import Desk, rounds, scripted as durable, working
 from tests.tracing.watching import Seen, watching
 
 PREPARED: Any = ("prepare", [("render", []), ("parse", [])])

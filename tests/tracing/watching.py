@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from prompty import Tracer
+from prompty.tracing import Tracer
 from prompty.tracing.spans import Span
 
 Tree = tuple[str, list[Any]]

@@ -8,7 +8,6 @@ from prompty import (
     AsyncPromptyStream,
     Message,
     Paused,
-    Problem,
     PromptAgent,
     PromptyStream,
     cast,
@@ -30,6 +29,7 @@ from prompty import (
     validate_inputs,
 )
 from prompty.analysis.check import check_text
+from prompty.errors import Problem
 
 
 def test_the_types_of_results_are_known() -> None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from prompty.model.property import Property
 from prompty.model.tool import FunctionTool

@@ -7,8 +7,7 @@ from typing import Annotated
 from rich.text import Text
 from typer import Option
 
-from prompty.analysis.explain import Explanation
-from prompty.analysis.explain import explain as explain_prompt
+from prompty.analysis.explain import Explanation, explain as explain_prompt
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model

@@ -14,8 +14,16 @@ from prompty.model.request import Function, WireRequest
 from prompty.pipeline.messages import messages_from
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import request_for
-from prompty.providers import Api, AsyncTransport, Provider, Transport, turn_messages
-from prompty.providers.foreign import ExecutorProtocol, Pair, ProcessorProtocol
+from prompty.providers import (
+    Api,
+    AsyncTransport,
+    ExecutorProtocol,
+    Pair,
+    ProcessorProtocol,
+    Provider,
+    Transport,
+    turn_messages,
+)
 from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
 from prompty.providers.transport import address_of
 from prompty.safety.redaction import mask_secrets

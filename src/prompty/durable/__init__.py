@@ -1,1 +1,18 @@
-"""Turns that survive their process: each model call, tool call and decision is kept by an engine as it happens."""
+"""Durable runs: turns that survive their process (extra `durable`)."""
+
+from prompty.durable.engine import Limits
+from prompty.durable.record import DurableOptions, WorkerOptions
+from prompty.durable.runs import RunEvent, RunSummary
+from prompty.durable.runtime import DurableRun, DurableRuntime
+from prompty.loop.policy import use_result
+
+__all__ = [
+    "DurableOptions",
+    "DurableRun",
+    "DurableRuntime",
+    "Limits",
+    "RunEvent",
+    "RunSummary",
+    "WorkerOptions",
+    "use_result",
+]

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from prompty.model.message import Message
+from prompty.registry import DEFAULT, Registry
 
 
 class Parser(Protocol):
@@ -13,3 +14,8 @@ class Parser(Protocol):
     """
 
     def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...
+
+
+def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
+    """Let files say `template: {parser: {kind: name}}`."""
+    registry.parsers.register(name, parser)

@@ -8,13 +8,14 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
+from prompty.registry import DEFAULT, Registry
 from prompty.wire.options import NONE
 from prompty.wire.stream import Decoder
 
@@ -151,3 +152,42 @@ class Provider:
 def turn_messages(reply: Reply, results: Sequence[Message]) -> list[Message]:
     """An assistant's turn and the results of its calls, in the order of the calls."""
     return [reply.message(), *results]
+
+
+class ExecutorProtocol(Protocol):
+    """Sends messages to a model and gives back its raw reply."""
+
+    def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> object: ...
+    async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> object: ...
+
+
+class ProcessorProtocol(Protocol):
+    """Makes a result of a raw reply."""
+
+    def process(self, agent: PromptAgent, response: object, /) -> object: ...
+    async def process_async(self, agent: PromptAgent, response: object, /) -> object: ...
+
+
+class Pair(NamedTuple):
+    executor: ExecutorProtocol
+    processor: ProcessorProtocol
+
+
+def register_provider(name: str, provider: Provider, *, registry: Registry = DEFAULT) -> None:
+    """Let files say `provider: name`."""
+    registry.providers.register(name, provider)
+
+
+def register_connection(name: str, *clients: object, registry: Registry = DEFAULT) -> None:
+    """Let files say `connection: {kind: reference, name: name}` and mean these SDK clients, sync and async."""
+    registry.connections.register(name, *clients)
+
+
+def register_executor(name: str, executor: ExecutorProtocol, *, registry: Registry = DEFAULT) -> None:
+    """Let files say `provider: name`, with a processor of the same name."""
+    registry.executors.register(name, executor)
+
+
+def register_processor(name: str, processor: ProcessorProtocol, *, registry: Registry = DEFAULT) -> None:
+    """Let files say `provider: name`, with an executor of the same name."""
+    registry.processors.register(name, processor)

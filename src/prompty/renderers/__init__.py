@@ -10,6 +10,8 @@ its place. For an engine of your own this is enough:
 from collections.abc import Mapping
 from typing import Protocol
 
+from prompty.registry import DEFAULT, Registry
+
 
 class Renderer(Protocol):
     """Turns a template and its inputs into text; with `strict`, a variable without a value is an error.
@@ -21,3 +23,8 @@ class Renderer(Protocol):
     def __call__(
         self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False
     ) -> str: ...
+
+
+def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:
+    """Let files say `template: {format: {kind: name}}`."""
+    registry.renderers.register(name, renderer)

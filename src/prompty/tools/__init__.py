@@ -1,1 +1,6 @@
-"""What the model may call, and how a call becomes an action."""
+"""Tools: register functions and tool kinds."""
+
+from prompty.tools.kinds import KindTool, ToolKind, register_tool_kind
+from prompty.tools.toolbox import register_tool
+
+__all__ = ["KindTool", "ToolKind", "register_tool", "register_tool_kind"]

@@ -16,6 +16,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
+from prompty.registry import DEFAULT, Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
 
@@ -124,3 +125,8 @@ def without_bound(function: Function, bound: Collection[str]) -> Function:
     needed = [name for name in required if name not in bound] if isinstance(required, list) else []
     schema = {name: value for name, value in function.parameters.items() if name != "required"}
     return replace(function, parameters={**schema, "properties": kept, **({"required": needed} if needed else {})})
+
+
+def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:
+    """Let files declare tools of this kind."""
+    registry.tool_kinds.register(kind, handler)

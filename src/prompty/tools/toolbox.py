@@ -10,6 +10,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
+from prompty.registry import DEFAULT, Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, ToolOptions, handler_of
 from prompty.tools.kinds import KindRunner, projected_tools
@@ -162,3 +163,8 @@ def check_fit(declared: ToolDefinition, handler: Handler) -> None:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:
+    """Let files declare a function tool of this name without passing it to every turn."""
+    registry.tools.register(name, function)

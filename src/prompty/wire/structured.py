@@ -1,7 +1,6 @@
 """Structured results (§7.7): JSON text into a dict that remembers it, and into a type of the caller's."""
 
-from typing import Any, TypeVar, get_type_hints, is_typeddict
-from typing import cast as cast_type
+from typing import Any, TypeVar, cast as cast_type, get_type_hints, is_typeddict
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict

@@ -1,0 +1,5 @@
+"""OpenAPI services as tools: allow hosts and servers."""
+
+from prompty.tools.openapi import allow
+
+__all__ = ["allow"]
