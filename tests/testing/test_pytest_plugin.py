@@ -83,7 +83,7 @@ def test_a_missing_recording_says_how_to_make_it(pytester: pytest.Pytester) -> N
     write(pytester, "http://127.0.0.1:9", "Warm")
     result = run(pytester, "-k", "test_asks and not for and not Asking")
     result.assert_outcomes(failed=1, deselected=6)
-    result.stdout.fnmatch_lines(["*RecordingMissing: no recording answers*test_asks.jsonl does not exist*"])
+    result.stdout.fnmatch_lines(["*RecordingMissing: no recording matches*test_asks.jsonl does not exist*"])
     result.stdout.fnmatch_lines(["*To record it again, run `pytest --prompty-live`*"])
 
 

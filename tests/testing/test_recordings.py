@@ -36,7 +36,7 @@ from prompty.providers.listening import Answered
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
-from prompty.testing.exchange import asked, line_of, read_line
+from prompty.testing.exchange import decode_exchange, encode_exchange, mask_request
 from tests.drivers.modes import MODES, Mode, close_clients
 from tests.drivers.wires import KEY, WIRES, Chat, Wire
 from tests.loopback import CLOSE, RESET, Hold, Server, event, json_reply, stream
@@ -224,14 +224,14 @@ def test_a_stream_that_broke_breaks_again(wire: Wire, mode: Mode, end: Any, serv
 
 
 def test_errors_are_kept_with_their_kind_and_where_they_came(path: Path) -> None:
-    request, plain = asked("p", WireRequest(path="/x", body={}, headers={}), str), str
+    request, plain = mask_request("p", WireRequest(path="/x", body={}, headers={}), str), str
     cases = [
         Answered(chunks=None, error=ModelError("no", status=503, retryable=True, retry_after=1.5)),
         Answered(chunks=[], error=EmptyReply("nothing in it")),
         Answered(chunks=[b"a"], error=StreamCut("cut")),
         Answered(chunks=[b"a"], left=True),
     ]
-    read = [read_line(line_of(request, case, plain))[1] for case in cases]
+    read = [decode_exchange(encode_exchange(request, case, plain))[1] for case in cases]
     assert [(case.chunks, case.left) for case in read] == [(case.chunks, case.left) for case in cases]
     assert [type(case.error) for case in read] == [ModelError, EmptyReply, ModelError, type(None)]
     for before, after in zip(cases[:3], read[:3], strict=True):
@@ -255,7 +255,7 @@ def test_what_a_caller_left_is_kept_as_far_as_it_came(path: Path) -> None:
     assert [line["answer"]["left"] for line in lines_of(path)] == [True, True]
     with Player(path):
         assert first_word(scripted()) == "It "
-        with pytest.raises(RecordingMissing, match=r"line 2 of .* ends after \d chunks: whoever recorded it left"):
+        with pytest.raises(RecordingMissing, match=r"line 2 of .* ends after \d chunks, where its reader stopped"):
             list(invoke(scripted(), stream=True))
 
 
@@ -266,8 +266,8 @@ class TellingRecorder(Recorder):
         super().__init__(path)
         self.written = threading.Event()
 
-    def keep(self, line: bytes) -> None:
-        super().keep(line)
+    def append_line(self, line: bytes) -> None:
+        super().append_line(line)
         self.written.set()
 
 
@@ -386,15 +386,15 @@ def recorded(path: Path, *agents: PromptAgent) -> Player:
     return Player(path)
 
 
-def test_a_miss_shows_the_nearest_recording_and_where_it_differs(path: Path) -> None:
+def test_a_miss_shows_the_most_similar_recording_and_where_it_differs(path: Path) -> None:
     near = scripted("How warm is it in Paris?", model={"options": {"temperature": 0.5}})
     far = scripted("Hello", tools=[])
     asked_for = scripted("How warm is it in Oslo?", model={"options": {"temperature": 0.5}})
     assert missed(recorded(path, far, near), asked_for) == (
-        f"no recording in {path} answers this request\n"
-        "    The nearest one is in line 2. It differs first in messages[0].content:\n"
+        f"no recording in {path} matches this request\n"
+        "    The most similar one is in line 2. It differs first in messages[0].content:\n"
         '      recorded: "How warm is it in Paris?"\n'
-        '      asked:    "How warm is it in Oslo?"\n'
+        '      actual:   "How warm is it in Oslo?"\n'
         f"    To record it again, run `pytest --prompty-live`, or make the call within `with Recorder('{path}'):`."
     )
 
@@ -402,17 +402,17 @@ def test_a_miss_shows_the_nearest_recording_and_where_it_differs(path: Path) -> 
 MISSES = {
     "a value that is new": (
         scripted(model={"options": {"temperature": 1}}),
-        "temperature:\n      recorded: nothing\n      asked:    1",
+        "temperature:\n      recorded: nothing\n      actual:   1",
     ),
     "a value that is gone": (
         scripted(tools=[]),
-        'tools[0].function.name:\n      recorded: "look"\n      asked:    nothing',
+        'tools[0].function.name:\n      recorded: "look"\n      actual:   nothing',
     ),
     "another API": (
         scripted(api_type="responses"),
-        "the path:\n      recorded: /chat/completions\n      asked:    /resp",
+        "the path:\n      recorded: /chat/completions\n      actual:   /resp",
     ),
-    "long texts": (scripted("x" * 500 + "y" * 500), f'"Hi"\n      asked:    "{"x" * 79}…\n'),
+    "long texts": (scripted("x" * 500 + "y" * 500), f'"Hi"\n      actual:   "{"x" * 79}…\n'),
 }
 
 
@@ -425,7 +425,7 @@ def test_long_texts_are_shown_where_they_part(path: Path) -> None:
     player = recorded(path, scripted(f"{'x' * 500} Paris {'y' * 500}"))
     shown = missed(player, scripted(f"{'x' * 500} Oslo {'y' * 500}"))
     assert f"recorded: …{'x' * 39} Paris yyy" in shown
-    assert f"asked:    …{'x' * 39} Oslo yyy" in shown
+    assert f"actual:   …{'x' * 39} Oslo yyy" in shown
 
 
 def test_a_miss_shows_no_secret(path: Path) -> None:
@@ -439,8 +439,8 @@ def test_equal_requests_are_answered_once_each_and_a_miss_is_not_tried_again(pat
     with player:
         assert invoke(scripted()) == "ok"
     shown = missed(player, scripted(), max_retries=5)
-    assert "is left to answer this request: each is played once" in shown
-    assert "differs first in stream:\n      recorded: false\n      asked:    true" in missed_stream(player)
+    assert "is left for this request: each is played once" in shown
+    assert "differs first in stream:\n      recorded: false\n      actual:   true" in missed_stream(player)
 
 
 def missed_stream(player: Player) -> str:
@@ -456,7 +456,7 @@ def missed_stream(player: Player) -> str:
         ("", "is empty"),
         ("\n{", "line 2 of .* cannot be read"),
         ("[]", "line 1 of .* cannot be read"),
-        ('{"version": 2}', "it is of version 2, where 1 can be read"),
+        ('{"version": 2}', "it has version 2, but this release reads version 1"),
         ('{"version": 1, "answer": {"chunks": [5], "error": null, "left": false}}', "line 1 of .* cannot be read"),
     ],
 )
@@ -510,10 +510,10 @@ def test_exchanges_at_once_are_whole_lines(path: Path) -> None:
 
 @given(chunks=st.lists(st.binary() | st.text().map(str.encode)), body=json_objects)
 def test_a_line_gives_back_what_was_written(chunks: list[bytes], body: Json) -> None:
-    request = asked("p", WireRequest(path="/x", body=body, headers={"a": "b"}, stream=True), str)
-    line = line_of(request, Answered(chunks=chunks), str)
+    request = mask_request("p", WireRequest(path="/x", body=body, headers={"a": "b"}, stream=True), str)
+    line = encode_exchange(request, Answered(chunks=chunks), str)
     assert line.count(b"\n") == 1
-    read, told = read_line(line)
+    read, told = decode_exchange(line)
     assert (read, read.key, told) == (request, request.key, Answered(chunks=chunks))
 
 

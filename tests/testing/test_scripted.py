@@ -135,7 +135,7 @@ def test_a_script_that_runs_out_says_how_many_answers_it_had(mode: Mode) -> None
     assert first.result == "one"
     assert isinstance(second.error, ModelError)
     assert not second.error.retryable
-    assert str(second.error).startswith("the script has no answer left: it had 1\n    Give `Script(…)` one item")
+    assert str(second.error).startswith("the script has no reply left: it had 1\n    Pass `Script(…)` one item")
 
 
 @every_api
@@ -151,7 +151,7 @@ def test_the_innermost_script_answers_and_a_context_ends_with_its_block() -> Non
         with Script("inner"):
             assert invoke(agent_of()) == "inner"
         assert invoke(agent_of()) == "outer again"
-    with pytest.raises(ModelError, match=r"there is no script for the model 'm'\n    .*register_script\('m'"):
+    with pytest.raises(ModelError, match=r"no script is registered for the model 'm'\n    .*register_script\('m'"):
         invoke(agent_of())
 
 
@@ -248,7 +248,7 @@ def test_the_script_of_a_file_is_not_sent(api_type: str) -> None:
 def test_a_text_at_the_end_of_a_file_repeats_and_calls_do_not(api_type: str) -> None:
     history: list[Any] = [user("Hi")]
     calls = agent_of(api_type, [{"call": "look"}])
-    with pytest.raises(ModelError, match="no answer left: it had 1\n    End the `script` of the file with a text"):
+    with pytest.raises(ModelError, match="no reply left: it had 1\n    End the `script` of the file with a text"):
         list(followed(calls, history, 2))
     assert run(agent_of(api_type, ["done"]), history) == "done"
 

@@ -13,7 +13,7 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.registry import DEFAULT
 from prompty.testing import Script
-from prompty.testing.script import call_with
+from prompty.testing.script import create_call
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.document import Document, parsed
 from prompty.tools.openapi.operations import Operation, operations_of
@@ -68,7 +68,7 @@ def own_kind(*hosts: str, servers: tuple[str, ...] = ()) -> Iterator[OpenApiKind
 
 def called(agent: PromptAgent, arguments: Mapping[str, Any], *, name: str = "act", asynchronous: bool = False) -> Seen:
     """A turn in which the model calls an operation once."""
-    with Script(call_with(name, arguments), "Done."):
+    with Script(create_call(name, arguments), "Done."):
         return run_turn(asynchronous, agent)
 
 

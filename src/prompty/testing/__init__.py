@@ -1,8 +1,8 @@
-"""Prompts run without a key and without a network: a scripted model, and recordings of real ones.
+"""Run prompts without a key or a network: with a scripted model, or with recordings of real ones.
 
-Files say `provider: scripted`. Only the transport is replaced: requests are built and answers are read by the code
-of the real providers, in the formats of `apiType: chat`, `responses` or `messages`. `Recorder` and `Player` work with
-every provider. The names are imported when they are first used: pytest loads this package in every project.
+Files name the provider `scripted`. Only the transport is replaced: the code of the real providers builds the requests
+and reads the replies, in the formats of `apiType: chat`, `responses` or `messages`. `Recorder` and `Player` work with
+every provider. Names are imported on first use, because pytest loads this package in every project.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Answers as the three wires write them, whole and as the events of a stream."""
+"""Encode replies in the three wire formats, whole and as the events of a stream."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,59 +17,59 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool
 
 
 class Part(NamedTuple):
-    """An item or a block of an answer. In a stream, what is under `grows` begins empty and comes in `deltas`."""
+    """An item or a block of a reply. In a stream, its field `streamed` starts empty and arrives in `deltas`."""
 
     whole: Json
-    grows: str
+    streamed: str
     deltas: list[Json]
 
     @property
-    def begun(self) -> Json:
-        return {**self.whole, self.grows: type(self.whole[self.grows])()}
+    def start(self) -> Json:
+        return {**self.whole, self.streamed: type(self.whole[self.streamed])()}
 
 
-def _finish_reason(reply: Reply) -> str:
+def _get_finish_reason(reply: Reply) -> str:
     return reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
 
 
-def _words(kind: str, key: str, text: str) -> list[Json]:
+def _split_words(kind: str, key: str, text: str) -> list[Json]:
     return [{"type": kind, key: word} for word in _WORD.findall(text)]
 
 
-def _halves(text: str) -> list[str]:
-    """Text cut in the middle, which for the arguments of a call is in the middle of JSON."""
+def _split_in_half(text: str) -> list[str]:
+    """Split text in the middle, which for the arguments of a call is the middle of JSON."""
     middle = len(text) // 2
     return [half for half in (text[:middle], text[middle:]) if half]
 
 
-def _object_in(arguments: str) -> Json | None:
+def _parse_object(arguments: str) -> Json | None:
     try:
-        found = read_json(arguments)
+        value = read_json(arguments)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def _event(event: Json) -> bytes:
-    """One server-sent event; where it has a type, so has its frame."""
+def _encode_event(event: Json) -> bytes:
+    """Encode one server-sent event. Its type, if it has one, is the name of the event."""
     name = f"event: {event['type']}\n".encode() if "type" in event else b""
     return name + b"data: " + write_bytes(event) + b"\n\n"
 
 
-def _chat_whole(reply: Reply) -> Json:
-    said: Json = {"content": reply.text or None, "refusal": reply.refusal, "reasoning_content": reply.reasoning}
+def _encode_chat(reply: Reply) -> Json:
+    fields: Json = {"content": reply.text or None, "refusal": reply.refusal, "reasoning_content": reply.reasoning}
     calls = [tool_call_to_wire(call) for call in reply.tool_calls]
-    turn = {"role": "assistant", **said, **_chat_details(reply), "tool_calls": calls}
-    choice = {"index": 0, "message": turn, "finish_reason": _finish_reason(reply)}
+    message = {"role": "assistant", **fields, **_chat_details(reply), "tool_calls": calls}
+    choice = {"index": 0, "message": message, "finish_reason": _get_finish_reason(reply)}
     return {**_chat_head(reply, "chat.completion"), "choices": [choice], "usage": _chat_usage(reply)}
 
 
-def _chat_events(reply: Reply) -> Iterator[bytes]:
+def _stream_chat(reply: Reply) -> Iterator[bytes]:
     head = _chat_head(reply, "chat.completion.chunk")
     for delta in _chat_deltas(reply):
-        yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    yield _event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)}]})
-    yield _event({**head, "choices": [], "usage": _chat_usage(reply)})
+        yield _encode_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    yield _encode_event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _get_finish_reason(reply)}]})
+    yield _encode_event({**head, "choices": [], "usage": _chat_usage(reply)})
     yield b"data: [DONE]\n\n"
 
 
@@ -93,61 +93,63 @@ def _chat_deltas(reply: Reply) -> Iterator[Json]:
     if reply.refusal:
         yield {"refusal": reply.refusal}
     for index, call in enumerate(reply.tool_calls):
-        begun: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
-        more: list[Json] = [{"function": {"arguments": half}} for half in _halves(call.arguments)]
-        for piece in (begun, *more):
+        start: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        rest: list[Json] = [{"function": {"arguments": half}} for half in _split_in_half(call.arguments)]
+        for piece in (start, *rest):
             yield {"tool_calls": [{"index": index, **piece}]}
 
 
 def _chat_usage(reply: Reply) -> Json:
     usage = reply.usage
-    given, made = {"cached_tokens": usage.cache_read_tokens}, {"reasoning_tokens": usage.reasoning_tokens}
-    details: Json = {"prompt_tokens_details": given, "completion_tokens_details": made}
+    details: Json = {
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
     return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, **details}
 
 
-def _responses_whole(reply: Reply) -> Json:
-    reason, usage = _finish_reason(reply), reply.usage
-    ended: Json = {"status": "completed"}
+def _encode_responses(reply: Reply) -> Json:
+    reason, usage = _get_finish_reason(reply), reply.usage
+    status: Json = {"status": "completed"}
     if reason not in _COMPLETED:
-        told = "max_output_tokens" if reason == "length" else reason
-        ended = {"status": "incomplete", "incomplete_details": {"reason": told}}
-    given = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    details = {"input_tokens_details": given, "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
-    counted = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, **details}
+        incomplete = {"reason": "max_output_tokens" if reason == "length" else reason}
+        status = {"status": "incomplete", "incomplete_details": incomplete}
+    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    details = {"input_tokens_details": cached, "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
+    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, **details}
     output = [item.whole for item in _items(reply)]
-    return {"id": reply.id, "object": "response", "model": reply.model, **ended, "output": output, "usage": counted}
+    return {"id": reply.id, "object": "response", "model": reply.model, **status, "output": output, "usage": tokens}
 
 
-def _responses_events(reply: Reply) -> Iterator[bytes]:
-    whole = _responses_whole(reply)
-    yield _event({"type": "response.created", "response": {**whole, "status": "in_progress", "output": []}})
+def _stream_responses(reply: Reply) -> Iterator[bytes]:
+    whole = _encode_responses(reply)
+    yield _encode_event({"type": "response.created", "response": {**whole, "status": "in_progress", "output": []}})
     for index, item in enumerate(_items(reply)):
-        begun = {**item.begun, "status": "in_progress"}
-        yield _event({"type": "response.output_item.added", "output_index": index, "item": begun})
-        yield from (_event({**delta, "output_index": index}) for delta in item.deltas)
-        yield _event({"type": "response.output_item.done", "output_index": index, "item": item.whole})
-    yield _event({"type": f"response.{whole['status']}", "response": whole})
+        start = {**item.start, "status": "in_progress"}
+        yield _encode_event({"type": "response.output_item.added", "output_index": index, "item": start})
+        yield from (_encode_event({**delta, "output_index": index}) for delta in item.deltas)
+        yield _encode_event({"type": "response.output_item.done", "output_index": index, "item": item.whole})
+    yield _encode_event({"type": f"response.{whole['status']}", "response": whole})
 
 
 def _items(reply: Reply) -> Iterator[Part]:
-    """Reasoning comes before what it led to."""
+    """Yield the output items, reasoning first."""
     if reply.reasoning or "encrypted_content" in reply.metadata:
-        kept = {name: value for name, value in reply.metadata.items() if name == "encrypted_content"}
+        encrypted = {name: value for name, value in reply.metadata.items() if name == "encrypted_content"}
         summary = [{"type": "summary_text", "text": reply.reasoning}] if reply.reasoning else []
-        deltas = _words("response.reasoning_summary_text.delta", "delta", reply.reasoning)
-        yield Part({"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, **kept}, "summary", deltas)
+        deltas = _split_words("response.reasoning_summary_text.delta", "delta", reply.reasoning)
+        yield Part({"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, **encrypted}, "summary", deltas)
     if reply.text or reply.refusal:
         yield _message_item(reply)
-    cut = _finish_reason(reply) not in _COMPLETED
+    cut = _get_finish_reason(reply) not in _COMPLETED
     for number, call in enumerate(reply.tool_calls, 1):
-        is_half = cut and number == len(reply.tool_calls) and _object_in(call.arguments) is None
-        yield _call_item(call, "incomplete" if is_half else "completed")
+        is_partial = cut and number == len(reply.tool_calls) and _parse_object(call.arguments) is None
+        yield _call_item(call, "incomplete" if is_partial else "completed")
 
 
 def _message_item(reply: Reply) -> Part:
     content: list[Json] = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
-    deltas = _words("response.output_text.delta", "delta", reply.text)
+    deltas = _split_words("response.output_text.delta", "delta", reply.text)
     if reply.refusal:
         content.append({"type": "refusal", "refusal": reply.refusal})
         deltas.append({"type": "response.refusal.delta", "delta": reply.refusal})
@@ -156,28 +158,30 @@ def _message_item(reply: Reply) -> Part:
 
 
 def _call_item(call: ToolCall, status: str) -> Part:
-    """A call. For one without an id the reader would take the id of the item, so then there is none."""
-    named = {"id": f"fc_{call.id}", "call_id": call.id} if call.id else {"call_id": ""}
-    head = {"type": "function_call", **named, "name": call.name, "status": status}
-    halves = _halves(call.arguments)
+    """Build the item of a call. Without a call id it has no item id either: the reader would use that one."""
+    ids = {"id": f"fc_{call.id}", "call_id": call.id} if call.id else {"call_id": ""}
+    head = {"type": "function_call", **ids, "name": call.name, "status": status}
+    halves = _split_in_half(call.arguments)
     deltas: list[Json] = [{"type": "response.function_call_arguments.delta", "delta": half} for half in halves]
     return Part({**head, "arguments": call.arguments}, "arguments", deltas)
 
 
-def _messages_whole(reply: Reply) -> Json:
+def _encode_messages(reply: Reply) -> Json:
     content = [block.whole for block in _blocks(reply)]
-    return {**_messages_head(reply), **_stop(reply), "content": content}
+    return {**_messages_head(reply), **_stop_reason(reply), "content": content}
 
 
-def _messages_events(reply: Reply) -> Iterator[bytes]:
+def _stream_messages(reply: Reply) -> Iterator[bytes]:
     head = _messages_head(reply)
-    yield _event({"type": "message_start", "message": {**head, "content": [], "stop_reason": None}})
+    yield _encode_event({"type": "message_start", "message": {**head, "content": [], "stop_reason": None}})
     for index, block in enumerate(_blocks(reply)):
-        yield _event({"type": "content_block_start", "index": index, "content_block": block.begun})
-        yield from (_event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in block.deltas)
-        yield _event({"type": "content_block_stop", "index": index})
-    yield _event({"type": "message_delta", "delta": _stop(reply), "usage": head["usage"]})
-    yield _event({"type": "message_stop"})
+        yield _encode_event({"type": "content_block_start", "index": index, "content_block": block.start})
+        yield from (
+            _encode_event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in block.deltas
+        )
+        yield _encode_event({"type": "content_block_stop", "index": index})
+    yield _encode_event({"type": "message_delta", "delta": _stop_reason(reply), "usage": head["usage"]})
+    yield _encode_event({"type": "message_stop"})
 
 
 def _messages_head(reply: Reply) -> Json:
@@ -186,54 +190,57 @@ def _messages_head(reply: Reply) -> Json:
         "type": "message",
         "role": "assistant",
         "model": reply.model,
-        "usage": _counted(reply.usage),
+        "usage": _messages_usage(reply.usage),
     }
 
 
-def _counted(usage: Usage) -> Json:
-    """The tokens of an answer; this API counts what came from its cache apart."""
-    read, written, given = usage.cache_read_tokens, usage.cache_write_tokens, usage.input_tokens
-    apart = None if given is None else given - (read or 0) - (written or 0)
-    cached: Json = {"cache_read_input_tokens": read, "cache_creation_input_tokens": written}
-    made: Json = {"output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
-    return {"input_tokens": apart, "output_tokens": usage.output_tokens, **cached, **made}
+def _messages_usage(usage: Usage) -> Json:
+    """Encode the token counts. This API counts cached input separately."""
+    read, written, total = usage.cache_read_tokens, usage.cache_write_tokens, usage.input_tokens
+    return {
+        "input_tokens": None if total is None else total - (read or 0) - (written or 0),
+        "output_tokens": usage.output_tokens,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }
 
 
-def _stop(reply: Reply) -> Json:
+def _stop_reason(reply: Reply) -> Json:
     if reply.refusal:
         return {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": reply.refusal}}
-    reason = _finish_reason(reply)
+    reason = _get_finish_reason(reply)
     return {"stop_reason": _STOP_REASONS.get(reason, reason)}
 
 
 def _blocks(reply: Reply) -> Iterator[Part]:
     if reply.reasoning:
         signed = {"signature": reply.metadata.get("signature", "sig")}
-        deltas = _words("thinking_delta", "thinking", reply.reasoning)
+        deltas = _split_words("thinking_delta", "thinking", reply.reasoning)
         whole = {"type": "thinking", "thinking": reply.reasoning, **signed}
         yield Part(whole, "thinking", [*deltas, {"type": "signature_delta", **signed}])
     if reply.text:
-        yield Part({"type": "text", "text": reply.text}, "text", _words("text_delta", "text", reply.text))
+        yield Part({"type": "text", "text": reply.text}, "text", _split_words("text_delta", "text", reply.text))
     yield from map(_call_block, reply.tool_calls)
 
 
 def _call_block(call: ToolCall) -> Part:
-    """A call. Its input is an object: text that is none goes under the name that the reader knows."""
-    found = _object_in(call.arguments or "{}")
-    given = {"INVALID_JSON": call.arguments} if found is None else found
-    deltas: list[Json] = [{"type": "input_json_delta", "partial_json": half} for half in _halves(call.arguments)]
-    return Part({"type": "tool_use", "id": call.id, "name": call.name, "input": given}, "input", deltas)
+    """Build the block of a call. Its input must be an object: other text is put under a key that the reader knows."""
+    arguments = _parse_object(call.arguments or "{}")
+    value = {"INVALID_JSON": call.arguments} if arguments is None else arguments
+    deltas: list[Json] = [{"type": "input_json_delta", "partial_json": half} for half in _split_in_half(call.arguments)]
+    return Part({"type": "tool_use", "id": call.id, "name": call.name, "input": value}, "input", deltas)
 
 
 class Wire(NamedTuple):
-    """How an API writes answers."""
+    """Wire format of an API."""
 
     whole: Callable[[Reply], Json]
     events: Callable[[Reply], Iterator[bytes]]
 
 
 WIRES = {
-    chat.API.path: Wire(_chat_whole, _chat_events),
-    responses.API.path: Wire(_responses_whole, _responses_events),
-    messages.API.path: Wire(_messages_whole, _messages_events),
+    chat.API.path: Wire(_encode_chat, _stream_chat),
+    responses.API.path: Wire(_encode_responses, _stream_responses),
+    messages.API.path: Wire(_encode_messages, _stream_messages),
 }

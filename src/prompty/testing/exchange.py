@@ -1,4 +1,4 @@
-"""A wire exchange as one line of a file: a request without its secrets, and what came back."""
+"""Recorded exchange: a request without its secrets and the response to it, as one line of a file."""
 
 import base64
 import json
@@ -25,15 +25,15 @@ from prompty.safety.redaction import (
 )
 from prompty.wire.json_bytes import write_bytes
 
-VERSION = 1
+RECORDING_VERSION = 1
 _NUMBER = re.compile(r"[-+.\de]+")
 Mask = Callable[[str], str]
 _ERRORS = {kind.__name__: kind for kind in (ModelError, EmptyReply, ResponseFailed)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A request as it is kept: without headers and without secrets, its keys sorted."""
+class RecordedRequest:
+    """A request without headers and secrets, with sorted keys."""
 
     provider: str
     path: str
@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def key(self) -> tuple[str, bool, bytes]:
-        """What two requests have in common that have the same answer."""
+        """Return the part that equal requests share."""
         return self.path, self.stream, write_bytes(self.body)
 
 
@@ -52,7 +52,7 @@ def hide_inputs(hidden: Redactor, values: Iterable[object]) -> None:
     hidden.hide(texts, shortest=SHORTEST_NAMED)
 
 
-def masking(agent: PromptAgent, request: WireRequest, hidden: Redactor, transport: object = None) -> Mask:
+def create_mask(agent: PromptAgent, request: WireRequest, hidden: Redactor, transport: object = None) -> Mask:
     """Return a function that masks the credentials of a call and the `hidden` inputs of the recording in a text."""
     redactor = Redactor(_credentials(agent, request), shortest=SHORTEST_SECRET, parent=hidden)
     mask_key: Mask = getattr(transport, "masked", mask_secrets)  # a client may have renewed its key meanwhile
@@ -65,67 +65,68 @@ def _credentials(agent: PromptAgent, request: WireRequest) -> Iterator[str]:
         yield from value.split()
 
 
-def asked(provider: str, request: WireRequest, mask: Mask) -> Asked:
-    """A request as it is kept."""
-    body = _masked(request.body, mask)
-    return Asked(provider=provider, path=mask(request.path), stream=request.stream, body=body)
+def mask_request(provider: str, request: WireRequest, mask: Mask) -> RecordedRequest:
+    body = _mask_json(request.body, mask)
+    return RecordedRequest(provider=provider, path=mask(request.path), stream=request.stream, body=body)
 
 
-def _masked(value: Any, mask: Mask) -> Any:
+def _mask_json(value: Any, mask: Mask) -> Any:
     match value:
         case dict():
             items = sorted(value.items(), key=itemgetter(0))
-            return {mask(name): MASK if is_credential_name(name) else _masked(item, mask) for name, item in items}
+            return {mask(name): MASK if is_credential_name(name) else _mask_json(item, mask) for name, item in items}
         case list() | tuple():
-            return [_masked(item, mask) for item in value]
+            return [_mask_json(item, mask) for item in value]
         case str():
             return mask(value)
     return value
 
 
-def line_of(request: Asked, answer: Answered, mask: Mask) -> bytes:
-    """A whole line, its end included."""
-    chunks = None if answer.chunks is None else [_written(chunk) for chunk in _without_secrets(answer.chunks, mask)]
-    told: Json = {"chunks": chunks, "error": _error_data(answer.error, mask), "left": answer.left}
-    return write_bytes({"version": VERSION, "request": asdict(request), "answer": told}) + b"\n"
+def encode_exchange(request: RecordedRequest, answer: Answered, mask: Mask) -> bytes:
+    """Encode an exchange as a line, newline included."""
+    chunks = None if answer.chunks is None else [_encode_chunk(chunk) for chunk in _mask_chunks(answer.chunks, mask)]
+    fields: Json = {"chunks": chunks, "error": _encode_error(answer.error, mask), "left": answer.left}
+    return write_bytes({"version": RECORDING_VERSION, "request": asdict(request), "answer": fields}) + b"\n"
 
 
-def _without_secrets(chunks: Sequence[bytes], mask: Mask) -> Sequence[bytes]:
-    """Chunks as they came; if a secret stands in them they are one, for it may stand across several."""
+def _mask_chunks(chunks: Sequence[bytes], mask: Mask) -> Sequence[bytes]:
+    """Return the chunks, joined into one if they contain a secret: it can extend over several."""
     text = b"".join(chunks).decode(errors="surrogateescape")
     masked = mask(text)
     return chunks if masked == text else [masked.encode(errors="surrogateescape")]
 
 
-def _written(chunk: bytes) -> object:
+def _encode_chunk(chunk: bytes) -> object:
     try:
         return chunk.decode()
-    except UnicodeDecodeError:  # also half a character, where a chunk ends in the middle of one
+    except UnicodeDecodeError:  # also when a chunk ends in the middle of a character
         return {"base64": base64.b64encode(chunk).decode()}
 
 
-def _error_data(error: ModelError | None, mask: Mask) -> Json | None:
+def _encode_error(error: ModelError | None, mask: Mask) -> Json | None:
     if error is None:
         return None
     details = {"status": error.status, "retryable": error.retryable, "retry_after": error.retry_after}
     return {"kind": type(error).__name__, "cause": mask(str(error)), **details}
 
 
-def read_line(line: bytes) -> tuple[Asked, Answered]:
-    """The exchange of a line. What is none raises ValueError, LookupError or TypeError."""
+def decode_exchange(line: bytes) -> tuple[RecordedRequest, Answered]:
+    """Decode a line. Raise ValueError, LookupError or TypeError if it is malformed."""
     data = json.loads(line)
-    if data["version"] != VERSION:
-        raise ValueError(f"it is of version {data['version']}, where {VERSION} can be read")
-    told = data["answer"]
-    chunks = None if told["chunks"] is None else [_read(chunk) for chunk in told["chunks"]]
-    return Asked(**data["request"]), Answered(chunks=chunks, error=_error(told["error"]), left=told["left"])
+    if data["version"] != RECORDING_VERSION:
+        raise ValueError(f"it has version {data['version']}, but this release reads version {RECORDING_VERSION}")
+    fields = data["answer"]
+    chunks = None if fields["chunks"] is None else [_decode_chunk(chunk) for chunk in fields["chunks"]]
+    return RecordedRequest(**data["request"]), Answered(
+        chunks=chunks, error=_decode_error(fields["error"]), left=fields["left"]
+    )
 
 
-def _read(chunk: Any) -> bytes:
+def _decode_chunk(chunk: Any) -> bytes:
     return chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])
 
 
-def _error(data: Any) -> ModelError | None:
+def _decode_error(data: Any) -> ModelError | None:
     if data is None:
         return None
     details = {name: data[name] for name in ("status", "retryable", "retry_after")}

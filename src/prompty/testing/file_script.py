@@ -1,4 +1,4 @@
-"""The script that a file holds: the conversation says how far it has come, so nothing is remembered between calls."""
+"""Script in a .prompty file. Its position follows from the conversation, so nothing is stored between calls."""
 
 from itertools import count, groupby, takewhile
 from typing import Any, NamedTuple, cast
@@ -9,93 +9,99 @@ from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
-from prompty.testing.script import Answers, Fault, answer, call_with, nothing_left, numbered
+from prompty.testing.script import Fault, Responder, answer, assign_call_ids, create_call, create_exhausted_error
 
 _FORMS = "Write a text, `{call: name, arguments: {…}}`, a list of such calls, or `{text: …, calls: […], reasoning: …}`."
 
 
-def file_script(entries: object) -> Answers:
-    """What answers by the `script` of a file."""
+def parse_file_script(entries: object) -> Responder:
+    """Return a responder for the `script` of a file."""
     if not isinstance(entries, list):
         raise RequestError("the `script` of the file is not a list", _FORMS)
-    items = [_item(entry) for entry in entries]
+    replies = [_parse_reply(entry) for entry in entries]
 
-    def answers(request: WireRequest, /) -> Reply | Fault:
-        turns = _TURNS[request.path](request.body)
-        position = _answered(turns)
-        if position >= len(items) and entries and isinstance(entries[-1], str):
+    def respond(request: WireRequest, /) -> Reply | Fault:
+        parts = _PARSERS[request.path](request.body)
+        position = _count_replies(parts)
+        if position >= len(replies) and entries and isinstance(entries[-1], str):
             position = -1
-        elif position >= len(items):
-            raise nothing_left(len(items), "End the `script` of the file with a text, which is then repeated.")
-        # numbers go on from the calls that were made, so that no id of a conversation stands twice
-        return numbered(items[position], count(1 + sum(turn.calls for turn in turns)))
+        elif position >= len(replies):
+            raise create_exhausted_error(
+                len(replies), "End the `script` of the file with a text, which is then repeated."
+            )
+        # continue the numbers of earlier calls, so that every id in a conversation is unique
+        return assign_call_ids(replies[position], count(1 + sum(part.calls for part in parts)))
 
-    return answers
+    return respond
 
 
-def _item(entry: object) -> Reply:
+def _parse_reply(entry: object) -> Reply:
     match entry:
         case str():
             return answer(entry)
         case list():
-            return answer("", *map(_call, entry))
+            return answer("", *map(_parse_call, entry))
         case {"call": _}:
-            return answer("", _call(entry))
+            return answer("", _parse_call(entry))
         case dict() if entry and entry.keys() <= {"text", "calls", "reasoning"}:
-            calls = map(_call, entry.get("calls") or ())
+            calls = map(_parse_call, entry.get("calls") or ())
             return answer(str(entry.get("text", "")), *calls, reasoning=str(entry.get("reasoning", "")))
-    raise RequestError(f"the `script` of the file has an answer that cannot be read: {entry!r}", _FORMS)
+    raise RequestError(f"the `script` of the file has an invalid answer: {entry!r}", _FORMS)
 
 
-def _call(entry: object) -> ToolCall:
+def _parse_call(entry: object) -> ToolCall:
     match entry:
         case {"call": str(name), "arguments": dict(arguments), **rest} if not rest:
-            return call_with(name, arguments)
+            return create_call(name, arguments)
         case {"call": str(name), **rest} if not rest:
-            return call_with(name, {})
-    raise RequestError(f"the `script` of the file has a call that cannot be read: {entry!r}", _FORMS)
+            return create_call(name, {})
+    raise RequestError(f"the `script` of the file has an invalid call: {entry!r}", _FORMS)
 
 
-class Turn(NamedTuple):
-    """Who said a part of a conversation, and how many calls are in it."""
+class ConversationPart(NamedTuple):
+    """The role of a part of the conversation, and the number of its calls."""
 
     role: str
     calls: int = 0
 
 
-def _answered(turns: list[Turn]) -> int:
-    """How often the model has answered since the user spoke."""
-    since = takewhile(lambda turn: turn.role != "user", reversed(turns))
-    return sum(role == "assistant" for role, _ in groupby(since, key=lambda turn: turn.role))
+def _count_replies(parts: list[ConversationPart]) -> int:
+    """Count the replies of the model since the last message of the user."""
+    recent = takewhile(lambda part: part.role != "user", reversed(parts))
+    return sum(role == "assistant" for role, _ in groupby(recent, key=lambda part: part.role))
 
 
-def _chat_turns(body: Json) -> list[Turn]:
-    """Media in results come as a message of the user's (W15), which is none of the user's."""
-    found = [Turn("")]
+def _parse_chat(body: Json) -> list[ConversationPart]:
+    """Media in tool results are sent as a user message after them, which counts as a part of the results."""
+    parts = [ConversationPart("")]
     for message in cast(list[dict[str, Any]], body["messages"]):
-        parts = message["content"]
-        is_media = isinstance(parts, list) and all(part["type"] != "text" for part in parts)
-        role = "tool" if is_media and found[-1].role == "tool" else message["role"]
-        found.append(Turn(role, len(message.get("tool_calls") or ())))
-    return found[1:]
+        content = message["content"]
+        is_media = isinstance(content, list) and all(block["type"] != "text" for block in content)
+        role = "tool" if is_media and parts[-1].role == "tool" else message["role"]
+        parts.append(ConversationPart(role, len(message.get("tool_calls") or ())))
+    return parts[1:]
 
 
-def _responses_turns(body: Json) -> list[Turn]:
-    """What has no role and is no result is the assistant's."""
+def _parse_responses(body: Json) -> list[ConversationPart]:
+    """Items without a role that are not results belong to the assistant."""
     items = cast(list[dict[str, Any]], body["input"])
     roles = [item.get("role") or ("tool" if item["type"] == "function_call_output" else "assistant") for item in items]
-    return [Turn(role, int(item.get("type") == "function_call")) for role, item in zip(roles, items, strict=True)]
+    calls = [int(item.get("type") == "function_call") for item in items]
+    return [ConversationPart(role, count) for role, count in zip(roles, calls, strict=True)]
 
 
-def _messages_turns(body: Json) -> list[Turn]:
-    """A user's turn of nothing but results is none of the user's."""
-    turns = cast(list[dict[str, Any]], body["messages"])
-    kinds = [(turn["role"], [block["type"] for block in turn["content"]]) for turn in turns]
-    return [Turn("tool" if set(kind) == {"tool_result"} else role, kind.count("tool_use")) for role, kind in kinds]
+def _parse_messages(body: Json) -> list[ConversationPart]:
+    """A user message that contains only results is not counted as the user's."""
+    parts = []
+    for message in cast(list[dict[str, Any]], body["messages"]):
+        kinds = [block["type"] for block in message["content"]]
+        role = "tool" if set(kinds) == {"tool_result"} else message["role"]
+        parts.append(ConversationPart(role, kinds.count("tool_use")))
+    return parts
 
 
-_TURNS = {
-    chat.API.path: _chat_turns,
-    responses.API.path: _responses_turns,
-    messages.API.path: _messages_turns,
+_PARSERS = {
+    chat.API.path: _parse_chat,
+    responses.API.path: _parse_responses,
+    messages.API.path: _parse_messages,
 }

@@ -1,4 +1,4 @@
-"""The pytest plugin: a script or a recording for a test. pytest loads it in every project, so it imports little."""
+"""pytest plugin: fixtures with a script or a recording. pytest loads it in every project, so it imports little."""
 
 import re
 from collections.abc import Callable, Generator, Iterator
@@ -10,14 +10,16 @@ import pytest
 
 from prompty import testing
 
-LONGEST_NAME = 100
-_UNFIT_FOR_A_FILE = re.compile(r"[^\w\[\]., =+-]")
+MAX_NAME_LENGTH = 100
+_UNSAFE_CHARACTERS = re.compile(r"[^\w\[\]., =+-]")
 _passed = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("prompty").addoption(
-        "--prompty-live", action="store_true", help="call the models, and record anew what `prompty_recording` plays"
+        "--prompty-live",
+        action="store_true",
+        help="call the real models, and replace the recordings of `prompty_recording`",
     )
 
 
@@ -33,16 +35,16 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def prompty_script() -> "Iterator[Callable[..., testing.Script]]":
-    """Makes a `Script(…)` that answers for the rest of the test."""
-    with ExitStack() as entered:
-        yield lambda *items: entered.enter_context(testing.Script(*items))
+    """Return a function that creates a `Script(…)` for the rest of the test."""
+    with ExitStack() as scripts:
+        yield lambda *items: scripts.enter_context(testing.Script(*items))
 
 
 @pytest.fixture
 def prompty_recording(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Answers from `recordings/<module>/<test>.jsonl` beside the test's file. With `--prompty-live` the models answer,
-    and their answers take the place of the recording if the test passes."""
-    path = request.path.parent / "recordings" / request.path.stem / f"{_file_name(request.node)}.jsonl"
+    """Replay `recordings/<module>/<test>.jsonl` beside the test's file. With `--prompty-live`, call the models and
+    replace the recording if the test passes."""
+    path = request.path.parent / "recordings" / request.path.stem / f"{_get_file_name(request.node)}.jsonl"
     if not request.config.getoption("--prompty-live"):
         with testing.Player(path):
             yield path
@@ -55,8 +57,8 @@ def prompty_recording(request: pytest.FixtureRequest) -> Iterator[Path]:
     fresh.unlink(missing_ok=True)
 
 
-def _file_name(item: pytest.Item) -> str:
-    """The name of a test with that of its class. Where that is no name for a file, a digest keeps it apart."""
+def _get_file_name(item: pytest.Item) -> str:
+    """Return class and test name. If they are not a valid file name, shorten them and add a hash."""
     whole = ".".join(node.name for node in item.listchain() if isinstance(node, pytest.Class | pytest.Item))
-    name = _UNFIT_FOR_A_FILE.sub("_", whole)[:LONGEST_NAME]
+    name = _UNSAFE_CHARACTERS.sub("_", whole)[:MAX_NAME_LENGTH]
     return name if name == whole else f"{name}-{sha256(whole.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""Records what goes over the wire, of every provider."""
+"""Record the exchanges with models, whatever the provider."""
 
 import os
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from prompty.model.request import WireRequest
 from prompty.providers import AsyncTransport, Provider, Tap, Transport
 from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
 from prompty.safety.redaction import Redactor
-from prompty.testing.exchange import asked, hide_inputs, line_of, masking
+from prompty.testing.exchange import create_mask, encode_exchange, hide_inputs, mask_request
 
 
 class Recorder(Tap):
-    """Within `with Recorder(path):` every exchange with a model is written to a file, as soon as it is over.
+    """Within `with Recorder(path):`, write every exchange with a model to a file when it ends.
 
-    The first one replaces the file. Secrets are masked before anything is written.
+    The first exchange replaces the file. Secrets are masked before they are written.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._begun, self._lock = False, Lock()
+        self._started, self._lock = False, Lock()
         self._hidden = Redactor()
 
     def transport(self, provider: Provider, agent: PromptAgent, /) -> Transport:
@@ -33,20 +33,20 @@ class Recorder(Tap):
         return AsyncListeningTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def _listen(self, provider: str, agent: PromptAgent, request: WireRequest, inner: object) -> Exchange:
-        mask = masking(agent, request, self._hidden, inner)
-        question = asked(provider, request, mask)
-        return Exchange(lambda answer: self.keep(line_of(question, answer, mask)))
+        mask = create_mask(agent, request, self._hidden, inner)
+        recorded = mask_request(provider, request, mask)
+        return Exchange(lambda answer: self.append_line(encode_exchange(recorded, answer, mask)))
 
     def hide(self, values: Sequence[object], /) -> None:
         hide_inputs(self._hidden, values)
 
-    def keep(self, line: bytes) -> None:
-        """Write a line at the end of the file, which nobody else may read."""
+    def append_line(self, line: bytes) -> None:
+        """Append a line to the file, which only its owner can read."""
         with self._lock:
-            if not self._begun:
+            if not self._started:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self.path.unlink(missing_ok=True)
-                self._begun = True
+                self._started = True
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "ab") as file:
                 file.write(line)

@@ -1,4 +1,4 @@
-"""Scripts: what a scripted model answers, one item after the other."""
+"""Script: the replies of a scripted model, in order."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,34 +14,33 @@ from prompty.model.message import ToolCall
 from prompty.model.reply import Reply, Usage
 from prompty.model.request import WireRequest
 
-# The id of a call that waits for its number.
-_NUMBERED = "call_<n>"
-_NOTHING = Reply()
+_UNNUMBERED = "call_<n>"  # the id of a call until the script numbers it
+_EMPTY_REPLY = Reply()
 _USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An answer that fails: at once, or, in a stream, `after` so many events of `reply`."""
+    """A failing call. In a stream it can fail `after` a number of events of `reply`; otherwise it fails at once."""
 
     error: ModelError | None = None
     after: int | None = None
-    reply: Reply = _NOTHING
+    reply: Reply = _EMPTY_REPLY
 
 
-Item: TypeAlias = str | ToolCall | Sequence[ToolCall] | Reply | Fault | Callable[[WireRequest], "Item"]
-Answers = Callable[[WireRequest], Reply | Fault]
+ScriptItem: TypeAlias = str | ToolCall | Sequence[ToolCall] | Reply | Fault | Callable[[WireRequest], "ScriptItem"]
+Responder = Callable[[WireRequest], Reply | Fault]
 
 
 def call(name: str, /, *, id: str | None = None, **arguments: object) -> ToolCall:
-    """A call of a tool. Without an `id` the script numbers it: `call_1`, `call_2` …"""
-    return call_with(name, arguments, id)
+    """Create a tool call. Without an `id` the script numbers it: `call_1`, `call_2` …"""
+    return create_call(name, arguments, id)
 
 
-def call_with(name: str, arguments: Mapping[str, object], id: str | None = None) -> ToolCall:
-    """The same, for arguments of any name."""
+def create_call(name: str, arguments: Mapping[str, object], id: str | None = None) -> ToolCall:
+    """Create a tool call whose arguments can have any name, `id` included."""
     text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
-    return ToolCall(id=_NUMBERED if id is None else id, name=name, arguments=text)
+    return ToolCall(id=_UNNUMBERED if id is None else id, name=name, arguments=text)
 
 
 def answer(
@@ -52,7 +51,7 @@ def answer(
     usage: Usage | None = None,
     **metadata: object,
 ) -> Reply:
-    """An answer: text, calls, or both."""
+    """Create a reply with text, tool calls, or both."""
     return Reply(
         text=text,
         tool_calls=calls,
@@ -63,20 +62,20 @@ def answer(
     )
 
 
-def numbered(reply: Reply, numbers: Iterator[int]) -> Reply:
-    """The same with an id for each call that waits for one."""
-    calls = (replace(call, id=f"call_{next(numbers)}") if call.id == _NUMBERED else call for call in reply.tool_calls)
+def assign_call_ids(reply: Reply, numbers: Iterator[int]) -> Reply:
+    """Return the reply with a number for each call that has no id yet."""
+    calls = (replace(call, id=f"call_{next(numbers)}") if call.id == _UNNUMBERED else call for call in reply.tool_calls)
     return replace(reply, tool_calls=tuple(calls))
 
 
 class Script:
-    """Answers in the order they are given here, to whoever asks next; `requests` are the bodies that were sent.
+    """Replies for successive calls. `requests` collects the bodies that were sent.
 
-    Within `with script:` it answers for every prompt of the provider `scripted`, in this context: threads that copy
-    it and tasks too.
+    Within `with script:` it replies to every prompt with the provider `scripted` in this context, including tasks and
+    threads that copy the context.
     """
 
-    def __init__(self, *items: Item) -> None:
+    def __init__(self, *items: ScriptItem) -> None:
         self.requests: list[dict[str, Any]] = []
         self._items, self._numbers, self._lock = items, count(1), Lock()
 
@@ -84,19 +83,21 @@ class Script:
         item = self._next(request)
         while callable(item):
             item = item(request)
-        found = _read(item)
-        if isinstance(found, Fault):
-            return replace(found, reply=numbered(found.reply, self._numbers))
-        return numbered(found, self._numbers)
+        reply = _to_reply(item)
+        if isinstance(reply, Fault):
+            return replace(reply, reply=assign_call_ids(reply.reply, self._numbers))
+        return assign_call_ids(reply, self._numbers)
 
-    def _next(self, request: WireRequest) -> Item:
+    def _next(self, request: WireRequest) -> ScriptItem:
         body = deepcopy(request.body)
         with self._lock:
             position = len(self.requests)
             self.requests.append(body)
         if position < len(self._items):
             return self._items[position]
-        raise nothing_left(len(self._items), "Give `Script(…)` one item for each call of the model, retries included.")
+        raise create_exhausted_error(
+            len(self._items), "Pass `Script(…)` one item for each call of the model, retries included."
+        )
 
     def __enter__(self) -> Self:
         _entered.set((*_entered.get(), self))
@@ -106,7 +107,7 @@ class Script:
         _entered.set(_entered.get()[:-1])
 
 
-def _read(item: str | ToolCall | Sequence[ToolCall] | Reply | Fault) -> Reply | Fault:
+def _to_reply(item: str | ToolCall | Sequence[ToolCall] | Reply | Fault) -> Reply | Fault:
     match item:
         case Reply() | Fault():
             return item
@@ -118,21 +119,21 @@ def _read(item: str | ToolCall | Sequence[ToolCall] | Reply | Fault) -> Reply | 
             return answer("", *item)
 
 
-def nothing_left(number: int, fix: str) -> ModelError:
-    return ModelError(f"the script has no answer left: it had {number}\n    {fix}")
+def create_exhausted_error(number: int, fix: str) -> ModelError:
+    return ModelError(f"the script has no reply left: it had {number}\n    {fix}")
 
 
-# A stack without tokens, so that one script may be entered in several threads at once.
+# A stack without tokens, so that several threads can enter one script at once.
 _entered: ContextVar[tuple[Script, ...]] = ContextVar("prompty_scripts", default=())
 _registered: dict[str, Script] = {}
 
 
 def register_script(name: str, script: Script) -> None:
-    """Let files say `model: {provider: scripted, id: name}` and be answered by this script."""
+    """Let this script reply to files with `model: {provider: scripted, id: name}`."""
     _registered[name] = script
 
 
-def script_of(model_id: str) -> Script | None:
-    """The script of this context, else the one registered for a model."""
+def find_script(model_id: str) -> Script | None:
+    """Return the innermost script of this context, or the one registered for the model."""
     entered = _entered.get()
     return entered[-1] if entered else _registered.get(model_id)
