@@ -36,7 +36,7 @@ from prompty.providers.listening import Answered
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
-from prompty.testing.exchange import decode_exchange, encode_exchange, mask_request
+from prompty.testing.recordings import decode_exchange, encode_exchange, mask_request
 from tests.drivers.modes import MODES, Mode, close_clients
 from tests.drivers.wires import KEY, WIRES, Chat, Wire
 from tests.loopback import CLOSE, RESET, Hold, Server, event, json_reply, stream

@@ -11,16 +11,14 @@ TYPE_CHECKING = False  # what checkers take for true; importing it from typing w
 
 if TYPE_CHECKING:
     from prompty.errors import RecordingMissing
-    from prompty.testing.player import Player
     from prompty.testing.provider import PROVIDER as PROVIDER
-    from prompty.testing.recorder import Recorder
+    from prompty.testing.recordings import Player, Recorder
     from prompty.testing.script import Fault, Script, answer, call, register_script
 
 _MODULES = {
     "prompty.errors": "RecordingMissing",
-    "prompty.testing.player": "Player",
     "prompty.testing.provider": "PROVIDER",
-    "prompty.testing.recorder": "Recorder",
+    "prompty.testing.recordings": "Player Recorder",
     "prompty.testing.script": "Fault Script answer call register_script",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
