@@ -64,8 +64,7 @@ def dbos_turns(url: str) -> Iterator[Callable[[], object]]:
             if isinstance(calls, str):
                 return calls
             await kept(f"intent:{number}", lambda: nonce(next(numbers)))
-            entries = [{"id": id, "type": "function", "function": one} for id, one in calls]
-            messages.append(assistant(tool_calls=entries))
+            messages.append(assistant(tool_calls=[ToolCall(id=id, **one) for id, one in calls]))
             steps = [kept(f"tool:{id}", lambda one=one: called(one)) for id, one in calls]  # type: ignore[misc]  # a default binds it
             for (id, _), text in zip(calls, await asyncio.gather(*steps), strict=True):
                 messages.append(tool_result(id, text))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import AudioPart, FilePart, ImagePart, Json, Message, assistant, system, tool_result, user
+from prompty.model.content import AudioPart, FilePart, ImagePart
+from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.options import ModelOptions
 from prompty.model.request import Function
 from prompty.providers import Api, Provider
@@ -22,7 +23,7 @@ HEADS = {
     ),
 }
 
-CALL: Json = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
+CALL = ToolCall(id="call_1", name="get_weather", arguments='{"city":"Oslo"}')
 MESSAGES: dict[str, list[Message]] = {
     "system text": [system("Be brief."), user("Hi")],
     "user text": [user("Hi")],

@@ -11,6 +11,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+# Fields that were renamed since, by the name they had in the first version.
+_FIRST_NAMES = {"opaque": "metadata"}
+_FIRST_LOCAL = {"finishReason": "finish_reason", "toolName": "tool_name", "isError": "is_error"} | {
+    name: name for name in ("usage", "cost")
+}
 _ERROR_FIELDS = ("status", "retryable", "retry_after", "limit", "reason", "refusal", "name")
 
 
@@ -35,15 +40,34 @@ def _object(value: Any) -> Any:
     if hasattr(value, "role") and hasattr(value, "tool_calls"):
         return _message(value)
     if hasattr(value, "pending") and hasattr(value, "to_json"):
-        return {"type": type(value).__name__, **plain(value.to_json())}  # a Paused value: its stored form
+        return {"type": type(value).__name__, **_paused(plain(value.to_json()))}
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if is_dataclass(value):
         return {
             "type": type(value).__name__,
-            **{field.name: plain(getattr(value, field.name)) for field in fields(value)},
+            **{_FIRST_NAMES.get(field.name, field.name): plain(getattr(value, field.name)) for field in fields(value)},
         }
     raise TypeError(f"{type(value).__name__} has no plain form")
+
+
+def _paused(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored form of a Paused value, its messages as the first version wrote them."""
+    messages = {name: [_first_form(entry) for entry in stored[name]] for name in ("messages", "results")}
+    return {**stored, **messages}
+
+
+def _first_form(message: Any) -> Any:
+    if message is None:
+        return None
+    given = dict(message)
+    role, content = given.pop("role"), given.pop("content")
+    parts = [{"kind": "text", "value": content}] if isinstance(content, str) else content
+    local = {old: given.pop(new) for new, old in _FIRST_LOCAL.items() if new in given} | given.pop("local", {})
+    metadata = {**given.pop("metadata", {}), **given.pop("opaque", {}), **given.pop("attributes", {})}
+    metadata |= {"reasoning_content" if name == "reasoning" else name: entry for name, entry in given.items()}
+    kept = {"metadata": metadata, "local": local}
+    return {"role": role, "content": parts, **{name: entry for name, entry in kept.items() if entry}}
 
 
 def _message(message: Any) -> dict[str, Any]:

@@ -11,20 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from prompty.model.agent import PromptAgent
-from prompty.model.message import (
-    AudioPart,
-    ContentPart,
-    FilePart,
-    ImagePart,
-    Json,
-    Message,
-    TextPart,
-    ToolCall,
-    assistant,
-    tool_result,
-    user,
-)
-from prompty.model.reply import tool_call_to_wire
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
+from prompty.model.message import Json, Message, ToolCall, assistant, tool_result, user
 from prompty.providers import Api
 from tests.legality import OWN_OPTION
 
@@ -159,7 +147,7 @@ PARTS: dict[str, st.SearchStrategy[ContentPart]] = {
     "embedding": text_parts | images,
     "image": text_parts | images,
 }
-# metadata that is ours, or another API's, and must not cross
+# attributes are ours, and must not cross
 strange = st.fixed_dictionaries(
     {}, optional={"x_note": texts, "reasoning_content": texts, "turn": st.integers(), "finish_reason": words}
 )
@@ -168,17 +156,20 @@ strange = st.fixed_dictionaries(
 def fronts() -> st.SearchStrategy[list[Message]]:
     roles = st.sampled_from(["system", "developer"])
     words_only = st.lists(text_parts, max_size=2)
-    return st.lists(st.builds(Message, roles, words_only, st.just({}) | strange), max_size=2)
+    return st.lists(st.builds(Message, roles, words_only, reasoning=texts, attributes=strange), max_size=2)
 
 
 def users(api_name: str) -> st.SearchStrategy[Message]:
     parts = st.lists(PARTS[api_name], max_size=3)
-    named = st.fixed_dictionaries({}, optional={"name": names | st.integers(0, 9), "x_note": texts})
-    return st.builds(Message, st.just("user"), parts, named)
+    return st.builds(Message, st.just("user"), parts, name=st.none() | names, attributes=strange)
 
 
 def answers() -> st.SearchStrategy[Message]:
-    return st.builds(Message, st.just("assistant"), st.lists(text_parts, max_size=2), strange)
+    words_only = st.lists(text_parts, max_size=2)
+    finish_reasons = st.none() | words
+    return st.builds(
+        Message, st.just("assistant"), words_only, reasoning=texts, attributes=strange, finish_reason=finish_reasons
+    )
 
 
 def calls() -> st.SearchStrategy[list[ToolCall]]:
@@ -198,7 +189,7 @@ def tool_turns(draw: Draw, api_name: str, api: Api, number: int) -> list[Message
     if draw(st.booleans()):
         reply = api.reply(PAYLOADS[api_name](wanted, said, thought))
         return api.tool_messages(reply, results)
-    return [assistant(said, tool_calls=[tool_call_to_wire(call) for call in wanted]), *results]
+    return [assistant(said, tool_calls=wanted), *results]
 
 
 def result_parts(api_name: str) -> st.SearchStrategy[list[ContentPart]]:
@@ -226,7 +217,7 @@ def histories(draw: Draw, api_name: str, api: Api) -> list[Message]:
 
 
 def chat_payload(wanted: list[ToolCall], said: str, thought: str) -> Json:
-    turn: Made = {"role": "assistant", "content": said or None, "tool_calls": [tool_call_to_wire(c) for c in wanted]}
+    turn: Made = {"role": "assistant", "content": said or None, "tool_calls": [c.to_wire() for c in wanted]}
     if thought:
         turn |= {"reasoning_content": thought, "reasoning_details": [{"type": "reasoning.text", "text": thought}]}
     return {"id": "chatcmpl-1", "choices": [{"index": 0, "message": turn, "finish_reason": "tool_calls"}]}

@@ -49,20 +49,17 @@ if TYPE_CHECKING:
     from prompty.loop.policy import Guardrails as Guardrails, deny as deny, later as later, rewrite as rewrite
     from prompty.loop.stop import Stop as Stop
     from prompty.model.agent import PromptAgent as PromptAgent
+    from prompty.model.content import Audio as Audio, File as File, Image as Image, TextPart as TextPart
     from prompty.model.message import (
-        Audio as Audio,
-        File as File,
-        Image as Image,
         Message as Message,
-        TextPart as TextPart,
         ToolCall as ToolCall,
+        Usage as Usage,
         assistant as assistant,
         system as system,
         tool_result as tool_result,
         user as user,
     )
     from prompty.model.paused import GatedCall as GatedCall, Paused as Paused
-    from prompty.model.reply import Usage as Usage
     from prompty.pipeline.load import load as load, loads as loads
     from prompty.pipeline.prepare import parse as parse, prepare as prepare, render as render
     from prompty.pipeline.validate import validate_inputs as validate_inputs

@@ -10,7 +10,7 @@ from prompty.drivers.run import Inputs, Invocation, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor
 from prompty.loop.options import CallOptions, Settings, TurnOptions
-from prompty.loop.repair import repaired
+from prompty.loop.repair import normalize_history
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
@@ -303,4 +303,4 @@ def repair(
 
     `turn` and `invoke` do this before every request. The messages passed in do not change.
     """
-    return repaired(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)
+    return normalize_history(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)

@@ -7,7 +7,8 @@ from typing import Any
 from prompty.errors import MissingExtra, RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import Usage
+from prompty.model.reply import Reply
 
 # Providers that have another name in the list.
 _LISTED = {"foundry": "azure"}

@@ -123,7 +123,7 @@ def test_render_shows_the_messages(good: Path) -> None:
 
 def test_render_as_json(good: Path) -> None:
     messages = json.loads(run("render", good, "-i", "who=[b]Ada[/b]", "--json").stdout)
-    assert messages[1] == {"role": "user", "content": [{"kind": "text", "value": "Hello [b]Ada[/b]"}]}
+    assert messages[1] == {"role": "user", "content": "Hello [b]Ada[/b]"}
 
 
 def test_render_keeps_markup_and_long_lines_as_they_are(good: Path) -> None:
@@ -177,7 +177,7 @@ def test_inputs_are_read_as_they_are_declared(typed: Path) -> None:
             {"kind": "text", "value": "42 2 from a file"},
             {"kind": "image", "value": "cG5n", "mediaType": "image/png"},
         ],
-        [{"kind": "text", "value": "earlier"}],
+        "earlier",
     ]
 
 

@@ -12,10 +12,9 @@ from prompty.drivers.reply_reader import cut_error
 from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.event import TextDelta
-from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
+from prompty.model.message import Message, ToolCall, assistant, parse_messages, system, tool_result, user
 from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.messages import messages_from
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import functions_of
 from prompty.providers import Api
@@ -96,7 +95,7 @@ def test_wire(vector: Vector, record_property: Callable[[str, object], None]) ->
     given = vector["input"]
     agent = agent_of(given)
     functions = [function_of(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
-    body = api_of(given).request(agent, messages_from(given["messages"]), functions)
+    body = api_of(given).request(agent, parse_messages(given["messages"]), functions)
     if vector["name"] in WAIVED:
         reason, like_the_vector = WAIVED[vector["name"]]
         record_property("waived", f"{vector['name']} ({reason})")

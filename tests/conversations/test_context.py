@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 from prompty import Context, Message, Tokens, assistant, system, tool, user
 from prompty.events import Compacted
 from prompty.loop.context import SUMMARY, compacted, left_out, plain_summary, room_for_summary, size, units
-from prompty.loop.repair import repaired
+from prompty.loop.repair import normalize_history
 from prompty.model.message import tool_result
-from prompty.model.reply import tool_call_to_wire
 from prompty.pipeline.request import request_for
 from prompty.registry import DEFAULT
 from prompty.testing import Script, call
@@ -29,7 +28,7 @@ def tool_turns(draw: st.DrawFn, number: int) -> list[Message]:
     calls = [call("look", id=f"c{number}_{at}", at=draw(words)) for at in range(draw(st.integers(1, 3)))]
     uses = [{"type": "tool_use", "id": one.id, "name": one.name, "input": {"at": "x"}} for one in calls]
     blocks = [{"type": "thinking", "thinking": draw(words), "signature": f"signed {number}"}, *uses]
-    said = assistant(tool_calls=[tool_call_to_wire(one) for one in calls], anthropic_blocks=blocks)
+    said = assistant(tool_calls=calls, opaque={"anthropic_blocks": blocks})
     return [said, *(tool_result(one.id, draw(words)) for one in calls)]
 
 
@@ -71,9 +70,9 @@ def check_signatures(messages: list[Message], kept: list[Message]) -> None:
     """No signed block without its neighbours, and every API takes the rest."""
     assert_history_is_legal(kept)
     api = DEFAULT.providers.get("anthropic").api("chat")
-    body: Any = request_for(scripted(), repaired([*kept, user("?")], api.call_ids), api).body
+    body: Any = request_for(scripted(), normalize_history([*kept, user("?")], api.call_ids), api).body
     assert_legal("messages", body)
-    blocks = [one.metadata["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.metadata]
+    blocks = [one.opaque["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.opaque]
     sent = [part for turn in body["messages"] if turn["role"] == "assistant" for part in turn["content"]]
     assert [part["signature"] for part in sent if part["type"] == "thinking"] == [
         turn[0]["signature"]  # type: ignore[index]  # a list of blocks

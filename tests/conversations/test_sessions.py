@@ -12,8 +12,7 @@ from prompty.errors import Cancelled, RequestError
 from prompty.events import HistoryRepaired
 from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.memory.store import MemoryStore
-from prompty.model.message import Json, assistant, user
-from prompty.pipeline.messages import message_from
+from prompty.model.message import Json, Message, assistant, user
 from prompty.testing import Fault, Script, call
 from tests.conversations.turns import assert_history_is_legal, every_way, run_resume, run_turn, scripted
 
@@ -92,7 +91,7 @@ def test_a_turn_that_is_cut_off_leaves_a_session_that_works(asynchronous: bool, 
         error = run_turn(asynchronous, scripted(), {"q": "go"}, cancel=cancel, **options).error
         assert isinstance(error, Cancelled if cancel else ModelError)
         assert run_turn(asynchronous, scripted(), {"q": "and?"}, **options).result == "Still here."
-    stored = [message_from(message) for message in store.load("s")]
+    stored = [Message.from_json(message) for message in store.load("s")]
     assert [message.role for message in stored] == ["user", "assistant", "tool", "tool", "user", "assistant"]
     assert_history_is_legal(stored)
 
@@ -119,7 +118,7 @@ def test_asyncio_cancelling_a_turn_stores_what_happened(store: MemoryStore) -> N
 
     with Script([call("look", at="a"), call("hang", at="b")]):
         asyncio.run(cancelled())
-    texts = [message_from(message).text for message in store.load("s")]
+    texts = [Message.from_json(message).text for message in store.load("s")]
     assert texts[2] == "seen a"
     assert "was interrupted" in texts[3]
     assert store.acquire("s")
@@ -168,7 +167,7 @@ def test_turns_of_one_session_wait_for_each_other(store: MemoryStore) -> None:
     for thread in threads:
         thread.join()
     assert most == [1] * 8
-    stored = [message_from(message) for message in store.load("s")]
+    stored = [Message.from_json(message) for message in store.load("s")]
     turns = [stored[at : at + 4] for at in range(0, len(stored), 4)]
     assert sorted(f"answer {part[0].text}" for part in turns) == sorted(part[3].text for part in turns)
     assert all(part[0].text == part[2].text for part in turns)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prompty import Message, Paused, PromptAgent, PromptyError, resume, resume_async, turn, turn_async
-from prompty.loop.repair import repaired
+from prompty.loop.repair import normalize_history
 from prompty.model.event import Done, Event
 from prompty.pipeline.request import request_for
 from prompty.registry import DEFAULT
@@ -75,5 +75,5 @@ def assert_history_is_legal(messages: Sequence[Message]) -> None:
         api = DEFAULT.providers.get(provider).api(api_type)
         agent = scripted()
         asked = [*messages, Message("user", [])] if messages and messages[-1].role != "user" else messages
-        body = request_for(agent, repaired(asked, api.call_ids), api).body
+        body = request_for(agent, normalize_history(asked, api.call_ids), api).body
         assert_legal("messages" if provider == "anthropic" else api_type, body)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json
-from prompty.model.reply import Usage
+from prompty.model.message import Json, Usage
 from tests.loopback import Server, event
 
 KEY = "a-key-of-no-known-shape"

@@ -17,7 +17,6 @@ from prompty.durable import DurableRuntime, use_result
 from prompty.events import Done
 from prompty.memory import SqliteMemory
 from prompty.model.message import Message
-from prompty.pipeline.messages import message_from
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.runs import scripted
 from tests.durable.worker import CALLS, ROUNDS, Job, script, work
@@ -93,7 +92,7 @@ class Shop:
         for run in waiting:
             paused = self.client.result(run.id)
             assert isinstance(paused, Paused)
-            assert_history_is_legal([message_from(message) for message in paused.messages])
+            assert_history_is_legal([Message.from_json(message) for message in paused.messages])
             effects = self.effects()
             for call in paused.pending:
                 assert call.unknown
@@ -124,7 +123,7 @@ class Shop:
             *_, last = self.client.events(run_id)
             assert isinstance(last.event, Done)
             self.check_history(run_id, last.event.messages)
-            stored = [message_from(message) for message in SqliteMemory(self.sessions).load(run_id)]
+            stored = [Message.from_json(message) for message in SqliteMemory(self.sessions).load(run_id)]
             if stored:
                 self.check_history(run_id, stored)
 

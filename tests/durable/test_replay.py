@@ -16,10 +16,12 @@ from prompty import PromptyError, tool
 from prompty.durable import DurableRuntime
 from prompty.durable.engine import Status, StepBody, StoredStep
 from prompty.durable.envelope import SCHEMA, seal, unseal
+from prompty.durable.outcome import get_outcome
 from prompty.durable.suite import wait_until
 from prompty.errors import RunRefused
 from prompty.model.message import Json
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.plain import plain
 
 SECONDS = 60
 STORED = Path(__file__).parent / "stored"
@@ -242,8 +244,14 @@ def test_a_stored_run_of_an_earlier_day_is_read_and_replayed(file: Path) -> None
     assert names[-1] == "Done"
     for workflow in engine.workflows.values():
         again = asyncio.run(runtime._segment(StoredSteps(workflow["steps"]), workflow["record"]))
-        assert again == workflow["output"]
+        assert outcome(again) == outcome(workflow["output"])
     assert desk.seen == []
+
+
+def outcome(output: object) -> object:
+    """What a stored output says; messages may have been written in another form."""
+    ended: Any = "ended"
+    return plain(get_outcome(Status(id="stored", state="finished", output=output, created=ended)))
 
 
 def test_the_file_of_this_schema_is_there() -> None:

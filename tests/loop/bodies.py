@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from prompty.loop.repair import repaired
+from prompty.loop.repair import normalize_history
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.request import Function
@@ -39,7 +39,7 @@ AGENTS = {name: agent_for(name) for name in APIS}
 def sent(api_name: str, history: Sequence[Message], functions: Sequence[Function] = ()) -> dict[str, Any]:
     """The body that a history becomes, once it is repaired."""
     api = APIS[api_name]
-    fixed = repaired(history, api.call_ids)
+    fixed = normalize_history(history, api.call_ids)
     return dict(request_for(AGENTS[api_name], fixed, api, functions=functions).body)
 
 

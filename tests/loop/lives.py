@@ -247,13 +247,13 @@ class Life:
         """The last answer stands with one result for each call, in the order of the calls."""
         calls = self._reply().tool_calls
         said, *results = messages[-1 - len(calls) :]
-        assert said.tool_calls == list(calls)
+        assert said.tool_calls == calls
         assert said.text == self._reply().text
         for position, (call, result) in enumerate(zip(calls, results, strict=True)):
             self._check_result(call, result, position)
 
     def _check_result(self, call: ToolCall, result: Message, position: int) -> None:
-        assert (result.role, result.tool_call_id, result.local["tool_name"]) == ("tool", call.id, call.name)
+        assert (result.role, result.tool_call_id, result.tool_name) == ("tool", call.id, call.name)
         given = self.results.get(f"run:{self.iteration}:{position}")
         assert self.asked
         if given:
@@ -261,7 +261,7 @@ class Life:
         elif self.gated and self.asked.runnable[position] and not self.allowed[position]:
             assert result.text.startswith(f"Tool '{call.name}' was denied")
         else:
-            assert result.local["is_error"]
+            assert result.is_error
             assert result.text.startswith("Error: ")
 
     def _ended(self, ending: Ending) -> Ending:

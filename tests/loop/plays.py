@@ -16,8 +16,8 @@ from prompty.loop.effects import OfferedTool, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.state import Choice, Hooks, Plan
 from prompty.loop.stop import Stop
-from prompty.model.message import Message, ToolCall, assistant, tool_result, user
-from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.message import Message, ToolCall, Usage, assistant, tool_result, user
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.testing.encoding import WIRES
 from tests.loop.bodies import AGENTS, APIS
@@ -88,9 +88,8 @@ class Play:
         said = self.outcomes[(int(iteration) * 3 + int(position)) % len(self.outcomes)]
         if said is None:
             return None
-        message = tool_result(call.id, f"{said} {key}")
-        message.local.update(tool_name=call.name, is_error=said == "Error:")
-        return message
+        text, is_error = f"{said} {key}", said == "Error:"
+        return Message("tool", text, tool_call_id=call.id, tool_name=call.name, is_error=is_error)
 
 
 def _retryable() -> ModelError:
@@ -140,12 +139,12 @@ def thoughts(api_name: str) -> st.SearchStrategy[dict[str, Any]]:
         "responses": {"encrypted_content": "c2VjcmV0"},
         "messages": {"signature": "c2lnbmVk"},
     }
-    return st.sampled_from([{}, {"reasoning": "Hm"}, {"reasoning": "Hm", "metadata": along[api_name]}])
+    return st.sampled_from([{}, {"reasoning": "Hm"}, {"reasoning": "Hm", "opaque": along[api_name]}])
 
 
 def _read(api_name: str, reply: Reply, by_hand: bool) -> Reply:
     if by_hand:
-        return replace(reply, metadata={})
+        return replace(reply, opaque={})
     api = APIS[api_name]
     return api.reply(WIRES[api.path].whole(reply))
 
@@ -196,7 +195,7 @@ def earlier(draw: st.DrawFn) -> tuple[Message, ...]:
     if draw(st.booleans()):
         return (user("Hi"),)
     named = draw(st.lists(ids, min_size=1, max_size=2))
-    calls = [tool_call_to_wire(ToolCall(id=one, name="look", arguments='{"at": "me"}')) for one in named]
+    calls = [ToolCall(id=one, name="look", arguments='{"at": "me"}') for one in named]
     results = [tool_result(one, "seen") for one in draw(st.lists(st.sampled_from([*named, "other"]), max_size=3))]
     return (user("Hi"), assistant("", tool_calls=calls), *results, user("And now?"))
 

@@ -35,7 +35,6 @@ from prompty.model.event import Done, Event
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.reply import Reply
-from prompty.pipeline.messages import message_from
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, plays
 
@@ -175,7 +174,7 @@ class Ending:
         if self.error:
             return list(self.error.messages)
         if isinstance(self.value, Paused):
-            return [message_from(message) for message in self.value.messages]
+            return [Message.from_json(message) for message in self.value.messages]
         return list(self.value.messages) if self.value else []
 
 
@@ -226,7 +225,7 @@ def check_session(control: Control, world: World) -> None:
     if control.plan.session is None:
         return
     if world.stored:
-        assert_sendable([message_from(message) for message in world.stored])
+        assert_sendable([Message.from_json(message) for message in world.stored])
     plan = replace(control.plan, hooks=Hooks(gate=True), context=None, finish=lambda reply: reply.text)
     again = World(replace(control, play=replace(control.play, answers=(Asked(Reply(text="Still here."), ()),))))
     again.stored = list(world.stored)
@@ -259,7 +258,7 @@ def test_an_end_anywhere_leaves_a_history_and_a_session_that_work(
     ending = whole(control, world)
     check_session(control, world)
     if control.plan.session and ending.error:
-        stored = [message_from(message).to_json() for message in world.stored]
+        stored = [Message.from_json(message).to_json() for message in world.stored]
         assert [message.to_json() for message in ending.messages()][-len(stored) or len(ending.messages()) :] == stored
 
 

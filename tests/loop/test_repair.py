@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, repair
 from prompty.errors import RequestError
-from prompty.loop.repair import NO_RESULT, repaired
-from prompty.model.message import ImagePart, Message, ToolCall, assistant, system, tool_result, user
-from prompty.model.reply import Reply, tool_call_to_wire
+from prompty.loop.repair import NO_RESULT, normalize_history
+from prompty.model.content import ImagePart
+from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
+from prompty.model.reply import Reply
 from prompty.pipeline.request import request_for
 from prompty.providers.anthropic.messages import BLOCKS
 from prompty.testing.encoding import WIRES
@@ -27,9 +29,9 @@ ids = st.sampled_from(IDS)
 arguments = st.sampled_from(["{}", '{"at": "me"}', '{"at": ', "", '```json\n{"at": "me"}\n```', "[1]"])
 
 
-def turn_with(*call_ids: str, name: str = "look", text: str = "", **metadata: object) -> Message:
-    calls = [tool_call_to_wire(ToolCall(id=one, name=name, arguments=f'{{"n":{n}}}')) for n, one in enumerate(call_ids)]
-    return assistant(text, tool_calls=calls, **metadata)
+def turn_with(*call_ids: str, name: str = "look", text: str = "") -> Message:
+    calls = [ToolCall(id=one, name=name, arguments=f'{{"n":{n}}}') for n, one in enumerate(call_ids)]
+    return assistant(text, tool_calls=calls)
 
 
 @st.composite
@@ -79,7 +81,7 @@ def turns(draw: st.DrawFn) -> list[Message]:
 PIECES: dict[str, st.SearchStrategy[list[Message]]] = {
     "calls": turns(),
     "user": st.just([user("And now?")]),
-    "text": st.just([assistant("So.", reasoning_content="Hm")]),
+    "text": st.just([assistant("So.", reasoning="Hm")]),
     "stray": ids.map(lambda one: [tool_result(one, "stray")]),
 }
 
@@ -96,7 +98,7 @@ def somebody_speaks(history: Sequence[Message]) -> bool:
 
 @often
 @given(history=broken().filter(somebody_speaks))
-def test_any_history_can_be_sent_once_it_is_repaired(history: list[Message]) -> None:
+def test_any_history_can_be_sent_once_it_is_normalize_history(history: list[Message]) -> None:
     for api_name in APIS:
         if api_name == "messages" and not begins_with_the_user(history):
             with pytest.raises(RequestError, match="begins without a user message"):
@@ -109,14 +111,14 @@ def test_any_history_can_be_sent_once_it_is_repaired(history: list[Message]) -> 
 @given(history=broken(), api_name=st.sampled_from(sorted(APIS)))
 def test_repairing_is_done_once_and_keeps_the_beginning(history: list[Message], api_name: str) -> None:
     pattern = APIS[api_name].call_ids
-    before = [(message.role, message.text, dict(message.metadata)) for message in history]
-    fixed = repaired(history, pattern)
-    assert [(message.role, message.text, dict(message.metadata)) for message in history] == before
-    again = repaired(fixed, pattern)
+    before = list(history)
+    fixed = normalize_history(history, pattern)
+    assert history == before
+    again = normalize_history(fixed, pattern)
     assert list(map(id, again)) == list(map(id, fixed))
     check_order_and_words(history, fixed)
     for length in range(len(history)):
-        ids_then = [one.id for message in repaired(history[:length], pattern) for one in message.tool_calls]
+        ids_then = [one.id for message in normalize_history(history[:length], pattern) for one in message.tool_calls]
         ids_now = [one.id for message in fixed for one in message.tool_calls]
         assert ids_now[: len(ids_then)] == ids_then
 
@@ -137,7 +139,7 @@ def check_order_and_words(history: Sequence[Message], fixed: Sequence[Message]) 
 
 def untouched(message: Message) -> object:
     """A message without its calls."""
-    return message.role, message.content, {**message.metadata, "tool_calls": None}, message.local
+    return replace(message, tool_calls=())
 
 
 def means_the_same(before: str, after: str) -> bool:
@@ -154,8 +156,8 @@ OBJECTS = ["{}", '{ "at":"it" }', '{"at": 1.50}', '{"ä": "\\u00e4"}']
 @every_api
 @pytest.mark.parametrize("text", OBJECTS)
 def test_arguments_that_are_an_object_keep_every_letter(api_name: str, text: str) -> None:
-    history = [user("Hi"), assistant("", tool_calls=[tool_call_to_wire(ToolCall(id="a b", name="n!", arguments=text))])]
-    assert repaired(history, APIS[api_name].call_ids)[1].tool_calls[0].arguments == text
+    history = [user("Hi"), assistant("", tool_calls=[ToolCall(id="a b", name="n!", arguments=text)])]
+    assert normalize_history(history, APIS[api_name].call_ids)[1].tool_calls[0].arguments == text
 
 
 @every_api
@@ -168,7 +170,7 @@ def test_what_is_fine_is_left_alone(api_name: str, data: st.DataObject) -> None:
         answered = [tool_result(one, "seen") for one in named]
         said = turn_with(*named) if named else assistant("So.")
         history += [said, *answered, *data.draw(st.sampled_from([[], [user("And?")]]))]
-    fixed = repaired(history, APIS[api_name].call_ids)
+    fixed = normalize_history(history, APIS[api_name].call_ids)
     assert list(map(id, fixed)) == list(map(id, history))
 
 
@@ -200,14 +202,14 @@ HISTORIES: dict[str, tuple[list[Message], list[str]]] = {
 @pytest.mark.parametrize(("history", "expected"), HISTORIES.values(), ids=HISTORIES)
 @pytest.mark.spec("001 Pairing: One Result per Call", "each call has one result, whatever its id")
 def test_each_call_gets_the_result_that_is_its_own(api_name: str, history: list[Message], expected: list[str]) -> None:
-    fixed = repaired([user("Hi"), *history], APIS[api_name].call_ids)
+    fixed = normalize_history([user("Hi"), *history], APIS[api_name].call_ids)
     assert told(fixed) == expected
     assert_sendable([user("Hi"), *history])
 
 
 def test_ids_that_repeat_are_numbered_and_no_number_is_given_twice() -> None:
     history = [turn_with("call_0", "call_0", "call_0_2"), turn_with("call_0_3", "call_0")]
-    fixed = repaired(history, re.compile(".+"))
+    fixed = normalize_history(history, re.compile(".+"))
     assert [call.id for message in fixed for call in message.tool_calls] == [
         "call_0",
         "call_0_2",
@@ -234,7 +236,7 @@ def test_ids_are_no_longer_than_openai_takes_them(wanted: str) -> None:
     assert calls_in("chat", sent("chat", history))[0]["id"] == wanted
     for api_name, most in {"chat": 40, "responses": 64}.items():
         api = APIS[api_name]
-        body = request_for(openai, repaired(history, api.call_ids), api).body
+        body = request_for(openai, normalize_history(history, api.call_ids), api).body
         ids_sent = [call["id"] for call in calls_in(api_name, body)]
         assert [result["id"] for result in results_in(api_name, body)] == ids_sent
         assert len(set(ids_sent)) == 3
@@ -253,9 +255,9 @@ def test_repair_is_there_for_hosts_too_and_reads_messages_in_wire_form() -> None
 @every_api
 def test_media_in_results_stay(api_name: str) -> None:
     image = ImagePart("aGk=", "image/png")
-    result = Message("tool", [image], {"tool_call_id": "a"})
+    result = tool_result("a", image)
     history = [user("Hi"), turn_with("a"), user("Wait!"), result]
-    assert repaired(history, APIS[api_name].call_ids)[2].content == [image]
+    assert normalize_history(history, APIS[api_name].call_ids)[2].content == (image,)
     assert_taken(api_name, sent(api_name, history))
 
 
@@ -265,7 +267,7 @@ def test_what_goes_back_as_it_came_has_the_same_ids_as_the_results(api_name: str
     api = APIS[api_name]
     calls = tuple(ToolCall(id="call_0", name="look", arguments='{"at":1}') for _ in range(2))
     signed: dict[str, object] = {"signature": "c2ln"} if api_name == "messages" else {"encrypted_content": "c2ln"}
-    whole = WIRES[api.path].whole(Reply(tool_calls=calls, reasoning="Hm", id="r", model="m", metadata=signed))
+    whole = WIRES[api.path].whole(Reply(tool_calls=calls, reasoning="Hm", id="r", model="m", opaque=signed))
     turn = api.reply(whole).message()
     body = sent(api_name, [user("Hi"), turn, *(tool_result("call_0", str(n)) for n in range(2))])
     assert_taken(api_name, body)

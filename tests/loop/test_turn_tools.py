@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from prompty import TextPart, ToolCall, ToolContext, tool
 from prompty.events import ToolFinished, ToolStarted
-from prompty.model.message import ImagePart
+from prompty.model.content import ImagePart
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in
 from tests.loop.ways import LONG, Way, agent_of, every_way, every_wire, tool_events
@@ -155,7 +155,7 @@ def test_an_image_is_seen_by_the_model(way: Way, wire: str) -> None:
     image = ImagePart("aGk=", "image/png")
     with Script([call("draw"), call("draw")], "Done.") as script:
         seen = way.turn(agent_of(wire), tools={"draw": lambda: [TextPart("Here:"), image]})
-    assert [message.content for message in seen.messages if message.role == "tool"] == [[TextPart("Here:"), image]] * 2
+    assert [message.content for message in seen.messages if message.role == "tool"] == [(TextPart("Here:"), image)] * 2
     assert json.dumps(script.requests[1]).count("aGk=") == 2
 
 

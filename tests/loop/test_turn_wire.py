@@ -8,7 +8,7 @@ import pytest
 
 from prompty import Message, ToolCall, system, tool, turn, user
 from prompty.events import ToolFinished
-from prompty.model.message import ImagePart
+from prompty.model.content import ImagePart
 from prompty.providers.openai import chat
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in, results_in
@@ -95,12 +95,14 @@ def test_nothing_of_our_own_crosses_the_wire(way: Way, wire: str) -> None:
     ) as script:
         seen = way.turn(agent_of(wire), tools=[look, fail])
     results = [message for message in seen.messages if message.role == "tool"]
-    assert [message.local["tool_name"] for message in results] == ["look", "fail", "look"]
-    assert [bool(message.local.get("is_error")) for message in results] == [False, True, False]
-    assert seen.messages[-1].local["finish_reason"] == "stop"
+    assert [message.tool_name for message in results] == ["look", "fail", "look"]
+    assert [message.is_error for message in results] == [False, True, False]
+    assert seen.messages[-1].finish_reason == "stop"
     body = json.dumps(bodies(script)[-1])
     assert not [
-        name for name in ("finish_reason", "tool_name", "local", "metadata", "anthropic_blocks") if name in body
+        name
+        for name in ("finish_reason", "tool_name", "finishReason", "toolName", "local", "metadata", "anthropic_blocks")
+        if name in body
     ]
     assert wire == "messages" or "is_error" not in body  # Anthropic's API has a field of this name
     assert results_in(wire, bodies(script)[1])[1]["content"] == "Error: Tool 'fail' failed: no sky today"
@@ -205,4 +207,4 @@ def test_what_is_told_and_what_is_kept_are_the_messages_as_the_model_made_them(w
         seen = way.turn(agent_of(wire), tools=[look], messages=given)
     assert given == [Message("user", user("Hi").content)]
     assert seen.messages[0] is given[0]
-    assert seen.messages[1].tool_calls == [ToolCall(id="x", name="look", arguments='{"at":"it"}')]
+    assert seen.messages[1].tool_calls == (ToolCall(id="x", name="look", arguments='{"at":"it"}'),)

@@ -14,7 +14,6 @@ import pytest
 from prompty import turn
 from prompty.memory import SqliteMemory
 from prompty.model.message import Message
-from prompty.pipeline.messages import message_from
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal, scripted
 
@@ -54,7 +53,7 @@ def first_turn(worker: "subprocess.Popen[str]") -> str:
 
 def check(path: Path, done: list[str]) -> None:
     store = SqliteMemory(path)
-    stored = [message_from(message) for message in store.load("shared")]
+    stored = [Message.from_json(message) for message in store.load("shared")]
     turns = parts(stored)
     finished = [label for label, messages in turns if messages[-1].text == f"answer {label}"]
     assert set(done) <= set(finished)

@@ -21,6 +21,7 @@ from prompty import (
     Message,
     PromptAgent,
     TextPart,
+    ToolCall,
     assistant,
     loads,
     parse,
@@ -33,8 +34,8 @@ from prompty import (
     validate_inputs,
 )
 from prompty.errors import InputError, RenderError, UnknownName
+from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.marker import ROLE_MARK
-from prompty.model.message import AudioPart, FilePart, ImagePart
 from prompty.parsers import register_parser
 from prompty.renderers import register_renderer
 
@@ -194,11 +195,11 @@ def test_two_images_an_audio_a_file_and_a_thread_come_out_in_the_written_order()
                 FilePart("CCCC", "application/pdf", "a.pdf"),
                 TextPart("\nthen:"),
             ],
-            {"name": "Ada"},
+            name="Ada",
         ),
         user("Hi"),
         assistant("Hello"),
-        Message("user", [TextPart("After "), one, TextPart(".")], {"name": "Ada"}),
+        Message("user", [TextPart("After "), one, TextPart(".")], name="Ada"),
     ]
 
 
@@ -228,7 +229,7 @@ MEDIA: dict[str, tuple[str, object, object]] = {
 @pytest.mark.parametrize(("kind", "value", "part"), MEDIA.values(), ids=MEDIA)
 def test_media_may_be_given_in_many_forms(kind: str, value: object, part: object) -> None:
     [message] = rich(kind, value)
-    assert message.content == [part]
+    assert message.content == (part,)
 
 
 WRONG_MEDIA: dict[str, tuple[str, object, str]] = {
@@ -278,12 +279,12 @@ WIRE_THREAD = [
 def test_a_thread_may_be_in_wire_form() -> None:
     messages = rich("thread", {"messages": WIRE_THREAD})
     assert [message.content for message in messages[:3]] == [
-        [TextPart("see"), ImagePart("https://x", None, "low")],
-        [AudioPart("AA", "audio/wav")],
-        [FilePart("f1"), FilePart("data:text/plain;base64,AA", "text/plain", "a")],
+        (TextPart("see"), ImagePart("https://x", None, "low")),
+        (AudioPart("AA", "audio/wav"),),
+        (FilePart("f1"), FilePart("data:text/plain;base64,AA", "text/plain", "a")),
     ]
-    assert messages[3].metadata == {"tool_calls": [{"id": "c", "type": "function"}], "reasoning_content": "hm"}
-    assert (messages[4].text, messages[4].metadata) == ("72", {"tool_call_id": "c"})
+    assert messages[3] == Message("assistant", tool_calls=[ToolCall(id="c", name="")], reasoning="hm")
+    assert messages[4] == Message("tool", "72", tool_call_id="c")
 
 
 def test_a_thread_s_own_words_are_not_structure() -> None:

@@ -1,30 +1,21 @@
 """Chat Completions: requests, replies, and streams that end in the same reply (000 §7.1, 002 §8.1, §8.6)."""
 
 import json
+from dataclasses import fields
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from prompty import loads, prepare
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import (
-    AudioPart,
-    ContentPart,
-    FilePart,
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    assistant,
-    message,
-    system,
-    tool_result,
-    user,
-)
-from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.message import Message, ToolCall, Usage, assistant, system, tool_result, user
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import result_of
@@ -48,8 +39,8 @@ def body(*messages: Message, of: PromptAgent | None = None, functions: list[Func
     return made
 
 
-def calling(*calls: ToolCall, **metadata: object) -> Message:
-    return assistant(tool_calls=[tool_call_to_wire(call) for call in calls], **metadata)
+def calling(*calls: ToolCall, **fields: Any) -> Message:
+    return Message("assistant", tool_calls=calls, **fields)
 
 
 ONE = ToolCall(id="call_1", name="weather", arguments='{"city": "Oslo"}')
@@ -65,7 +56,7 @@ MESSAGES: dict[str, tuple[Message, Json]] = {
     "nothing at all is an empty string": (user(), {"role": "user", "content": ""}),
     "blanks and lines stay": (user(" a\n\nb "), {"role": "user", "content": " a\n\nb "}),
     "a system message": (system("Be brief"), {"role": "system", "content": "Be brief"}),
-    "a developer message": (message("developer", "Be brief"), {"role": "developer", "content": "Be brief"}),
+    "a developer message": (Message("developer", "Be brief"), {"role": "developer", "content": "Be brief"}),
     "an assistant's text": (assistant("Hello"), {"role": "assistant", "content": "Hello"}),
     "a result": (tool_result("call_1", "12°"), {"role": "tool", "tool_call_id": "call_1", "content": "12°"}),
     "a result without text": (tool_result("call_1"), {"role": "tool", "tool_call_id": "call_1", "content": ""}),
@@ -82,7 +73,7 @@ def test_a_message_of_one_text_has_a_string_for_content(given: Message, expected
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant", "tool"])
 def test_a_message_of_several_texts_is_an_array_for_every_role(role: str) -> None:
     blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert message_to_wire(message(role, "a", "b"))["content"] == blocks
+    assert message_to_wire(Message(role, [TextPart("a"), TextPart("b")]))["content"] == blocks
 
 
 @pytest.mark.spec("000 §7.1.1", "a message with several parts is an array")
@@ -99,17 +90,23 @@ def test_a_whole_conversation_is_converted_in_order() -> None:
     assert [entry["role"] for entry in sent["messages"]] == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
-ALL_METADATA: Json = {
+ALL_FIELDS: dict[str, Any] = {
     "name": "Ada",
-    "tool_calls": [tool_call_to_wire(ONE)],
+    "tool_calls": (ONE,),
     "tool_call_id": "call_1",
-    "reasoning_content": "hm",
-    "reasoning_details": [{"type": "reasoning.text", "text": "hm"}],
+    "reasoning": "hm",
+    "opaque": {
+        "reasoning_details": [{"type": "reasoning.text", "text": "hm"}],
+        "responses_items": [{"type": "function_call"}],
+    },
+    "attributes": {"finish_reason": "stop", "anything": 1},
     "finish_reason": "stop",
     "tool_name": "weather",
-    "responses_items": [{"type": "function_call"}],
-    "anything": 1,
+    "is_error": True,
+    "usage": Usage(input_tokens=3),
+    "cost": Decimal(1),
 }
+WIRE_FIELDS: Json = {"name": "Ada", "tool_calls": [ONE.to_wire()], "tool_call_id": "call_1"}
 CROSSING = {
     "system": {"name"},
     "developer": {"name"},
@@ -120,14 +117,17 @@ CROSSING = {
 
 
 @pytest.mark.parametrize(("role", "crossing"), CROSSING.items())
-def test_metadata_crosses_only_where_the_role_allows_it(role: str, crossing: set[str]) -> None:
-    given = Message(role, [TextPart("x")], dict(ALL_METADATA), local={"is_error": True, "seconds": 3})
-    expected = {name: ALL_METADATA[name] for name in crossing}
-    assert message_to_wire(given) == {"role": role, "content": "x", **expected}
+def test_a_field_crosses_only_where_the_role_allows_it(role: str, crossing: set[str]) -> None:
+    expected = {name: WIRE_FIELDS[name] for name in crossing}
+    assert message_to_wire(Message(role, "x", **ALL_FIELDS)) == {"role": role, "content": "x", **expected}
+
+
+def test_every_field_of_a_message_is_covered_by_the_test_above() -> None:
+    assert {"role", "content", *ALL_FIELDS} == {field.name for field in fields(Message)}
 
 
 def test_a_name_that_a_marker_made_a_number_is_text_again() -> None:
-    [sent] = body(message("user", "Hi", name=7))["messages"]
+    [sent] = body(*prepare(loads("user[name=7]:\nHi")))["messages"]
     assert sent["name"] == "7"
 
 
@@ -142,7 +142,7 @@ def test_a_turn_of_calls_alone_has_empty_content() -> None:
 
 
 def test_what_was_said_before_a_call_goes_with_it() -> None:
-    said = assistant("Let me see", tool_calls=[tool_call_to_wire(ONE)])
+    said = assistant("Let me see", tool_calls=[ONE])
     assert message_to_wire(said)["content"] == "Let me see"
 
 
@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[Message, str, str]] = {
     "audio of no type": (user(AudioPart("AAAA")), "without a media type", "media type"),
     "an image in a system message": (system(ImagePart(PNG)), "image data stands in the system message", "user message"),
     "audio in a developer message": (
-        message("developer", "x", AudioPart("AAAA", "audio/wav")),
+        Message("developer", [TextPart("x"), AudioPart("AAAA", "audio/wav")]),
         "audio data stands in the developer message",
         "user message",
     ),
@@ -410,8 +410,9 @@ def at(endpoint: str | None, provider: str = "openai") -> PromptAgent:
     return agent(model={"connection": connection, "provider": provider})
 
 
-def sent_back(to: PromptAgent, **metadata: object) -> Json:
-    sent: Json = body(user("Hi"), calling(ONE, **metadata), tool_result("call_1", "x"), of=to)["messages"][1]
+def sent_back(to: PromptAgent, **fields: object) -> Json:
+    turn = Message.from_json({"role": "assistant", "tool_calls": [ONE.to_wire()], **fields})
+    sent: Json = body(user("Hi"), turn, tool_result("call_1", "x"), of=to)["messages"][1]
     return {name: value for name, value in sent.items() if name.startswith("reasoning")}
 
 
@@ -426,9 +427,9 @@ REASONING: dict[str, tuple[Json, Json]] = {
 }
 
 
-@pytest.mark.parametrize(("metadata", "expected"), REASONING.values(), ids=REASONING)
-def test_reasoning_goes_back_with_the_calls_it_led_to(metadata: Json, expected: Json) -> None:
-    assert sent_back(at(ELSEWHERE), **metadata) == expected
+@pytest.mark.parametrize(("fields", "expected"), REASONING.values(), ids=REASONING)
+def test_reasoning_goes_back_with_the_calls_it_led_to(fields: Json, expected: Json) -> None:
+    assert sent_back(at(ELSEWHERE), **fields) == expected
 
 
 NOWHERE: dict[str, tuple[str | None, str]] = {
@@ -449,7 +450,7 @@ def test_reasoning_never_goes_to_openai_or_azure(endpoint: str | None, provider:
 
 
 def test_reasoning_stays_here_when_no_call_followed_it() -> None:
-    said = Message("assistant", [TextPart("Hello")], {"reasoning_content": "hm", "reasoning_details": DETAILS})
+    said = assistant("Hello", reasoning="hm", opaque={"reasoning_details": DETAILS})
     [_, sent, _] = body(user("Hi"), said, user("Go on"), of=at(ELSEWHERE))["messages"]
     assert sent == {"role": "assistant", "content": "Hello"}
 
@@ -460,7 +461,7 @@ def test_what_a_reply_held_goes_back_byte_for_byte() -> None:
     assert [entry.role for entry in turn] == ["assistant", "tool"]
     [_, sent, _] = body(user("Hi"), *turn, of=at(ELSEWHERE))["messages"]
     assert json.dumps(sent["reasoning_details"]) == json.dumps(DETAILS)
-    assert sent["tool_calls"] == [tool_call_to_wire(ONE)]
+    assert sent["tool_calls"] == [ONE.to_wire()]
 
 
 # Replies.
@@ -469,7 +470,7 @@ def test_what_a_reply_held_goes_back_byte_for_byte() -> None:
 def payload(content: object, calls: list[ToolCall] | None = None, finish: str = "stop", **fields: object) -> Json:
     said = {"role": "assistant", "content": content, **fields}
     if calls:
-        said["tool_calls"] = [tool_call_to_wire(call) for call in calls]
+        said["tool_calls"] = [call.to_wire() for call in calls]
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -771,7 +772,7 @@ def test_pieces_of_structured_reasoning_become_the_blocks_they_are() -> None:
         {"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "data": "y"}]},
         {"reasoning_details": [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b"}]},
     )
-    assert answer.metadata["reasoning_details"] == [
+    assert answer.opaque["reasoning_details"] == [
         {**block, "text": "hm", "signature": "c2ln"},
         {"type": "reasoning.encrypted", "index": 1, "data": "x"},
         {"type": "reasoning.encrypted", "index": 1, "data": "y"},

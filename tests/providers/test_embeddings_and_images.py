@@ -6,8 +6,8 @@ import pytest
 
 from prompty.errors import EmptyReply, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import ImagePart, Message, assistant, system, user
-from prompty.model.reply import Usage
+from prompty.model.content import ImagePart
+from prompty.model.message import Message, Usage, assistant, system, user
 from prompty.model.request import Function
 from prompty.pipeline.process import result_of
 from prompty.providers.openai import embeddings, images

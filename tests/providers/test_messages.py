@@ -4,6 +4,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,25 +16,12 @@ from pydantic import TypeAdapter
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import (
-    AudioPart,
-    ContentPart,
-    FilePart,
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCall,
-    assistant,
-    message,
-    system,
-    tool_result,
-    user,
-)
-from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.message import Message, ToolCall, Usage, assistant, parse_messages, system, tool_result, user
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.messages import messages_from
 from prompty.providers.anthropic.messages import API, MessagesDecoder
 from prompty.tools.arguments import parse_arguments
 from prompty.wire.functions import function_of
@@ -65,14 +53,12 @@ def turns_of(*messages: Message) -> list[Json]:
     return turns
 
 
-def calling(*calls: ToolCall, text: str = "", **metadata: object) -> Message:
-    said = [text] if text else []
-    return assistant(*said, tool_calls=[tool_call_to_wire(call) for call in calls], **metadata)
+def calling(*calls: ToolCall, text: str = "", **fields: Any) -> Message:
+    return Message("assistant", text or (), tool_calls=calls, **fields)
 
 
 def failed(result: Message) -> Message:
-    result.local["is_error"] = True
-    return result
+    return replace(result, is_error=True)
 
 
 def said(text: str) -> Json:
@@ -110,7 +96,7 @@ CONVERSATIONS: dict[str, tuple[list[Message], list[Json]]] = {
         [by_user(said("Hi"), said("again"))],
     ),
     "instructions are no turn": (
-        [user("Hi"), system("Be brief."), message("developer", "Be kind."), user("again")],
+        [user("Hi"), system("Be brief."), Message("developer", "Be kind."), user("again")],
         [by_user(said("Hi"), said("again"))],
     ),
     "a turn to be continued does not end in blanks": (
@@ -140,7 +126,7 @@ CONVERSATIONS: dict[str, tuple[list[Message], list[Json]]] = {
         ],
     ),
     "reasoning of another provider stays here": (
-        [user("Hi"), assistant("Hello", reasoning_content="They greet."), user("Bye")],
+        [user("Hi"), assistant("Hello", reasoning="They greet."), user("Bye")],
         [by_user(said("Hi")), by_assistant(said("Hello")), by_user(said("Bye"))],
     ),
 }
@@ -153,8 +139,11 @@ def test_a_conversation_becomes_turns_of_blocks(messages: list[Message], turns: 
 
 SYSTEMS: dict[str, tuple[list[Message], str | None]] = {
     "there is none": ([user("Hi")], None),
-    "it is empty": ([system(""), message("developer", " "), user("Hi")], None),
-    "it stands anywhere": ([system("A"), user("Hi"), message("developer", "B", "C"), system("")], "A\n\nBC"),
+    "it is empty": ([system(""), Message("developer", " "), user("Hi")], None),
+    "it stands anywhere": (
+        [system("A"), user("Hi"), Message("developer", [TextPart("B"), TextPart("C")]), system("")],
+        "A\n\nBC",
+    ),
 }
 
 
@@ -257,12 +246,12 @@ REFUSED: dict[str, tuple[list[Message], str]] = {
     "text that is not UTF-8": ([user(FilePart("/w==", "text/plain"))], "Encode it again"),
     "audio": ([user(AudioPart("eA==", "audio/wav"))], "another provider"),
     "audio in a result": ([user("Hi"), calling(PARIS), tool_result("toolu_1", AudioPart("eA==", "audio/wav"))], "text"),
-    "media in instructions": ([message("system", PNG), user("Hi")], "Move it into a user message"),
+    "media in instructions": ([system(PNG), user("Hi")], "Move it into a user message"),
     "media from the assistant": ([user("Hi"), assistant("Look", PNG)], "Move it into a user message"),
     "nothing to answer": ([system("Be brief.")], "Begin it with a `user:` message"),
     "nothing but blanks": ([user(" ")], "Begin it with a `user:` message"),
     "the assistant speaks first": ([assistant("Welcome!"), user("Hi")], "Begin it with a `user:` message"),
-    "a result of no call": ([user("Hi"), message("tool", "sunny")], "`tool_call_id`"),
+    "a result of no call": ([user("Hi"), Message("tool", "sunny")], "`tool_call_id`"),
 }
 
 
@@ -418,7 +407,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
             reasoning="Paris, then.",
             tool_calls=(PARIS, ROME),
             finish_reason="tool_calls",
-            metadata={"anthropic_blocks": list(TOOL_TURN)},
+            opaque={"anthropic_blocks": list(TOOL_TURN)},
         ),
     ),
     "arguments are compact and not escaped": (
@@ -427,7 +416,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
             DONE,
             tool_calls=(ToolCall(id="t", name="f", arguments='{"a":["é",1.5]}'),),
             finish_reason="tool_calls",
-            metadata={"anthropic_blocks": [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": ["é", 1.5]}}]},
+            opaque={"anthropic_blocks": [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": ["é", 1.5]}}]},
         ),
     ),
     "a call that the limit may have cut in two is none": (
@@ -440,7 +429,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
             DONE,
             tool_calls=(PARIS,),
             finish_reason="length",
-            metadata={"anthropic_blocks": [asked("toolu_1", city="Paris")]},
+            opaque={"anthropic_blocks": [asked("toolu_1", city="Paris")]},
         ),
     ),
     "calls before text that was cut are calls": (
@@ -450,7 +439,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
             text="And n",
             tool_calls=(PARIS,),
             finish_reason="model_context_window_exceeded",
-            metadata={"anthropic_blocks": [asked("toolu_1", city="Paris"), said("And n")]},
+            opaque={"anthropic_blocks": [asked("toolu_1", city="Paris"), said("And n")]},
         ),
     ),
     "usage has all its counts": (
@@ -536,14 +525,14 @@ def test_a_blank_text_block_of_a_tool_turn_does_not_go_back() -> None:
 
 def test_a_call_whose_id_was_changed_since_goes_back_with_the_new_one() -> None:
     turn = API.reply(payload(THINKING, DIRECT, stop_reason="tool_use")).message()
-    turn.metadata["tool_calls"] = [tool_call_to_wire(ToolCall(id="toolu_1_2", name=PARIS.name))]
+    turn = replace(turn, tool_calls=(ToolCall(id="toolu_1_2", name=PARIS.name),))
     turns = turns_of(user("Weather?"), turn, tool_result("toolu_1_2", "sunny"))
     assert turns[1] == by_assistant(THINKING, {**DIRECT, "id": "toolu_1_2"})
 
 
 def test_a_turn_that_lost_a_call_since_is_written_anew() -> None:
     turn = API.reply(payload(*TOOL_TURN, stop_reason="tool_use")).message()
-    turn.metadata["tool_calls"] = [tool_call_to_wire(ROME)]
+    turn = replace(turn, tool_calls=(ROME,))
     turns = turns_of(user("Weather?"), turn, tool_result("toolu_2", "rain"))
     assert turns[1] == by_assistant(said("Let me see."), asked("toolu_2", city="Rome"))
 
@@ -754,7 +743,7 @@ def test_requests_of_the_public_vectors(vector: Json) -> None:
     model = {"id": given_input["model_id"], "provider": "anthropic", "options": given_input["options"]}
     prompt = PromptAgent.model_validate({"model": model, "tools": given_input["tools"]})
     functions = tuple(function_of(tool) for tool in prompt.tools if isinstance(tool, FunctionTool))
-    body = body_of(*messages_from(given_input["messages"]), prompt=prompt, functions=functions)
+    body = body_of(*parse_messages(given_input["messages"]), prompt=prompt, functions=functions)
     assert body == vector["expected"]["request_body"]
 
 
@@ -800,7 +789,7 @@ blocks_beside_calls = st.one_of(texts.map(said), st.just(THINKING), st.just(REDA
 def tool_turns(draw: st.DrawFn, number: int) -> list[Message]:
     """A turn of calls, of this API or another's, and its results."""
     ids = [f"toolu_{number}_{position}" for position in range(draw(st.integers(1, 3)))]
-    results = [Message("tool", draw(parts), {"tool_call_id": one}, {"is_error": draw(st.booleans())}) for one in ids]
+    results = [Message("tool", draw(parts), tool_call_id=one, is_error=draw(st.booleans())) for one in ids]
     if draw(st.booleans()):
         calls = [ToolCall(id=one, name="f", arguments=draw(wild_arguments)) for one in ids]
         return [calling(*calls, text=draw(texts)), *results]

@@ -496,7 +496,7 @@ def test_thoughts_that_led_to_no_call_stay_here_in_the_next_turn(case: Case, mod
 @each_case
 def test_of_a_conversation_without_calls_no_thought_is_sent(case: Case, mode: Mode, server: Server) -> None:
     before = exchange(case, mode, server, case.answers[-1])
-    assert thoughts_in(before.messages[-1].metadata) == {"THOUGHT-last"}  # it is kept, for people to read
+    assert thoughts_in(before.messages[-1].to_json()) == {"THOUGHT-last"}  # it is kept, for people to read
     body = going_on(case, mode, server, before)
     assert_legal(case.wire.name, without_extras(body))
     assert thoughts_in(body) == set()

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,10 @@ from pydantic import TypeAdapter
 
 from prompty.errors import EmptyReply, ModelError, Refused, RequestError, ResponseFailed, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ToolCall,
-    assistant,
-    message,
-    system,
-    tool_result,
-    user,
-)
-from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.message import Message, ToolCall, Usage, assistant, system, tool_result, user
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers.openai.responses import API, ResponsesDecoder, reply, request
 
@@ -43,9 +34,8 @@ def agent(options: Json | None = None, **fields: Any) -> PromptAgent:
     return PromptAgent.model_validate({"model": model, **fields})
 
 
-def calling(*calls: ToolCall, text: str = "", **metadata: object) -> Message:
-    said = [text] if text else []
-    return assistant(*said, tool_calls=[tool_call_to_wire(call) for call in calls], **metadata)
+def calling(*calls: ToolCall, text: str = "", **fields: Any) -> Message:
+    return Message("assistant", text or (), tool_calls=calls, **fields)
 
 
 # A turn as the API gives it: encrypted reasoning, then a word to the user, then two calls.
@@ -167,7 +157,7 @@ INPUTS: dict[str, tuple[list[Message], list[Json]]] = {
         [{"role": "user", "content": "hi"}, {"role": "user", "content": "hello?"}],
     ),
     "a tool turn of another API is built from its calls": (
-        [calling(PARIS, text="wait", reasoning_content="hm"), tool_result(PARIS.id, "18")],
+        [calling(PARIS, text="wait", reasoning="hm"), tool_result(PARIS.id, "18")],
         [
             {"role": "assistant", "content": "wait"},
             PARIS_ITEM,
@@ -243,7 +233,7 @@ FIELDS: dict[str, tuple[PromptAgent, list[Message], list[Function], Json]] = {
     "nothing beside the input": (agent(), HI, [], {}),
     "system and developer text are instructions": (
         agent(),
-        [system("Be brief."), message("developer", "Be", " kind."), system(""), *HI],
+        [system("Be brief."), Message("developer", [TextPart("Be"), TextPart(" kind.")]), system(""), *HI],
         [],
         {"instructions": "Be brief.\n\nBe kind."},
     ),
@@ -345,7 +335,7 @@ REFUSED: dict[str, tuple[Message, str]] = {
     "audio": (user(AudioPart("UklGRg==", "audio/wav")), "apiType: chat"),
     "audio in a result": (tool_result("c", AudioPart("UklGRg==", "audio/wav")), "apiType: chat"),
     "an image in the system message": (system(PNG), "user message"),
-    "an image in the developer message": (message("developer", PNG), "user message"),
+    "an image in the developer message": (Message("developer", [PNG]), "user message"),
     "an image in what the assistant said": (assistant(PNG), "user message"),
 }
 
@@ -357,23 +347,20 @@ def test_what_the_api_does_not_take_is_an_error_that_says_what_to_do(refused: Me
 
 
 def test_items_of_a_tool_turn_go_back_byte_for_byte() -> None:
-    stored = Message(
-        **json.loads(json.dumps({"role": "assistant", "content": [], "metadata": TOOL_MESSAGES[0].metadata}))
-    )
+    stored = Message.from_json(json.loads(json.dumps(TOOL_MESSAGES[0].to_json())))
     sent = request(agent(), [stored], [])["input"]
     assert json.dumps(sent, ensure_ascii=False) == json.dumps(TOOL_TURN["output"], ensure_ascii=False)
 
 
 def test_only_the_ids_of_stored_calls_follow_when_they_are_made_unique() -> None:
-    turn = Message("assistant", [], dict(TOOL_MESSAGES[0].metadata))
-    turn.metadata["tool_calls"] = [tool_call_to_wire(PARIS), tool_call_to_wire(ToolCall(id="new", name="get_time"))]
+    turn = replace(TOOL_MESSAGES[0], tool_calls=(PARIS, ToolCall(id="new", name="get_time")))
     *same, clock = TOOL_TURN["output"]
     assert request(agent(), [turn], [])["input"] == [*same, {**clock, "call_id": "new"}]
     assert clock["call_id"] == CLOCK.id
 
 
 def test_stored_items_stay_as_they_are_when_the_calls_beside_them_are_not_theirs() -> None:
-    turn = Message("assistant", [], {**TOOL_MESSAGES[0].metadata, "tool_calls": [tool_call_to_wire(CLOCK)]})
+    turn = replace(TOOL_MESSAGES[0], tool_calls=(CLOCK,))
     assert request(agent(), [turn], [])["input"] == TOOL_TURN["output"]
 
 
@@ -394,7 +381,7 @@ def test_a_tool_turn_is_read_whole() -> None:
         ),
         id="resp_67ccd3a9",
         model="gpt-5-2025-08-07",
-        metadata={"responses_items": TOOL_TURN["output"]},
+        opaque={"responses_items": TOOL_TURN["output"]},
     )
 
 
@@ -438,7 +425,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
     ),
     "a call without a status counts in a complete answer": (
         {"output": [call_item(status=None)]},
-        Reply(tool_calls=(F,), finish_reason="tool_calls", metadata={"responses_items": [call_item(status=None)]}),
+        Reply(tool_calls=(F,), finish_reason="tool_calls", opaque={"responses_items": [call_item(status=None)]}),
     ),
     "cut by the limit": ({"output": [said(text_part("a"))], **CUT}, Reply(text="a", finish_reason="length")),
     "cut for no given reason": ({"output": [], "status": "incomplete"}, Reply(finish_reason="length")),
@@ -464,7 +451,7 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
             tool_calls=(F,),
             reasoning="a\n\nb",
             finish_reason="length",
-            metadata={"responses_items": [thinking("a"), call_item()]},
+            opaque={"responses_items": [thinking("a"), call_item()]},
         ),
     ),
 }

@@ -32,7 +32,7 @@ from prompty import (
 )
 from prompty.errors import ArgumentsError
 from prompty.model.event import ModelRequested, Retry, ToolCallDelta
-from prompty.model.reply import Reply, tool_call_to_wire
+from prompty.model.reply import Reply
 from prompty.providers import register_connection
 from prompty.tools.arguments import parse_arguments
 from prompty.wire.structured import StructuredResult, output_schema
@@ -129,7 +129,7 @@ def test_a_model_that_may_call_ends_by_itself_in_every_way(
 
 def by_hand(reply: Reply) -> Message:
     """A turn as a host keeps it that knows only text and calls."""
-    return assistant(reply.text, tool_calls=[tool_call_to_wire(call) for call in reply.tool_calls])
+    return assistant(reply.text, tool_calls=reply.tool_calls)
 
 
 @each_family

@@ -43,7 +43,6 @@ from prompty.model.event import (
     ToolFinished,
     ToolStarted,
 )
-from prompty.model.reply import tool_call_to_wire
 from prompty.pipeline.request import request_for
 from prompty.registry import DEFAULT
 from prompty.tools.arguments import parse_arguments
@@ -293,9 +292,8 @@ def outline(messages: Sequence[Message]) -> list[object]:
 def with_plain_ids(message: Message) -> Message:
     """This server's ids may begin with a digit, which APIs take and `assert_legal` does not."""
     if message.tool_call_id:
-        return replace(message, metadata={**message.metadata, "tool_call_id": f"id_{message.tool_call_id}"})
-    calls = [tool_call_to_wire(replace(call, id=f"id_{call.id}")) for call in message.tool_calls]
-    return replace(message, metadata={**message.metadata, "tool_calls": calls}) if calls else message
+        return replace(message, tool_call_id=f"id_{message.tool_call_id}")
+    return replace(message, tool_calls=tuple(replace(call, id=f"id_{call.id}") for call in message.tool_calls))
 
 
 HALF = '{"a": 1, "b'
@@ -306,7 +304,7 @@ def test_a_turn_goes_on_after_a_call_whose_arguments_were_cut_off(
     prompts: Prompts, runner: asyncio.Runner, name: str
 ) -> None:
     """A model may write anything, and this server answers 500 to a history with arguments that are not JSON."""
-    call = tool_call_to_wire(ToolCall(id="call_1", name="add", arguments=HALF))
+    call = ToolCall(id="call_1", name="add", arguments=HALF)
     history = [user("What is 1 and 2?"), assistant(tool_calls=[call]), tool_result("call_1", "Error: not JSON")]
     path = prompts.write(FAMILIES[name], options=FREELY, tools=TOOLS)
     for mode in MODES:

@@ -18,7 +18,7 @@ import pytest
 from prompty import CancelToken, TextPart, turn, turn_async
 from prompty.errors import Cancelled
 from prompty.events import ToolFinished
-from prompty.model.message import FilePart, ImagePart
+from prompty.model.content import FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server
 from tests.conversations.turns import Seen, every_way, run_turn, scripted
@@ -78,7 +78,7 @@ def asked(asynchronous: bool, server: str, *answers: Any, **options: Any) -> See
 
 
 def answers_of(seen: Seen) -> list[list[Any]]:
-    return [message.content for message in seen.messages if message.role == "tool"]
+    return [list(message.content) for message in seen.messages if message.role == "tool"]
 
 
 @every_way

@@ -330,7 +330,7 @@ def replies(draw: st.DrawFn, api_type: str) -> Reply:
         usage=usage,
         id="a",
         model="m",
-        metadata=draw(st.sampled_from([{}, METADATA[api_type]])),
+        opaque=draw(st.sampled_from([{}, METADATA[api_type]])),
     )
 
 
@@ -345,18 +345,18 @@ def kept(api_type: str, reply: Reply) -> Json:
     """What goes back to the API from metadata, read as the real reader leaves it."""
     items = {"responses": "responses_items", "messages": "anthropic_blocks"}.get(api_type)
     if items is None:
-        return reply.metadata
-    found: Any = reply.metadata.get(items)
+        return reply.opaque
+    found: Any = reply.opaque.get(items)
     thoughts = [entry for entry in found or () if entry["type"] in ("reasoning", "thinking")]
     names = ("encrypted_content", "signature")
     return {name: entry[name] for entry in thoughts for name in names if name in entry}
 
 
 def assert_same(api_type: str, found: Reply, reply: Reply) -> None:
-    assert replace(found, metadata={}) == replace(reply, metadata={})
+    assert replace(found, opaque={}) == replace(reply, opaque={})
     if api_type == "chat" or (reply.tool_calls and reply.reasoning):
         default: Json = {"signature": "sig"} if api_type == "messages" else {}
-        assert kept(api_type, found) == {**default, **reply.metadata}
+        assert kept(api_type, found) == {**default, **reply.opaque}
 
 
 @every_api

@@ -17,7 +17,7 @@ from mcp.server import Server
 
 from prompty import CancelToken, Message, TextPart, turn_async
 from prompty.events import ToolFinished, ToolProgress
-from prompty.model.message import AudioPart, FilePart, ImagePart
+from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.conversations.turns import Seen, every_way, run_turn, scripted
@@ -189,7 +189,7 @@ def test_tools_are_found_and_called(asynchronous: bool, either: OwnServer) -> No
 def test_results_become_parts(asynchronous: bool, either: OwnServer) -> None:
     seen = turn_with(asynchronous, [call("show"), call("figures"), call("fail")])
     shown, figures, failed = results(seen)
-    assert shown.content == [
+    assert shown.content == (
         TextPart("look"),
         ImagePart("aW1hZ2U=", "image/png"),
         AudioPart("c291bmQ=", "audio/wav"),
@@ -197,9 +197,9 @@ def test_results_become_parts(asynchronous: bool, either: OwnServer) -> None:
         FilePart("cGRm", "a/pdf", "c.pdf"),
         ImagePart("cA==", "image/png"),
         TextPart("link: demo://e another"),
-    ]
+    )
     assert figures.text == '{"degrees":4}'
-    assert (failed.text, failed.local["is_error"]) == ("Error: Tool 'fail' failed: out of paper", True)
+    assert (failed.text, failed.is_error) == ("Error: Tool 'fail' failed: out of paper", True)
 
 
 @every_way
@@ -256,7 +256,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(asynchronous: b
     seen = turn_with(asynchronous, call("wait"))
     dying.join()
     assert seen.result == "Done."
-    assert results(seen)[0].local["is_error"] is True
+    assert results(seen)[0].is_error is True
     seen = turn_with(asynchronous)
     assert "cannot use the MCP server 'own' (tool 'own')" in str(seen.error)
     either.start()

@@ -119,7 +119,7 @@ def test_retries_are_one_span(seen: Seen, asynchronous: bool) -> None:
     span = seen.one("execute")
     assert span.attributes[names.ATTEMPTS] == 3
     assert span.error is None
-    assert span.content["result"]["content"] == [{"kind": "text", "value": "Hello."}]
+    assert span.content["result"]["content"] == "Hello."
 
 
 @every_way

@@ -27,9 +27,9 @@ def frame(name: str, title: str, start: float, duration: float | None, **fields:
     return {"name": name, "title": title, "id": identity, "__time": time, **fields, **usage, **children}
 
 
-def text(role: str, *values: str, **metadata: Any) -> Fields:
-    made: Fields = {"role": role, "content": [{"kind": "text", "value": value} for value in values]}
-    return {**made, "metadata": metadata} if metadata else made
+def text(role: str, *values: str, **fields: Any) -> Fields:
+    parts = [{"kind": "text", "value": value} for value in values]
+    return {"role": role, "content": values[0] if len(values) == 1 else parts, **fields}
 
 
 def call(number: int, name: str, **arguments: Any) -> Fields:
@@ -59,7 +59,7 @@ def model_call(
         "gen_ai.request.temperature": 0.2,
         "gen_ai.response.id": f"chatcmpl-{start:.0f}",
         "gen_ai.response.model": model,
-        "gen_ai.response.finish_reasons": ["tool_calls" if "tool_calls" in answer.get("metadata", {}) else "stop"],
+        "gen_ai.response.finish_reasons": ["tool_calls" if "tool_calls" in answer else "stop"],
         "gen_ai.response.time_to_first_chunk": round(duration / 3000, 3),
         "gen_ai.usage.input_tokens": usage["input_tokens"],
         "gen_ai.usage.output_tokens": usage["output_tokens"],
@@ -128,7 +128,7 @@ def day_out() -> Fields:
         "assistant",
         "Let me check the weather in eight cities.",
         tool_calls=[call(number, "get_weather", city=city, day="Sunday") for number, city in enumerate(CITIES)],
-        reasoning_content=THOUGHT,
+        reasoning=THOUGHT,
     )
     weather, answers = _weather()
     asked_guide = text("assistant", tool_calls=[call(8, "read_guide", question="What to do in Évora in November?")])
@@ -162,7 +162,7 @@ def day_out() -> Fields:
     }
     usage = tokens(612 + 1344 + 1502 + 480, 348 + 61 + 130 + 92, 512 + 1280, 192 + 32)
     inputs = {"question": "Where should we go on Sunday?", "budget": 120, "booking": 12345678901234567890}
-    result = final["content"][0]["value"]
+    result = final["content"]
     told = {"attributes": attributes, "inputs": inputs, "result": result, "usage": usage, "children": children}
     return frame("turn", "invoke_agent day-out", 0, 7684.2, signature="prompty.turn", **told)
 
@@ -176,7 +176,7 @@ def _weather() -> tuple[list[Fields], list[Fields]]:
             error = {"type": "ToolError", "message": "the weather service answered 503: no station near Faro"}
             frames.append(tool_call(1842 + number, duration, number, "get_weather", arguments, error=error))
             told = "Error: Tool 'get_weather' failed: the weather service answered 503"
-            answers.append({**text("tool", told, tool_call_id=f"call_{number}"), "local": {"is_error": True}})
+            answers.append(text("tool", told, tool_call_id=f"call_{number}", isError=True))
             continue
         result = {"city": city, "degrees": 14 + number % 4 * 1.5, "sky": "rain" if number in (1, 2) else "sun"}
         frames.append(tool_call(1842 + number, duration, number, "get_weather", arguments, result=result))

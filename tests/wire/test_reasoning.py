@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, assistant, tool_result, user
+from prompty.model.message import Json, ToolCall, assistant, tool_result, user
 from prompty.providers.openai.chat import ChatDecoder, reply, request
 from prompty.wire.reasoning import reasoning_field
 
@@ -44,7 +44,7 @@ def test_a_file_can_say_it_itself(told: str, field: str | None) -> None:
 
 
 def test_thoughts_go_under_the_name_the_server_takes() -> None:
-    said = assistant("", tool_calls=[CALL], reasoning_content="hm")
+    said = assistant("", tool_calls=[ToolCall.from_wire(CALL)], reasoning="hm")
     body: Any = request(agent_at("https://api.groq.com/openai/v1"), [user("Hi"), said, tool_result("c", "x")], [])
     assert body["messages"][1]["reasoning"] == "hm"
     assert "reasoning_content" not in body["messages"][1]

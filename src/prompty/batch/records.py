@@ -7,9 +7,8 @@ from decimal import Decimal
 
 from prompty.batch.rows import Row
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, ToolCall
+from prompty.model.message import Json, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.model.reply import Usage
 from prompty.safety.redaction import Redactor
 
 

@@ -28,7 +28,6 @@ from prompty.model.event import (
 )
 from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
-from prompty.pipeline.messages import message_from
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
 from prompty.steering import Steering
@@ -156,7 +155,7 @@ class Conversation:
         return deny(reply)
 
     def _load_messages(self) -> list[Message]:
-        return [message_from(message) for message in self.store.load(self.session)]
+        return [Message.from_json(message) for message in self.store.load(self.session)]
 
     def _show_history(self) -> None:
         for message in self._load_messages():

@@ -8,7 +8,7 @@ from dotenv import dotenv_values
 
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import AudioPart, FilePart, ImagePart, MediaPart
+from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
 from prompty.safety.json import read_json
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}

@@ -8,7 +8,8 @@ from typer import Option
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import AsJson, File, InputPairs
-from prompty.model.message import ContentPart, Message, TextPart
+from prompty.model.content import ContentPart, TextPart
+from prompty.model.message import Message
 from prompty.pipeline.load import load
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible

@@ -16,6 +16,7 @@ from prompty.drivers.span_attributes import agent_attributes, begin_call_span, f
 from prompty.drivers.target import HttpTarget, Target
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
+from prompty.model.content import TextPart
 from prompty.model.event import (
     Done,
     Event,
@@ -29,7 +30,7 @@ from prompty.model.event import (
     ToolFinished,
     ToolStarted,
 )
-from prompty.model.message import Message, TextPart, ToolCall
+from prompty.model.message import Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool

@@ -9,9 +9,8 @@ from pydantic_core import from_json
 from prompty.drivers.aio import Outcome
 from prompty.errors import StreamCut
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
-from prompty.model.message import Message, ToolCall
+from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.model.reply import Usage
 
 T = TypeVar("T")
 

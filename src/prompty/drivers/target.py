@@ -8,10 +8,9 @@ from prompty.drivers.reply_reader import as_object, parse_reply
 from prompty.drivers.span_attributes import begin_call_span, record_reply
 from prompty.errors import ModelError, PromptyError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, ToolCall
+from prompty.model.message import Json, Message, ToolCall, parse_messages
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
-from prompty.pipeline.messages import messages_from
 from prompty.pipeline.process import result_of
 from prompty.pipeline.request import request_for
 from prompty.providers import (
@@ -76,11 +75,11 @@ class PairTarget:
         return mask_secrets(text)
 
     def reply(self, request: WireRequest) -> Reply:
-        raw = self.pair.executor.execute(self.agent, messages_from(request.body))
+        raw = self.pair.executor.execute(self.agent, parse_messages(request.body))
         return _reply_from_result(self.pair.processor.process(self.agent, raw))
 
     async def reply_async(self, request: WireRequest) -> Reply:
-        raw = await self.pair.executor.execute_async(self.agent, messages_from(request.body))
+        raw = await self.pair.executor.execute_async(self.agent, parse_messages(request.body))
         return _reply_from_result(await self.pair.processor.process_async(self.agent, raw))
 
 

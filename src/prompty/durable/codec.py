@@ -24,9 +24,8 @@ from prompty.loop.effects import (
 )
 from prompty.loop.policy import parse_guardrail, parse_verdicts
 from prompty.model.message import Json, Message
-from prompty.model.reply import Reply, reply_from
+from prompty.model.reply import Reply
 from prompty.model.request import Function
-from prompty.pipeline.messages import message_from
 
 # Raised by a reader when the JSON does not have the shape that was written.
 _MISREAD = (AttributeError, LookupError, TypeError, ValueError)
@@ -108,7 +107,7 @@ def answer_from(effect: Effect[object], value: Any, place: str) -> object:
 def _answer_from(effect: Effect[object], value: Any) -> object:
     match effect:
         case CallModel():
-            return reply_from(value)
+            return Reply.from_json(value)
         case DescribeTools():
             return tuple(_offered_tool_from(entry) for entry in value)
         case AskGate():
@@ -126,7 +125,7 @@ def _offered_tool_from(value: dict[str, Any]) -> OfferedTool:
 def _rewrite_from(value: Any) -> object:
     if isinstance(value, list):
         return [_rewrite_from(entry) for entry in value]
-    return message_from(value["message"]) if isinstance(value, dict) and value.keys() == {"message"} else value
+    return Message.from_json(value["message"]) if isinstance(value, dict) and value.keys() == {"message"} else value
 
 
 def result_to_json(result: Message | OutcomeUnknown) -> Json:
@@ -137,7 +136,7 @@ def result_to_json(result: Message | OutcomeUnknown) -> Json:
 def result_from(value: Any, place: str) -> Message | OutcomeUnknown:
     """Decode the result of `result_to_json`."""
     try:
-        return OutcomeUnknown() if value == UNKNOWN else message_from(value["message"])
+        return OutcomeUnknown() if value == UNKNOWN else Message.from_json(value["message"])
     except _MISREAD as error:
         raise RunRefused(place, f"it cannot be read: {error}") from error
 
@@ -165,8 +164,8 @@ def error_from(value: Any, place: str) -> PromptyError:
         error.args = tuple(value["words"])
         vars(error).update(value["said"])
         if isinstance(error, StreamCut):
-            error.partial = reply_from(value["partial"]) if value["partial"] else None
-        error.messages = tuple(message_from(message) for message in value["messages"])
+            error.partial = Reply.from_json(value["partial"]) if value["partial"] else None
+        error.messages = tuple(Message.from_json(message) for message in value["messages"])
     except _MISREAD as misread:
         raise RunRefused(place, f"it cannot be read: {misread}") from misread
     return error

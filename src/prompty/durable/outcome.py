@@ -9,10 +9,8 @@ from prompty.durable.engine import Status
 from prompty.durable.envelope import seal, unseal
 from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused
 from prompty.model.event import Done, Event, RunCancelled, RunFailed, RunPaused
-from prompty.model.message import Json
+from prompty.model.message import Json, Message, Usage
 from prompty.model.paused import Paused
-from prompty.model.reply import Usage
-from prompty.pipeline.messages import message_from
 
 RunOutcome = Done | Paused | PromptyError
 
@@ -57,7 +55,7 @@ def get_outcome(status: Status) -> RunOutcome | None:
 def _done_from(value: dict[str, Any]) -> Done:
     return Done(
         result=value["result"],
-        messages=tuple(message_from(message) for message in value["messages"]),
+        messages=tuple(Message.from_json(message) for message in value["messages"]),
         usage=Usage(**value["usage"]),
         cost=None if value["cost"] is None else Decimal(value["cost"]),
         iterations=value["iterations"],

@@ -29,7 +29,8 @@ from prompty.loop.state import Hooks, Plan, TurnState, resumed_state
 from prompty.loop.stop import Progress
 from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
-from prompty.model.message import ContentPart, Json, MediaPart, Message, TextPart, part_to_json
+from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
+from prompty.model.message import Json, Message
 from prompty.model.paused import Paused
 from prompty.providers import Api
 from prompty.steering import Steering

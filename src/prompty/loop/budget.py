@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from decimal import Decimal
 
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import Usage
+from prompty.model.reply import Reply
 
 _COUNTS = [field.name for field in fields(Usage)]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prompty.model.message import Message, TextPart, user
-from prompty.model.reply import Usage
+from prompty.model.content import TextPart
+from prompty.model.message import Message, Usage, user
 
 SUMMARY = "[Summary of earlier conversation]"
 CHARACTERS_PER_TOKEN = 4.0

@@ -19,7 +19,7 @@ from prompty.loop.context import (
 )
 from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedTool, Rewrite, Summarise, Wait
 from prompty.loop.policy import parse_guardrail
-from prompty.loop.repair import repaired
+from prompty.loop.repair import normalize_history
 from prompty.loop.state import Choice, Plan, TurnState
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Message
@@ -90,7 +90,7 @@ def wait_after(error: ModelError, attempt: int) -> float:
 def _build_request(
     plan: Plan, choice: Choice, messages: Sequence[Message], tools: Sequence[OfferedTool]
 ) -> Loop[WireRequest]:
-    history = repaired(messages, choice.api.call_ids)
+    history = normalize_history(messages, choice.api.call_ids)
     if "input" in plan.hooks.guardrails:
         history = yield from _check_input(history)
     functions = [tool.function for tool in tools]

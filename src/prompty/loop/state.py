@@ -14,10 +14,9 @@ from prompty.loop.stop import Progress
 from prompty.loop.tool_step import Slots
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
-from prompty.model.message import Message, ToolCall
+from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import GatedCall, Paused
-from prompty.model.reply import Reply, Usage, reply_from
-from prompty.pipeline.messages import message_from
+from prompty.model.reply import Reply
 from prompty.providers import Api
 from prompty.tools.results import error_message, result_message
 
@@ -111,10 +110,10 @@ class TurnState:
 
     def count_tools(self, slots: Slots) -> None:
         """Add the usage of prompts that ran as tools."""
-        for local in (result.local for result in slots if result and "usage" in result.local):
-            self.usage = total(self.usage, Usage(**cast(dict[str, int | None], local["usage"])))
-            known = self.cost is not None and local["cost"] is not None
-            self.cost = self.cost + Decimal(str(local["cost"])) if known and self.cost is not None else None
+        for result in slots:
+            if result and result.usage:
+                self.usage = total(self.usage, result.usage)
+                self.cost = None if self.cost is None or result.cost is None else self.cost + result.cost
 
     def settle(self, api: Api, reason: str) -> None:
         """Append the pending answer and its results. A call without a result gets one that says why it did not run."""
@@ -177,8 +176,9 @@ class TurnState:
 
 def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) -> TurnState:
     """Return the state of a paused turn, with the decisions about its calls."""
-    reply = reply_from(paused.reply)
-    slots = [message_from(result) if result else None for result in paused.results] or [None] * len(reply.tool_calls)
+    reply = Reply.from_json(paused.reply)
+    slots: Slots = [Message.from_json(result) if result else None for result in paused.results]
+    slots = slots or [None] * len(reply.tool_calls)
     for call in (call for call in paused.pending if call.key in decisions):
         position = int(call.key.rpartition(":")[2])
         slots[position] = _settled_result(reply.tool_calls[position], call, decisions[call.key])
@@ -186,7 +186,7 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
     decided |= {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
     carry_over = cast(dict[str, Any], paused.carry_over)
     return TurnState(
-        messages=[message_from(message) for message in paused.messages],
+        messages=[Message.from_json(message) for message in paused.messages],
         iteration=paused.iteration,
         usage=Usage(**paused.usage),  # type: ignore[arg-type]  # JSON of a Usage
         cost=None if paused.cost is None else Decimal(paused.cost),

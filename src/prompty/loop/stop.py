@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from prompty.loop.budget import tokens_of
-from prompty.model.message import Message, ToolCall
-from prompty.model.reply import Usage
+from prompty.model.message import Message, ToolCall, Usage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from prompty.errors import BudgetSpent, Cancelled, IterationsExceeded, MemoryFai
 from prompty.loop.budget import overspent
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
 from prompty.loop.model_step import ask_model
-from prompty.loop.repair import problems_in, readable
+from prompty.loop.repair import find_problems, parse_stored
 from prompty.loop.state import Plan, TurnState
 from prompty.loop.tool_step import (
     Toolset,
@@ -170,8 +170,8 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     state.session_loaded = True
     if state.pending_batch:  # a resumed turn carries its messages
         return
-    history, unreadable = readable(stored)
-    problems = [*unreadable, *problems_in(history)]
+    history, unreadable = parse_stored(stored)
+    problems = [*unreadable, *find_problems(history)]
     if problems:
         yield from Emit(HistoryRepaired(tuple(problems)))
     at = plan.session.history_at

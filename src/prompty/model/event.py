@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from prompty.errors import ModelError
-from prompty.model.message import Message, ToolCall
+from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply, Usage
+from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 
 
@@ -128,7 +128,7 @@ class ToolFinished:
 
     @property
     def is_error(self) -> bool:
-        return bool(self.result.local.get("is_error"))
+        return self.result.is_error
 
 
 @dataclass(frozen=True, slots=True)

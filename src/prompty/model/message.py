@@ -1,74 +1,51 @@
-"""Messages and what they hold: what flows between the stages, the loop and the wire.
+"""Messages, tool calls and token counts: the values that flow between the stages, the loop and the wire.
 
-What may cross the wire beside role and content lives in `metadata` under its wire name; what never does
-(`finish_reason`, `is_error`, timing) lives in `local`.
+All of them are frozen. A `Message` has typed fields, blocks that a provider wants back unchanged (`opaque`), the
+attributes of its role marker, and fields that never leave the process (L11). Providers write the JSON of their APIs
+from these fields; `Message.to_json` writes the stored form (001).
 """
 
-from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from mimetypes import guess_type
-from pathlib import Path
-from typing import ClassVar, Self
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
+from typing import Any, Self
+
+from prompty.model.content import (
+    ContentPart,
+    InvalidMessage,
+    TextPart,
+    parse_content,
+    part_to_json,
+    without_nulls,
+)
 
 Json = dict[str, object]
 
-
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    """Words."""
-
-    kind: ClassVar[str] = "text"
-    value: str
+MESSAGE_ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-@dataclass(frozen=True, slots=True)
-class MediaPart:
-    """What is not words: `value` is a URL, a data URI, or base64 with a media type beside it."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Token counts of one or more calls; None where the provider reported nothing."""
 
-    kind: ClassVar[str]
-    value: str
-    media_type: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
-    @classmethod
-    def from_file(cls, path: str | Path, media_type: str | None = None) -> Self:
-        """Read a local file. Only this reads one: text given as an input is never taken for a path."""
-        file = Path(path)
-        media_type = media_type or guess_type(file.name)[0] or "application/octet-stream"
-        return cls(b64encode(file.read_bytes()).decode("ascii"), media_type)
-
-
-@dataclass(frozen=True, slots=True)
-class ImagePart(MediaPart):
-    kind: ClassVar[str] = "image"
-    detail: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AudioPart(MediaPart):
-    kind: ClassVar[str] = "audio"
-
-
-@dataclass(frozen=True, slots=True)
-class FilePart(MediaPart):
-    """A document; `value` may also be the id the provider gave an uploaded one."""
-
-    kind: ClassVar[str] = "file"
-    name: str | None = None
-
-    @classmethod
-    def from_file(cls, path: str | Path, media_type: str | None = None) -> Self:
-        part = super(FilePart, cls).from_file(path, media_type)
-        return cls(part.value, part.media_type, Path(path).name)
-
-
-Image, Audio, File = ImagePart, AudioPart, FilePart
-ContentPart = TextPart | ImagePart | AudioPart | FilePart
+    def to_json(self) -> dict[str, int | None]:
+        """Return the counts by name, without the deep copies of `asdict`."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """One call the model asked for; `arguments` stays JSON text until it runs (§8.7). `extra` is what a provider put
-    beside it and wants back with it, like the signature of the thoughts that led to it."""
+    """A tool call of the model; `arguments` stays JSON text until it runs (§8.7).
+
+    `extra` holds what a provider wants back with the call, such as the signature of the reasoning that led to it.
+    """
 
     id: str
     name: str
@@ -76,91 +53,261 @@ class ToolCall:
     extra: Json = field(default_factory=dict, hash=False, repr=False)
 
     def to_json(self) -> Json:
-        """The call as plain JSON, in our own shape."""
+        """Return the call as plain JSON for people and programs, without `extra`."""
         return {"id": self.id, "name": self.name, "arguments": self.arguments}
 
+    def to_wire(self) -> Json:
+        """Return the call in the form of the chat API, which is also the stored form (001)."""
+        wire: Json = {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+        return {**wire, "extra_content": self.extra} if self.extra else wire
 
-@dataclass(slots=True)
+    @classmethod
+    def from_wire(cls, value: Mapping[str, object]) -> Self:
+        """Read what `to_wire` wrote."""
+        function = value.get("function")
+        named = function if isinstance(function, Mapping) else {}
+        arguments, extra = named.get("arguments"), value.get("extra_content")
+        return cls(
+            id=str(value.get("id") or ""),
+            name=str(named.get("name") or ""),
+            arguments=arguments if isinstance(arguments, str) else "{}",
+            extra=extra if isinstance(extra, dict) else {},
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Message:
-    """One entry of a conversation."""
+    """One entry of a conversation. It never changes: use `dataclasses.replace` to get another one.
+
+    `content` is text or a sequence of parts. `opaque` holds blocks that go back to the same API unchanged
+    (`reasoning_details`, Responses items, Anthropic blocks). `attributes` are those of the role marker in the template.
+    The fields after them stay in this process: `is_error` and `tool_name` of a tool's result, and the `usage` and
+    `cost` of the model calls that made it.
+    """
 
     role: str
-    content: list[ContentPart]
-    metadata: dict[str, object] = field(default_factory=dict)
-    local: dict[str, object] = field(default_factory=dict)
+    content: tuple[ContentPart, ...]
+    name: str | None
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str | None
+    reasoning: str
+    opaque: Mapping[str, object] = field(hash=False)
+    attributes: Mapping[str, object] = field(hash=False)
+    finish_reason: str | None
+    tool_name: str | None
+    is_error: bool
+    usage: Usage | None
+    cost: Decimal | None
+
+    def __init__(
+        self,
+        role: str,
+        content: str | Iterable[ContentPart] = (),
+        *,
+        name: str | None = None,
+        tool_calls: Iterable[ToolCall] = (),
+        tool_call_id: str | None = None,
+        reasoning: str = "",
+        opaque: Mapping[str, object] | None = None,
+        attributes: Mapping[str, object] | None = None,
+        finish_reason: str | None = None,
+        tool_name: str | None = None,
+        is_error: bool = False,
+        usage: Usage | None = None,
+        cost: Decimal | None = None,
+    ) -> None:
+        set_field = object.__setattr__
+        set_field(self, "role", role)
+        set_field(self, "content", (TextPart(content),) if isinstance(content, str) else tuple(content))
+        set_field(self, "name", name)
+        set_field(self, "tool_calls", tuple(tool_calls))
+        set_field(self, "tool_call_id", tool_call_id)
+        set_field(self, "reasoning", reasoning)
+        set_field(self, "opaque", dict(opaque) if opaque else {})
+        set_field(self, "attributes", dict(attributes) if attributes else {})
+        set_field(self, "finish_reason", finish_reason)
+        set_field(self, "tool_name", tool_name)
+        set_field(self, "is_error", is_error)
+        set_field(self, "usage", usage)
+        set_field(self, "cost", cost)
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={value!r}" for name in self.__slots__[2:] if (value := getattr(self, name))]
+        return f"Message({', '.join([repr(self.role), repr(self.content), *fields])})"
 
     @property
     def text(self) -> str:
-        """The words of the message, without what is between them."""
-        return "".join(part.value for part in self.content if isinstance(part, TextPart))
+        """Return the text parts joined, without the media between them."""
+        return "".join([part.value for part in self.content if isinstance(part, TextPart)])
 
     @property
-    def tool_calls(self) -> list[ToolCall]:
-        """The calls of an assistant's turn, read from `metadata`."""
-        return [_tool_call_from(entry) for entry in _entries(self.metadata.get("tool_calls"))]
+    def metadata(self) -> Mapping[str, object]:
+        """Return a read-only view of everything beside role and content that may cross the wire, by wire name."""
+        reasoning: Json = {"reasoning_content": self.reasoning} if self.reasoning else {}
+        return MappingProxyType({**self.attributes, **self.opaque, **self._wire_fields(), **reasoning})
 
-    @property
-    def tool_call_id(self) -> str | None:
-        """The call a tool's result answers."""
-        found = self.metadata.get("tool_call_id")
-        return found if isinstance(found, str) else None
-
-    @property
-    def reasoning(self) -> str:
-        """What the model thought before this turn, where it said so."""
-        found = self.metadata.get("reasoning_content") or self.metadata.get("reasoning")
-        return found if isinstance(found, str) else ""
+    def _wire_fields(self) -> Json:
+        wire: Json = {}
+        if self.name is not None:
+            wire["name"] = self.name
+        if self.tool_calls:
+            wire["tool_calls"] = [call.to_wire() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            wire["tool_call_id"] = self.tool_call_id
+        return wire
 
     def to_json(self) -> Json:
-        """The message as plain JSON, in our own shape (not a provider's)."""
-        json: Json = {"role": self.role, "content": [part_to_json(part) for part in self.content]}
-        json |= {"metadata": self.metadata} if self.metadata else {}
-        return {**json, "local": self.local} if self.local else json
+        """Return the message as plain JSON in the form of document 001; fields without a value are left out."""
+        json: Json = {"role": self.role, "content": self._content_to_json(), **self._wire_fields()}
+        if self.reasoning:
+            json["reasoning"] = self.reasoning
+        if self.opaque:
+            blocks = dict(self.opaque)
+            if "reasoning_details" in blocks:
+                json["reasoning_details"] = blocks.pop("reasoning_details")
+            json |= {"opaque": blocks} if blocks else {}
+        if self.attributes:
+            json["attributes"] = self.attributes
+        if self.finish_reason is not None:
+            json["finishReason"] = self.finish_reason
+        if self.tool_name is not None:
+            json["toolName"] = self.tool_name
+        if self.is_error:
+            json["isError"] = True
+        if self.usage is not None:
+            json |= {"usage": self.usage.to_json(), "cost": None if self.cost is None else str(self.cost)}
+        return json
+
+    def _content_to_json(self) -> str | list[Json]:
+        if len(self.content) == 1 and type(part := self.content[0]) is TextPart:
+            return part.value
+        return [part_to_json(part) for part in self.content]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> Self:
+        """Read what `to_json` wrote, a message in the form of the chat API, or one that an earlier version stored.
+
+        Earlier versions stored wire fields and attributes under `metadata`, and local fields under `local`.
+        Raise InvalidMessage if it cannot be read.
+        """
+        if not isinstance(value, Mapping):
+            raise InvalidMessage(f"expected a message, found {type(value).__name__}")
+        role = value.get("role")
+        if role not in MESSAGE_ROLES:
+            raise InvalidMessage(f"the role is {role!r}; it must be one of {', '.join(MESSAGE_ROLES)}")
+        if "metadata" in value or "local" in value:
+            value = upgrade_json(value)
+        fields: dict[str, Any] = {}
+        for key, entry in value.items():
+            if entry is not None and key in _FIELDS:
+                name, parse = _FIELDS[key]
+                if (parsed := parse(entry)) is not None:
+                    fields[name] = parsed
+        if (details := value.get("reasoning_details")) is not None:
+            fields["opaque"] = {**fields.get("opaque", {}), "reasoning_details": details}
+        return cls(str(role), parse_content(value.get("content")), **fields)
 
 
-def _entries(value: object) -> list[Json]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list | tuple) else []
+def upgrade_json(value: Mapping[str, object]) -> Json:
+    """Return the JSON of an earlier version, with fields under `metadata` and `local`, in the form of `to_json`."""
+    given = without_nulls(value)
+    metadata, local = _mapping(given.pop("metadata", {})), _mapping(given.pop("local", {}))
+    fields: Json = {_RENAMED.get(key, key): entry for key, entry in local.items()}
+    blocks: Json = {}
+    attributes: Json = {}
+    for key, entry in metadata.items():
+        if key in _WIRE_KEYS:
+            fields[_RENAMED.get(key, key)] = entry
+        else:  # attributes are text, numbers and booleans; providers' blocks are not
+            (blocks if isinstance(entry, list | dict) else attributes)[key] = entry
+    return {**fields, **without_nulls({"opaque": blocks or None, "attributes": attributes or None}), **given}
 
 
-def _tool_call_from(entry: Json) -> ToolCall:
-    function = entry.get("function")
-    named = function if isinstance(function, dict) else {}
-    arguments, extra = named.get("arguments"), entry.get("extra_content")
-    return ToolCall(
-        id=str(entry.get("id") or ""),
-        name=str(named.get("name") or ""),
-        arguments=arguments if isinstance(arguments, str) else "{}",
-        extra=extra if isinstance(extra, dict) else {},
-    )
+def _mapping(value: object) -> Mapping[str, object]:
+    if isinstance(value, Mapping):
+        return value
+    raise InvalidMessage(f"expected an object, found {type(value).__name__}")
 
 
-_JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", "name": "name"}
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def part_to_json(part: ContentPart) -> Json:
-    """A part as plain JSON, in our own shape."""
-    if type(part) is TextPart:
-        return {"kind": "text", "value": part.value}
-    given = {shown: getattr(part, name, None) for name, shown in _JSON_NAMES.items()}
-    return {"kind": part.kind, **{name: value for name, value in given.items() if value is not None}}
+def _parse_calls(value: object) -> list[ToolCall]:
+    calls = value if isinstance(value, list | tuple) else ()
+    return [ToolCall.from_wire(call) for call in calls if isinstance(call, Mapping)]
 
 
-def message(role: str, *content: str | ContentPart, **metadata: object) -> Message:
-    """A message of any role; text becomes a text part."""
-    return Message(role, [TextPart(part) if isinstance(part, str) else part for part in content], metadata)
+def _parse_usage(value: object) -> Usage | None:
+    if not isinstance(value, Mapping):
+        return None
+    return Usage(**{name: count for name in Usage.__slots__ if isinstance(count := value.get(name), int)})
+
+
+def _parse_cost(value: object) -> Decimal:
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        raise InvalidMessage(f"expected a number as cost, found {value!r}") from None
+
+
+# The JSON keys of a message beside role and content → its field, and how to read it.
+_FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
+    "name": ("name", str),
+    "tool_calls": ("tool_calls", _parse_calls),
+    "tool_call_id": ("tool_call_id", _string),
+    "reasoning": ("reasoning", lambda value: _string(value) or None),
+    "reasoning_content": ("reasoning", lambda value: _string(value) or None),
+    "opaque": ("opaque", _mapping),
+    "attributes": ("attributes", _mapping),
+    "finishReason": ("finish_reason", _string),
+    "toolName": ("tool_name", _string),
+    "isError": ("is_error", bool),
+    "usage": ("usage", _parse_usage),
+    "cost": ("cost", _parse_cost),
+}
+_WIRE_KEYS = ("name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details")
+_RENAMED = {
+    "reasoning_content": "reasoning",
+    "finish_reason": "finishReason",
+    "tool_name": "toolName",
+    "is_error": "isError",
+}
+
+
+def parse_messages(value: object) -> list[Message]:
+    """Read a conversation: a list of messages or their JSON, or a mapping that has one under `messages`."""
+    if isinstance(value, Mapping):
+        value = value.get("messages")
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidMessage(f"expected a list of messages, found {type(value).__name__}")
+    return [entry if isinstance(entry, Message) else Message.from_json(entry) for entry in value]
+
+
+def _parts(content: Iterable[str | ContentPart]) -> list[ContentPart]:
+    return [TextPart(part) if isinstance(part, str) else part for part in content]
 
 
 def system(*content: str | ContentPart) -> Message:
-    return message("system", *content)
+    """Return a system message."""
+    return Message("system", _parts(content))
 
 
 def user(*content: str | ContentPart) -> Message:
-    return message("user", *content)
+    """Return a user message."""
+    return Message("user", _parts(content))
 
 
-def assistant(*content: str | ContentPart, **metadata: object) -> Message:
-    return message("assistant", *content, **metadata)
+def assistant(
+    *content: str | ContentPart,
+    tool_calls: Iterable[ToolCall] = (),
+    reasoning: str = "",
+    opaque: Mapping[str, object] | None = None,
+) -> Message:
+    """Return an assistant message."""
+    return Message("assistant", _parts(content), tool_calls=tool_calls, reasoning=reasoning, opaque=opaque)
 
 
-def tool_result(tool_call_id: str, *content: str | ContentPart) -> Message:
-    return message("tool", *content, tool_call_id=tool_call_id)
+def tool_result(tool_call_id: str, *content: str | ContentPart, is_error: bool = False) -> Message:
+    """Return the result of a tool call."""
+    return Message("tool", _parts(content), tool_call_id=tool_call_id, is_error=is_error)

@@ -1,65 +1,54 @@
-"""What a model answered, whatever its provider."""
+"""The reply of a model, whatever its provider."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
 
-from prompty.model.message import Json, Message, TextPart, ToolCall
+from prompty.model.message import Json, Message, ToolCall, Usage
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Usage:
-    """Tokens of one call; None where the provider did not say."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-    def to_json(self) -> dict[str, int | None]:
-        """The counts by their names; the short way round `asdict`, which copies deeply."""
-        return {name: getattr(self, name) for name in self.__slots__}
+_NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """One answer. `metadata` holds what of this turn goes back to the same API verbatim (reasoning, items, blocks);
-    `value` is the result of an API that answers with something else than a message (vectors, images)."""
+    """A reply. `opaque` holds the blocks of this turn that go back to the same API unchanged (reasoning, items);
+    `value` is the result of an API that returns something else than a message (vectors, images)."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     refusal: str | None = None
     finish_reason: str | None = None
-    usage: Usage = Usage()
+    usage: Usage = _NO_USAGE
     id: str | None = None
     model: str | None = None
-    metadata: Json = field(default_factory=dict)
+    opaque: Json = field(default_factory=dict)
     value: object = None
 
     def message(self) -> Message:
-        """The answer as an entry of the conversation."""
-        metadata = dict(self.metadata)
-        if self.tool_calls:
-            metadata["tool_calls"] = [tool_call_to_wire(call) for call in self.tool_calls]
-        if self.reasoning:
-            metadata.setdefault("reasoning_content", self.reasoning)
-        local: Json = {"finish_reason": self.finish_reason} if self.finish_reason else {}
-        return Message("assistant", [TextPart(self.text)] if self.text else [], metadata, local)
+        """Return the reply as an entry of the conversation."""
+        return Message(
+            "assistant",
+            self.text or (),
+            tool_calls=self.tool_calls,
+            reasoning=self.reasoning,
+            opaque=self.opaque,
+            finish_reason=self.finish_reason or None,
+        )
 
     def to_json(self) -> Json:
-        """The answer as plain JSON; `reply_from` reads it."""
-        return asdict(self)
+        """Return the reply as plain JSON; `from_json` reads it."""
+        json: Json = {name: getattr(self, name) for name in self.__slots__ if name != "opaque"}
+        calls = [{name: getattr(call, name) for name in ToolCall.__slots__} for call in self.tool_calls]
+        # `metadata` is the name in stored runs
+        return {**json, "tool_calls": calls, "usage": self.usage.to_json(), "metadata": self.opaque}
 
-
-def reply_from(value: Json) -> Reply:
-    """Read what `to_json` wrote."""
-    data = cast(dict[str, Any], value)
-    calls = tuple(ToolCall(**call) for call in data["tool_calls"])
-    return Reply(**{**data, "tool_calls": calls, "usage": Usage(**data["usage"])})
-
-
-def tool_call_to_wire(call: ToolCall) -> Json:
-    """A call in the form of the chat API, which is also how messages keep it."""
-    wire: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-    return {**wire, "extra_content": call.extra} if call.extra else wire
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        """Read what `to_json` wrote."""
+        data = cast(dict[str, Any], dict(value))
+        data |= {
+            "opaque": data.pop("metadata"),
+            "tool_calls": tuple(ToolCall(**call) for call in data["tool_calls"]),
+            "usage": Usage(**data["usage"]),
+        }
+        return cls(**data)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from prompty.model.marker import Marker, marker_lines, read_marker
-from prompty.model.message import Message, TextPart
+from prompty.model.message import Message
 
 _START = Marker("system", {})
 
@@ -15,7 +15,9 @@ def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
     for marker, body in sections:
         body = body.strip("\r\n")
         if marker is not _START or body.strip():
-            messages.append(Message(marker.role, [TextPart(body)], dict(marker.attributes)))
+            attributes = dict(marker.attributes)
+            name = attributes.pop("name", None)
+            messages.append(Message(marker.role, body, name=None if name is None else str(name), attributes=attributes))
     return messages
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Message
+from prompty.model.content import InvalidMessage
+from prompty.model.message import Message, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.messages import NotAMessage, message_from
 from prompty.providers import Api
 from prompty.tools.kinds import projected_tools
 from prompty.wire.functions import function_of
@@ -43,8 +43,8 @@ def request_for(
 def read_messages(messages: Sequence[object]) -> list[Message]:
     """Return messages as `Message` objects; dicts in wire form are accepted too."""
     try:
-        return [message_from(message) for message in messages]
-    except NotAMessage as error:
+        return parse_messages(messages)
+    except InvalidMessage as error:
         raise RequestError(f"a message cannot be used: {error}", "Pass Message objects or dicts with a role.") from None
 
 

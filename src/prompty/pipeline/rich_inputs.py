@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Message, TextPart
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, InvalidMessage, TextPart, parse_media
+from prompty.model.message import Message, parse_messages
 from prompty.model.property import RICH_KINDS
-from prompty.pipeline.messages import NotAMessage, media_from, messages_from
 
 Media = ImagePart | AudioPart | FilePart
 Placeholders = dict[str, Media | list[Message]]
@@ -34,8 +34,8 @@ def hide_rich_inputs(
 
 def _parse_rich_value(name: str, kind: str, value: object) -> Media | list[Message]:
     try:
-        return messages_from(value) if kind == "thread" else media_from(kind, value)
-    except NotAMessage as error:
+        return parse_messages(value) if kind == "thread" else parse_media(kind, value)
+    except InvalidMessage as error:
         raise InputError(name, f"Input '{name}' is not a usable {kind}: {error}", _FIXES[kind]) from None
 
 
@@ -80,4 +80,4 @@ def _with_content(message: Message, parts: list[ContentPart]) -> Iterator[Messag
             parts[edge] = TextPart(strip(text.value, "\r\n"))
     content = [part for part in parts if not isinstance(part, TextPart) or part.value.strip()]
     if content:
-        yield replace(message, content=content)
+        yield replace(message, content=tuple(content))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import MediaPart
+from prompty.model.content import MediaPart
 from prompty.model.property import RICH_KINDS
 
 MAX_DEPTH = 64

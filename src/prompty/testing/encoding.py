@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
-from prompty.model.message import Json, ToolCall
-from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.message import Json, ToolCall, Usage
+from prompty.model.reply import Reply
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.safety.json import read_json
@@ -58,7 +58,7 @@ def _encode_event(event: Json) -> bytes:
 
 def _encode_chat(reply: Reply) -> Json:
     fields: Json = {"content": reply.text or None, "refusal": reply.refusal, "reasoning_content": reply.reasoning}
-    calls = [tool_call_to_wire(call) for call in reply.tool_calls]
+    calls = [call.to_wire() for call in reply.tool_calls]
     message = {"role": "assistant", **fields, **_chat_details(reply), "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": _get_finish_reason(reply)}
     return {**_chat_head(reply, "chat.completion"), "choices": [choice], "usage": _chat_usage(reply)}
@@ -78,7 +78,7 @@ def _chat_head(reply: Reply, kind: str) -> Json:
 
 
 def _chat_details(reply: Reply) -> dict[str, list[Json]]:
-    details = cast(list[Json], reply.metadata.get("reasoning_details"))
+    details = cast(list[Json], reply.opaque.get("reasoning_details"))
     return {"reasoning_details": details} if details else {}
 
 
@@ -134,8 +134,8 @@ def _stream_responses(reply: Reply) -> Iterator[bytes]:
 
 def _items(reply: Reply) -> Iterator[Part]:
     """Yield the output items, reasoning first."""
-    if reply.reasoning or "encrypted_content" in reply.metadata:
-        encrypted = {name: value for name, value in reply.metadata.items() if name == "encrypted_content"}
+    if reply.reasoning or "encrypted_content" in reply.opaque:
+        encrypted = {name: value for name, value in reply.opaque.items() if name == "encrypted_content"}
         summary = [{"type": "summary_text", "text": reply.reasoning}] if reply.reasoning else []
         deltas = _split_words("response.reasoning_summary_text.delta", "delta", reply.reasoning)
         yield Part({"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, **encrypted}, "summary", deltas)
@@ -215,7 +215,7 @@ def _stop_reason(reply: Reply) -> Json:
 
 def _blocks(reply: Reply) -> Iterator[Part]:
     if reply.reasoning:
-        signed = {"signature": reply.metadata.get("signature", "sig")}
+        signed = {"signature": reply.opaque.get("signature", "sig")}
         deltas = _split_words("thinking_delta", "thinking", reply.reasoning)
         whole = {"type": "thinking", "thinking": reply.reasoning, **signed}
         yield Part(whole, "thinking", [*deltas, {"type": "signature_delta", **signed}])

@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Any, Self, TypeAlias
 
 from prompty.errors import ModelError
-from prompty.model.message import ToolCall
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import ToolCall, Usage
+from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 
 _UNNUMBERED = "call_<n>"  # the id of a call until the script numbers it
@@ -49,7 +49,7 @@ def answer(
     reasoning: str = "",
     finish_reason: str | None = None,
     usage: Usage | None = None,
-    **metadata: object,
+    **opaque: object,
 ) -> Reply:
     """Create a reply with text, tool calls, or both."""
     return Reply(
@@ -58,7 +58,7 @@ def answer(
         reasoning=reasoning,
         finish_reason=finish_reason,
         usage=_USAGE if usage is None else usage,
-        metadata=metadata,
+        opaque=opaque,
     )
 
 

@@ -21,7 +21,7 @@ def output_messages(message: object) -> list[Shown] | None:
     """What a model answered; None for what is no message (vectors, images)."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return None
-    reason = message.get("local", {}).get("finish_reason") or "stop"
+    reason = message.get("finishReason") or "stop"
     return [{"role": "assistant", "parts": _parts(message), "finish_reason": reason}]
 
 
@@ -34,14 +34,14 @@ def _is_instruction(message: Shown) -> bool:
 
 
 def _parts(message: Shown) -> list[Shown]:
-    metadata = message.get("metadata", {})
+    content = message["content"]
+    parts = [{"kind": "text", "value": content}] if isinstance(content, str) else content
     if message["role"] == "tool":
-        text = "".join(str(part.get("value")) for part in message["content"])
-        return [{"type": "tool_call_response", "id": metadata.get("tool_call_id"), "result": text}]
-    thought = metadata.get("reasoning_content")
-    thoughts = [{"type": "reasoning", "content": thought}] if isinstance(thought, str) and thought else []
-    calls = [_call(call) for call in metadata.get("tool_calls") or []]
-    return [*thoughts, *(_part(part) for part in message["content"]), *calls]
+        text = "".join(str(part.get("value")) for part in parts)
+        return [{"type": "tool_call_response", "id": message.get("tool_call_id"), "result": text}]
+    reasoning = message.get("reasoning")
+    thoughts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
+    return [*thoughts, *map(_part, parts), *map(_call, message.get("tool_calls") or [])]
 
 
 def _part(part: Shown) -> Shown:

@@ -27,7 +27,7 @@ class Masking:
     def __init__(self) -> None:
         self._redactor = Redactor()
         self._seen: dict[str, str] = {}
-        self._made: dict[tuple[int, ...], tuple[object, bytes]] = {}
+        self._made: dict[int, tuple[object, bytes]] = {}
 
     def hide(self, values: Iterable[object]) -> None:
         """Mask these values from now on, wherever they stand: in texts, in JSON inside texts, and as numbers."""
@@ -54,23 +54,23 @@ class Masking:
             return self._checked(value)
         if kind is dict and any(type(item) in (list, tuple) for item in value.values()):
             return b"{" + b",".join([self._item(str(name), item) for name, item in value.items()]) + b"}"
-        if kind is Message:  # its parts are never changed, but others may take their place
-            return self._once((id(value), *map(id, value.content)), value, value.to_json)
+        if kind is Message:
+            return self._once(value, value.to_json)
         if (kind is list or kind is tuple) and value and is_dataclass(value[0]):
             return b"[" + b",".join([self.json(item) for item in value]) + b"]"
         if is_dataclass(value) and not isinstance(value, type):
-            return self._once((id(value),), value, lambda: value)
+            return self._once(value, lambda: value)
         return self._checked(value)
 
     def _item(self, name: str, value: object) -> bytes:
         hidden = value is not None and is_credential_name(name)
         return _name(self.text(name)) + (_written(MASK) if hidden else self.json(value))
 
-    def _once(self, key: tuple[int, ...], value: object, make: Callable[[], object]) -> bytes:
+    def _once(self, value: object, make: Callable[[], object]) -> bytes:
         """What was made of an object before; it is kept, so that its id stays its own."""
-        made = self._made.get(key)
+        made = self._made.get(id(value))
         if made is None:
-            made = self._made[key] = value, self._checked(make())
+            made = self._made[id(value)] = value, self._checked(make())
         return made[1]
 
     def _checked(self, value: object) -> bytes:

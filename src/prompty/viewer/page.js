@@ -409,25 +409,24 @@ function copier(text) {
 }
 
 // Messages.
-function isMessage(given) { return isObject(given) && typeof given.role === "string" && Array.isArray(given.content); }
+function isMessage(given) { return isObject(given) && typeof given.role === "string" && (typeof given.content === "string" || Array.isArray(given.content)); }
 function isConversation(given) { return Array.isArray(given) && given.length > 0 && given.every(isMessage); }
 
 function conversation(messages) {
-  const calls = messages.flatMap((one) => list(one.metadata?.tool_calls)).filter(isObject);
+  const calls = messages.flatMap((one) => list(one.tool_calls)).filter(isObject);
   const names = new Map(calls.map((one) => [one.id, asText(one.function?.name ?? "")]));
   return messages.map((one) => message(one, names));
 }
 
 function message(one, names) {
-  const metadata = isObject(one.metadata) ? one.metadata : {};
   const kind = ["system", "developer", "user", "assistant", "tool"].includes(one.role) ? one.role : "own";
   const role = element("div", { class: "role" }, element("b", {}, one.role),
-    metadata.tool_call_id ? element("span", { class: "dim" }, names.get(metadata.tool_call_id) ?? asText(metadata.tool_call_id)) : null,
-    one.local?.is_error ? element("span", { class: "pill failed" }, "error") : null);
-  const thought = metadata.reasoning_content ?? metadata.reasoning;
+    one.tool_call_id ? element("span", { class: "dim" }, names.get(one.tool_call_id) ?? asText(one.tool_call_id)) : null,
+    one.isError ? element("span", { class: "pill failed" }, "error") : null);
+  const parts = Array.isArray(one.content) ? one.content : [{ kind: "text", value: one.content }];
   return element("div", { class: "message " + (kind === "developer" ? "system" : kind) }, role,
-    typeof thought === "string" && thought ? reasoning(thought) : null,
-    one.content.map((piece) => content(piece, kind)), list(metadata.tool_calls).filter(isObject).map(toolCall));
+    typeof one.reasoning === "string" && one.reasoning ? reasoning(one.reasoning) : null,
+    parts.map((piece) => content(piece, kind)), list(one.tool_calls).filter(isObject).map(toolCall));
 }
 
 function reasoning(thought) {

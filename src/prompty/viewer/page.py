@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from prompty.model.message import Json
-from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
+from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace, upgrade_content
 
 # `<` could end the script element. ASCII JSON already escapes everything else, U+2028 and U+2029 included.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -75,7 +75,7 @@ def _frame_to_json(frame: Frame) -> Json:
         **position,
         **_summary_to_json(frame),
         **{name: value for name, value in details.items() if value},
-        **frame.content,
+        **upgrade_content(frame),
     }
 
 

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from prompty.model.agent import Model, PromptAgent
-from prompty.model.message import Json
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import Json, Usage
+from prompty.model.reply import Reply
 from prompty.pricing import price_of
 from prompty.safety.json import read_deep_json
 from prompty.viewer.trace import MODEL_CALL, Frame, RecordedTrace, TraceUnreadable, flatten

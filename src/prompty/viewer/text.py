@@ -4,37 +4,38 @@ import json
 from collections.abc import Iterator
 
 from prompty.model.message import Json
-from prompty.viewer.trace import TOOL_CALL, Frame, as_object
+from prompty.viewer.trace import TOOL_CALL, Frame, as_object, upgrade_content
 
 
 def format_transcript(frame: Frame) -> Iterator[str]:
-    inputs = frame.content.get("inputs")
+    content = upgrade_content(frame)
+    inputs = content.get("inputs")
     messages = inputs.get("messages") if isinstance(inputs, dict) else None
     if isinstance(messages, list) and messages and all(map(_is_message, messages)):
         for message in messages:
             yield from _format_message(message)
-    elif "inputs" in frame.content:
+    elif "inputs" in content:
         yield from _format_value("arguments" if frame.name == TOOL_CALL else "inputs", inputs)
-    if "result" in frame.content:
-        result = frame.content["result"]
+    if "result" in content:
+        result = content["result"]
         yield from _format_message(result) if _is_message(result) else _format_value("result", result)
 
 
 def _is_message(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("role"), str) and isinstance(value.get("content"), list)
+    role, content = as_object(value).get("role"), as_object(value).get("content")
+    return isinstance(role, str) and isinstance(content, str | list)
 
 
 def _format_message(value: object) -> Iterator[str]:
     message = as_object(value)
-    metadata, content = as_object(message.get("metadata")), message.get("content")
-    if reasoning := metadata.get("reasoning_content"):
+    role, content, calls = str(message.get("role")), message.get("content"), message.get("tool_calls")
+    if reasoning := message.get("reasoning"):
         yield from _format_value("reasoning", reasoning)
-    for part in content if isinstance(content, list) else []:
-        yield from _format_value(str(message.get("role")), _format_part(as_object(part)))
-    calls = metadata.get("tool_calls")
+    for part in content if isinstance(content, list) else [{"kind": "text", "value": content}]:
+        yield from _format_value(role, _format_part(as_object(part)))
     for call in calls if isinstance(calls, list) else []:
         function = as_object(as_object(call).get("function"))
-        yield f"{message.get('role')} calls {function.get('name')}: {function.get('arguments')}"
+        yield f"{role} calls {function.get('name')}: {function.get('arguments')}"
 
 
 def _format_part(part: Json) -> object:

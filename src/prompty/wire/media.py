@@ -5,7 +5,8 @@ from base64 import b64encode
 from typing import NamedTuple
 
 from prompty.errors import RequestError
-from prompty.model.message import AudioPart, FilePart, ImagePart, Message, TextPart
+from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
+from prompty.model.message import Message
 
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 

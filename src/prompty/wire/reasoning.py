@@ -37,7 +37,7 @@ def reasoning_field(agent: PromptAgent) -> str | None:
 
 def reasoning_to_wire(message: Message, field: str) -> Json:
     """The thoughts of a turn: structured ones exactly as they came, since they are signed, else as text."""
-    details = message.metadata.get("reasoning_details")
+    details = message.opaque.get("reasoning_details")
     if details:
         return {"reasoning_details": details}
     return {field: message.reasoning} if message.reasoning else {}

@@ -15,9 +15,10 @@ from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
-from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Json, Message, TextPart, ToolCall
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import Json, Message, ToolCall, Usage
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
 from prompty.safety.json import read_json
@@ -110,7 +111,7 @@ def message_to_wire(message: Message) -> list[Json]:
 
 def _original_blocks(message: Message) -> list[Json]:
     """The blocks of a tool turn as they came, signatures included; none when its calls are no longer the same."""
-    blocks, calls = message.metadata.get(BLOCKS), message.tool_calls
+    blocks, calls = message.opaque.get(BLOCKS), message.tool_calls
     if not calls or not isinstance(blocks, list) or len(calls) != sum(map(_is_call, blocks)):
         return []
     left = iter(calls)
@@ -156,10 +157,10 @@ def _tool_result(message: Message) -> Json:
     result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id}
     if any(not isinstance(part, TextPart) for part in message.content):
         return {**result, "content": _parts(message.content)}
-    failed = bool(message.local.get("is_error"))
-    if message.text.strip() or failed:
-        result["content"] = message.text if message.text.strip() else "The tool failed and said nothing."
-    return {**result, "is_error": True} if failed else result
+    text = message.text
+    if text.strip() or message.is_error:
+        result["content"] = text if text.strip() else "The tool failed and said nothing."
+    return {**result, "is_error": True} if message.is_error else result
 
 
 def _parts(parts: Iterable[ContentPart]) -> list[Json]:
@@ -225,7 +226,7 @@ def reply(payload: Json) -> Reply:
         usage=_usage(data.get("usage") or {}),
         id=data.get("id"),
         model=data.get("model"),
-        metadata={BLOCKS: blocks} if calls else {},
+        opaque={BLOCKS: blocks} if calls else {},
     )
 
 

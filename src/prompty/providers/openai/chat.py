@@ -6,16 +6,16 @@ OpenAI-compatible speaks it.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Json, Message, TextPart
-from prompty.model.reply import Reply, Usage, tool_call_to_wire
+from prompty.model.message import Json, Message, ToolCall, Usage
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
 from prompty.wire.media import data_uri, encoded, is_url, only_text
@@ -24,14 +24,6 @@ from prompty.wire.reasoning import reasoning_field, reasoning_to_wire
 from prompty.wire.stream import CallAssembler
 from prompty.wire.structured import SCHEMA_NAME, output_schema
 
-# Metadata that may cross, by role (W2); everything else stays here.
-_CROSSING = {
-    "system": ("name",),
-    "developer": ("name",),
-    "user": ("name",),
-    "assistant": ("name", "tool_calls"),
-    "tool": ("tool_call_id",),
-}
 # An answer that ends so may have been cut in the middle of a call.
 _CUT = ("length", "content_filter")
 _GROWING = {"reasoning.text": "text", "reasoning.summary": "summary"}
@@ -83,49 +75,50 @@ def _messages(messages: Sequence[Message], *, reasoning: str | None) -> list[Jso
 
 
 def message_to_wire(message: Message, *, reasoning: str | None = None) -> Json:
-    """Convert one message (§7.1.1): a lone text part becomes a plain string."""
+    """Convert one message (§7.1.1): a lone text part becomes a plain string. `reasoning` is the field in which the
+    server takes reasoning back; a server without one gets short call ids and nothing beside the calls."""
     wire: Json = {"role": message.role}
-    for name in _CROSSING.get(message.role, ()):
-        if value := message.metadata.get(name):
-            wire[name] = str(value) if name == "name" else value
-    if reasoning is None:
-        wire |= _plain_calls(message)
-    elif "tool_calls" in wire:
-        wire |= reasoning_to_wire(message, reasoning)
-    match _crossing_parts(message):
-        case []:
-            wire["content"] = ""
-        case [TextPart(value=text)]:
-            wire["content"] = text
-        case parts:
-            wire["content"] = [part_to_wire(part) for part in parts]
+    if message.role == "tool":
+        if message.tool_call_id:
+            wire["tool_call_id"] = _shorten(message.tool_call_id) if reasoning is None else message.tool_call_id
+    elif message.name:
+        wire["name"] = message.name
+    if message.role == "assistant" and message.tool_calls:
+        if reasoning is None:
+            wire["tool_calls"] = [_plain_call(call) for call in message.tool_calls]
+        else:
+            wire["tool_calls"] = [call.to_wire() for call in message.tool_calls]
+            wire |= reasoning_to_wire(message, reasoning)
+    parts = _sendable_parts(message)
+    if len(parts) == 1 and isinstance(part := parts[0], TextPart):
+        wire["content"] = part.value
+    else:
+        wire["content"] = [part_to_wire(part) for part in parts] or ""
     return wire
 
 
-def _plain_calls(message: Message) -> Json:
-    """Calls and results for servers that take no more than the API has, and refuse long ids. Other servers put things
-    into their ids that they want back."""
-    if message.role == "tool" and message.tool_call_id:
-        return {"tool_call_id": _short(message.tool_call_id)}
-    if message.role != "assistant" or not message.tool_calls:
-        return {}
-    calls = [replace(call, id=_short(call.id), extra={}) for call in message.tool_calls]
-    return {"tool_calls": [tool_call_to_wire(call) for call in calls]}
+def _plain_call(call: ToolCall) -> Json:
+    return {
+        "id": _shorten(call.id),
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
 
 
-def _short(call_id: str) -> str:
+def _shorten(call_id: str) -> str:
+    """Shorten an id that OpenAI would refuse. Other servers put data into their ids, and want it back whole."""
     if len(call_id) <= _LONGEST_ID:
         return call_id
     return f"{call_id[:23]}_{sha256(call_id.encode()).hexdigest()[:16]}"
 
 
-def _crossing_parts(message: Message) -> Sequence[ContentPart]:
-    """All that a user says; of everybody else the text. A tool's media go elsewhere, other media nowhere (W15)."""
-    if message.role == "user":
-        return message.content
-    if message.role != "tool":
+def _sendable_parts(message: Message) -> Sequence[ContentPart]:
+    """Return all parts of a user message, and the text of any other. Media of a tool's result follow it (W15)."""
+    if message.role == "tool":
+        return [part for part in message.content if isinstance(part, TextPart)]
+    if message.role != "user":
         only_text(message)
-    return [part for part in message.content if isinstance(part, TextPart)]
+    return message.content
 
 
 def part_to_wire(part: ContentPart) -> Json:
@@ -186,7 +179,7 @@ def reply(payload: Json) -> Reply:
         usage=_usage(data.get("usage")),
         id=data.get("id"),
         model=data.get("model"),
-        metadata=_details(message.get("reasoning_details")),
+        opaque=_details(message.get("reasoning_details")),
     )
 
 
@@ -278,7 +271,7 @@ class ChatDecoder:
             usage=_usage(self._usage),
             id=self._id,
             model=self._model,
-            metadata=_details(self._details),
+            opaque=_details(self._details),
         )
 
     def finish(self) -> Reply:

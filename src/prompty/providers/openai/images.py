@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from prompty.errors import EmptyReply
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import Json, Message, Usage
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
 

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 from prompty.errors import EmptyReply, Refused, RequestError, ResponseFailed, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
-from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, Json, Message, TextPart, ToolCall
-from prompty.model.reply import Reply, Usage
+from prompty.model.message import Json, Message, ToolCall, Usage
+from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api, turn_messages
 from prompty.wire.media import data_uri, encoded, is_url, only_text
@@ -70,7 +71,7 @@ def message_to_items(message: Message) -> list[Json]:
 
 def _assistant_items(message: Message) -> list[Json]:
     text, calls = only_text(message), message.tool_calls
-    stored = message.metadata.get("responses_items")
+    stored = message.opaque.get("responses_items")
     if calls and isinstance(stored, list):
         return _stored_items(stored, calls)
     said: list[Json] = [{"role": "assistant", "content": text}] if text else []
@@ -159,7 +160,7 @@ def _read(data: Item) -> Reply:
         usage=_usage(data.get("usage")),
         id=data.get("id"),
         model=data.get("model"),
-        metadata={"responses_items": kept} if calls else {},
+        opaque={"responses_items": kept} if calls else {},
     )
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from prompty.concurrency import in_event_loop
 from prompty.errors import PromptyError, ToolError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import ContentPart, Json
+from prompty.model.content import ContentPart
+from prompty.model.message import Json
 from prompty.model.tool import McpTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets

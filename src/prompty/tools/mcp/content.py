@@ -10,11 +10,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from prompty.errors import ToolError
-from prompty.model.message import AudioPart, ContentPart, FilePart, ImagePart, TextPart
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.request import Function
 from prompty.safety.visible import visible
 from prompty.tools.arguments import validator_of
-from prompty.tools.results import text_of
+from prompty.tools.results import to_text
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents, Tool
@@ -90,7 +90,7 @@ def to_parts(result: "CallToolResult") -> list[ContentPart]:
     parts = [_to_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) for part in parts)
     if not has_text and result.structured_content is not None:
-        parts.append(TextPart(text_of(result.structured_content)))
+        parts.append(TextPart(to_text(result.structured_content)))
     if result.is_error:
         text = "\n".join(part.value for part in parts if isinstance(part, TextPart))
         raise McpError(text or "the server reports an error without a message")

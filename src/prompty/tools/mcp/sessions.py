@@ -18,7 +18,7 @@ from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.mcp.connection import ServerAddress, connect, first_cause, is_lost
 from prompty.tools.mcp.content import McpError
-from prompty.tools.results import text_of
+from prompty.tools.results import to_text
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -146,7 +146,7 @@ class Session:
     async def _on_log(self, message: "LoggingMessageNotificationParams") -> None:
         """Pass a server's log message to the loggers of all calls in flight: it does not say which call it is for."""
         level = getLevelNamesMapping().get(message.level.upper(), INFO if message.level == "notice" else ERROR)
-        text = message.data if isinstance(message.data, str) else text_of(message.data)
+        text = message.data if isinstance(message.data, str) else to_text(message.data)
         for logger in {request.logger for request in self._calls.values()} or {_LOGGER}:
             logger.log(level, "%s", mask_secrets(visible(text)))
 

@@ -1,0 +1,161 @@
+"""Content of messages: text, images, audio and files, and their JSON."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from mimetypes import guess_type
+from pathlib import Path
+from typing import ClassVar, Self
+
+
+class InvalidMessage(ValueError):
+    """A value cannot be read as a message or as a part of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text."""
+
+    kind: ClassVar[str] = "text"
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPart:
+    """Media: `value` is a URL, a data URI, or base64 with a media type beside it."""
+
+    kind: ClassVar[str]
+    value: str
+    media_type: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | Path, media_type: str | None = None) -> Self:
+        """Read a local file. Only this reads one: text given as an input is never taken for a path."""
+        file = Path(path)
+        media_type = media_type or guess_type(file.name)[0] or "application/octet-stream"
+        return cls(b64encode(file.read_bytes()).decode("ascii"), media_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart(MediaPart):
+    """An image; `detail` is the resolution the model reads it at."""
+
+    kind: ClassVar[str] = "image"
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart(MediaPart):
+    """A recording."""
+
+    kind: ClassVar[str] = "audio"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart(MediaPart):
+    """A document; `value` may also be the provider's id of an uploaded file."""
+
+    kind: ClassVar[str] = "file"
+    name: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | Path, media_type: str | None = None) -> Self:
+        """Read a local file, and keep its name."""
+        part = super(FilePart, cls).from_file(path, media_type)
+        return cls(part.value, part.media_type, Path(path).name)
+
+
+Image, Audio, File = ImagePart, AudioPart, FilePart
+ContentPart = TextPart | ImagePart | AudioPart | FilePart
+
+
+_JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", "name": "name"}
+
+
+def part_to_json(part: ContentPart) -> dict[str, object]:
+    """Return a part as plain JSON, in our own form."""
+    if type(part) is TextPart:
+        return {"kind": "text", "value": part.value}
+    fields = {key: getattr(part, name, None) for name, key in _JSON_NAMES.items()}
+    return {"kind": part.kind, **without_nulls(fields)}
+
+
+def parse_content(value: object) -> str | Sequence[ContentPart]:
+    """Read the content of a message: text, or parts in any of their forms."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ()
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_parse_part(entry) for entry in value]
+    raise InvalidMessage(f"expected text or a list of parts as content, found {type(value).__name__}")
+
+
+def _parse_part(value: object) -> ContentPart:
+    """Read a part, text, our JSON (`kind`) or the form of the chat API (`type`)."""
+    match value:
+        case TextPart() | ImagePart() | AudioPart() | FilePart():
+            return value
+        case str(text) | {"kind": "text", "value": str(text)} | {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"kind": "text"}:
+            raise InvalidMessage("a part needs text under `value`")
+        case {"kind": kind}:
+            return parse_media(str(kind), value)
+        case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
+            return parse_media("image", {"value": url, **rest})
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
+            return AudioPart(data, f"audio/{form}")
+        case {"type": "file", "file": {"file_id": str(identifier)}}:
+            return FilePart(identifier)
+        case {"type": "file", "file": {"file_data": str(data), **rest}}:
+            return parse_media("file", {"value": data, "name": rest.get("filename")})
+        case Mapping():
+            raise InvalidMessage(f"unknown part type {value.get('type')!r}")
+    raise InvalidMessage(f"expected a part, found {type(value).__name__}")
+
+
+_MEDIA_CLASSES: dict[str, type[ImagePart | AudioPart | FilePart]] = {
+    "image": ImagePart,
+    "audio": AudioPart,
+    "file": FilePart,
+}
+
+
+def parse_media(kind: str, value: object) -> ImagePart | AudioPart | FilePart:
+    """Read an image, audio or file from a part, a mapping, or text: a URL, a data URI, a provider's file id.
+
+    Text is never read as a path: whoever controls the text would control which file is sent.
+    """
+    part_class = _MEDIA_CLASSES.get(kind)
+    if part_class is None:
+        raise InvalidMessage(f"unknown part kind {kind!r}")
+    if isinstance(value, part_class):
+        return value
+    if isinstance(value, str):
+        value = {"value": value}
+    if not isinstance(value, Mapping):
+        raise InvalidMessage(f"expected {kind} data, found {type(value).__name__}")
+    text = next((text for name in ("value", "url", "data") if isinstance(text := value.get(name), str)), None)
+    if text is None:
+        raise InvalidMessage("a part needs text under `value`")
+    media_type = value.get("mediaType") or value.get("media_type")
+    if media_type is None and "kind" not in value:  # a part of ours is read as it was written
+        media_type = _media_type(text)
+    if media_type is None and kind != "file" and not text[:8].lower().startswith(("http://", "https://", "data:")):
+        raise InvalidMessage("this is neither a URL nor a data URI, and base64 needs a media type beside it")
+    extra = value.get("detail") if kind == "image" else value.get("name") if kind == "file" else None
+    known = str(media_type) if media_type is not None else None
+    return part_class(text, known, *([str(extra)] if extra is not None else []))
+
+
+def _media_type(text: str) -> str | None:
+    """Return the media type inside a data URI."""
+    if text[:5].lower() != "data:":
+        return None
+    return text[5 : text.find(",") if "," in text[:300] else 5].partition(";")[0] or None
+
+
+def without_nulls(value: Mapping[str, object]) -> dict[str, object]:
+    """Return the entries that have a value."""
+    return {name: entry for name, entry in value.items() if entry is not None}
