@@ -14,7 +14,7 @@ from prompty.model.reply import Reply
 _LISTED = {"foundry": "azure"}
 
 
-def price_of(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal | None]:
+def get_pricer(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal | None]:
     """Return a function for the cost of an agent's replies in dollars. If the cost is `required`, an unknown price is
     an error at once: a budget that counts nothing would not limit anything."""
     try:

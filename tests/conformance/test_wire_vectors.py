@@ -15,8 +15,8 @@ from prompty.model.event import TextDelta
 from prompty.model.message import Message, ToolCall, assistant, parse_messages, system, tool_result, user
 from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.process import result_of
-from prompty.pipeline.request import functions_of
+from prompty.pipeline.process import process_reply
+from prompty.pipeline.request import list_declared_functions
 from prompty.providers import Api
 from prompty.registry import DEFAULT
 from prompty.wire.functions import function_of
@@ -108,7 +108,7 @@ def test_wire(vector: Vector, record_property: Callable[[str, object], None]) ->
 def test_process(vector: Vector) -> None:
     given = vector["input"]
     reply = api_of(given).reply(given["response"])
-    assert plain(result_of(agent_of(given), reply)) == vector["expected"]["result"]
+    assert plain(process_reply(agent_of(given), reply)) == vector["expected"]["result"]
 
 
 def plain(result: object) -> object:
@@ -162,7 +162,7 @@ CITY = {"city": {"kind": "string", "description": "The city name"}}
 def printed(api_type: str, messages: list[Message], **fields: Any) -> Body:
     options = {"temperature": 0.7, "maxOutputTokens": 1000}
     agent = PromptAgent.model_validate({"model": {"id": "gpt-4o", "apiType": api_type, "options": options}, **fields})
-    return api_of({"provider": "openai", "apiType": api_type}).request(agent, messages, functions_of(agent))
+    return api_of({"provider": "openai", "apiType": api_type}).request(agent, messages, list_declared_functions(agent))
 
 
 @pytest.mark.spec("004 Request Format", "system messages become instructions")

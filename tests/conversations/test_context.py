@@ -12,7 +12,7 @@ from prompty.events import Compacted
 from prompty.loop.context import SUMMARY, compacted, left_out, plain_summary, room_for_summary, size, units
 from prompty.loop.repair import normalize_history
 from prompty.model.message import tool_result
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.conversations.turns import assert_history_is_legal, every_way, run_turn, scripted
@@ -70,7 +70,7 @@ def check_signatures(messages: list[Message], kept: list[Message]) -> None:
     """No signed block without its neighbours, and every API takes the rest."""
     assert_history_is_legal(kept)
     api = DEFAULT.providers.get("anthropic").api("chat")
-    body: Any = request_for(scripted(), normalize_history([*kept, user("?")], api.call_ids), api).body
+    body: Any = build_request(scripted(), normalize_history([*kept, user("?")], api.call_ids), api).body
     assert_legal("messages", body)
     blocks = [one.opaque["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.opaque]
     sent = [part for turn in body["messages"] if turn["role"] == "assistant" for part in turn["content"]]

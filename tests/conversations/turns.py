@@ -10,7 +10,7 @@ import pytest
 from prompty import Message, Paused, PromptAgent, PromptyError, resume, resume_async, turn, turn_async
 from prompty.loop.repair import normalize_history
 from prompty.model.event import Done, Event
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from tests.legality import assert_legal
 
@@ -75,5 +75,5 @@ def assert_history_is_legal(messages: Sequence[Message]) -> None:
         api = DEFAULT.providers.get(provider).api(api_type)
         agent = scripted()
         asked = [*messages, Message("user", [])] if messages and messages[-1].role != "user" else messages
-        body = request_for(agent, normalize_history(asked, api.call_ids), api).body
+        body = build_request(agent, normalize_history(asked, api.call_ids), api).body
         assert_legal("messages" if provider == "anthropic" else api_type, body)

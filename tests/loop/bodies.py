@@ -10,7 +10,7 @@ from prompty.loop.repair import normalize_history
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.request import Function
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.providers import Api
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
@@ -40,7 +40,7 @@ def sent(api_name: str, history: Sequence[Message], functions: Sequence[Function
     """The body that a history becomes, once it is repaired."""
     api = APIS[api_name]
     fixed = normalize_history(history, api.call_ids)
-    return dict(request_for(AGENTS[api_name], fixed, api, functions=functions).body)
+    return dict(build_request(AGENTS[api_name], fixed, api, functions=functions).body)
 
 
 def assert_sendable(history: Sequence[Message]) -> None:

@@ -16,7 +16,7 @@ from prompty.loop.repair import NO_RESULT, normalize_history
 from prompty.model.content import ImagePart
 from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.reply import Reply
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.providers.anthropic.messages import BLOCKS
 from prompty.testing.encoding import WIRES
 from tests.loop.bodies import APIS, NAME, assert_sendable, assert_taken, calls_in, results_in, sent
@@ -236,7 +236,7 @@ def test_ids_are_no_longer_than_openai_takes_them(wanted: str) -> None:
     assert calls_in("chat", sent("chat", history))[0]["id"] == wanted
     for api_name, most in {"chat": 40, "responses": 64}.items():
         api = APIS[api_name]
-        body = request_for(openai, normalize_history(history, api.call_ids), api).body
+        body = build_request(openai, normalize_history(history, api.call_ids), api).body
         ids_sent = [call["id"] for call in calls_in(api_name, body)]
         assert [result["id"] for result in results_in(api_name, body)] == ids_sent
         assert len(set(ids_sent)) == 3

@@ -18,8 +18,8 @@ from prompty.model.message import Message, ToolCall, Usage, assistant, system, t
 from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.process import result_of
-from prompty.pipeline.request import functions_of
+from prompty.pipeline.process import process_reply
+from prompty.pipeline.request import list_declared_functions
 from prompty.providers.openai.chat import API, ChatDecoder, message_to_wire, part_to_wire, reply, request
 from prompty.wire.functions import function_of
 from tests.legality import assert_legal
@@ -316,7 +316,7 @@ def test_without_functions_there_is_no_tools_key() -> None:
 def test_two_functions_of_one_name_are_an_error() -> None:
     twice = [{"name": "t", "kind": "function"}, {"name": "t", "kind": "function"}]
     with pytest.raises(RequestError, match="two tools are called 't'"):
-        functions_of(agent(tools=twice))
+        list_declared_functions(agent(tools=twice))
 
 
 KINDS = {
@@ -516,8 +516,8 @@ def test_content_is_text_whatever_its_shape(content: object, text: str) -> None:
 @pytest.mark.spec("002 §8.7", "a call has an id, a name and arguments")
 def test_calls_are_the_result_and_content_is_not() -> None:
     answer = reply(payload("Let me see", [ONE, TWO], "tool_calls"))
-    assert result_of(agent(), answer) == [ONE, TWO]
-    assert result_of(agent(outputs={"x": {"kind": "string"}}), answer) == [ONE, TWO]
+    assert process_reply(agent(), answer) == [ONE, TWO]
+    assert process_reply(agent(outputs={"x": {"kind": "string"}}), answer) == [ONE, TWO]
 
 
 ARGUMENTS: dict[str, tuple[object, str]] = {
@@ -550,7 +550,7 @@ def test_calls_without_an_id_are_numbered(missing: Json) -> None:
 def test_a_refusal_is_the_result_and_is_marked() -> None:
     answer = reply(payload(None, refusal="I cannot help with that"))
     assert answer.refusal == "I cannot help with that"
-    assert result_of(agent(), answer) == "I cannot help with that"
+    assert process_reply(agent(), answer) == "I cannot help with that"
 
 
 NO_ANSWER: dict[str, tuple[Json, str]] = {
@@ -579,8 +579,8 @@ def test_of_several_answers_the_first_counts() -> None:
 @pytest.mark.spec("000 §7.7", "what is not JSON is returned as it is")
 @pytest.mark.parametrize(("text", "expected"), [('{"a": [1]}', {"a": [1]}), ("no JSON", "no JSON"), ("", "")])
 def test_with_outputs_the_text_is_read_as_json(text: str, expected: object) -> None:
-    assert result_of(agent(outputs={"a": {"kind": "array"}}), reply(payload(text))) == expected
-    assert result_of(agent(), reply(payload(text))) == text
+    assert process_reply(agent(outputs={"a": {"kind": "array"}}), reply(payload(text))) == expected
+    assert process_reply(agent(), reply(payload(text))) == text
 
 
 # An answer that ends before it is complete (P3).

@@ -9,7 +9,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ImagePart
 from prompty.model.message import Message, Usage, assistant, system, user
 from prompty.model.request import Function
-from prompty.pipeline.process import result_of
+from prompty.pipeline.process import process_reply
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT
 from prompty.wire.options import dropped_options
@@ -114,13 +114,13 @@ def vectors(*given: tuple[int, list[float]]) -> Json:
 @pytest.mark.spec("002 §8.2", "one vector is not a list of one")
 def test_one_vector_is_the_result_itself() -> None:
     answer = embeddings.reply(vectors((0, [0.1, 0.2])))
-    assert result_of(agent("embedding"), answer) == [0.1, 0.2]
+    assert process_reply(agent("embedding"), answer) == [0.1, 0.2]
     assert (answer.usage, answer.model) == (Usage(input_tokens=5), "m-2025")
 
 
 def test_several_vectors_are_a_list_in_the_order_of_the_texts() -> None:
     answer = embeddings.reply(vectors((1, [0.3]), (0, [0.1]), (2, [0.5])))
-    assert result_of(agent("embedding"), answer) == [[0.1], [0.3], [0.5]]
+    assert process_reply(agent("embedding"), answer) == [[0.1], [0.3], [0.5]]
 
 
 FOUND: dict[str, tuple[list[Json], object]] = {
@@ -136,7 +136,7 @@ FOUND: dict[str, tuple[list[Json], object]] = {
 @pytest.mark.parametrize(("data", "expected"), FOUND.values(), ids=FOUND)
 def test_images_are_urls_or_else_base64(data: list[Json], expected: object) -> None:
     answer = images.reply({"created": 1, "data": data, "usage": {"input_tokens": 5, "output_tokens": 9}})
-    assert result_of(agent("image"), answer) == expected
+    assert process_reply(agent("image"), answer) == expected
     assert answer.usage == Usage(input_tokens=5, output_tokens=9)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from prompty import Message, PromptAgent, turn, turn_async, user
 from prompty.model.event import Done, Event
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from tests.drivers.modes import MODES, Mode, close_clients
 from tests.legality import assert_legal
@@ -542,7 +542,7 @@ def test_no_thought_ever_goes_to_the_chat_api_of_openai(case: Case, place: Json,
     messages: Sequence[Message] = exchange(case, MODES[0], server).messages
     agent = agent_of("gpt-4o", **place)
     api = DEFAULT.providers.get(agent.model.provider).api("chat")
-    body = request_for(agent, [*messages, user("And now?")], api).body
+    body = build_request(agent, [*messages, user("And now?")], api).body
     assert_legal("chat", body)
     assert len([one for one in body["messages"] if one.get("tool_calls")]) == 2  # type: ignore[attr-defined]  # a body is plain JSON
     assert thoughts_in(body) == set()

@@ -43,7 +43,7 @@ from prompty.model.event import (
     ToolFinished,
     ToolStarted,
 )
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.tools.arguments import parse_arguments
 from tests.drivers.modes import MODES, Mode
@@ -281,7 +281,7 @@ def check_next_request(way: Way, agent: PromptAgent, messages: Sequence[Message]
     assert outline(repair(messages, family.provider, family.api_type)) == outline(messages)
     api = DEFAULT.providers.get(family.provider).api(family.api_type)
     history = [*map(with_plain_ids, messages), user("And now?")]
-    body = request_for(agent, history, api, stream=way.mode.streamed).body
+    body = build_request(agent, history, api, stream=way.mode.streamed).body
     assert_legal(way.name, {name: value for name, value in body.items() if name not in UNKNOWN_ELSEWHERE})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prompty import ModelError, PromptAgent, Stop, invoke, load, prepare, turn, turn_async
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.testing import Player, Recorder
 from tests.drivers.modes import close_clients
@@ -50,7 +50,7 @@ def whole_bytes(agent: PromptAgent) -> list[bytes]:
     """The bytes of an answer in all four ways, those of streams as their chunks."""
     provider = DEFAULT.providers.get(agent.model.provider)
     messages, api = prepare(agent, QUESTION), provider.api(agent.model.api_type)
-    whole, streamed = (request_for(agent, messages, api, stream=stream) for stream in (False, True))
+    whole, streamed = (build_request(agent, messages, api, stream=stream) for stream in (False, True))
 
     async def received() -> list[bytes]:
         transport = provider.transport_async_for(agent)

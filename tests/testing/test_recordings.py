@@ -30,7 +30,7 @@ from prompty.drivers.target import ProviderExecutor
 from prompty.errors import Cancelled, EmptyReply, StreamCut
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.providers import register_provider
 from prompty.providers.listening import Answered
 from prompty.registry import DEFAULT
@@ -73,7 +73,7 @@ def lines_of(path: Path) -> list[Any]:
 
 def request_of(agent: PromptAgent, *, streamed: bool = True) -> WireRequest:
     api = DEFAULT.providers.get(agent.model.provider).api(agent.model.api_type)
-    return request_for(agent, [user("Hi")], api, stream=streamed)
+    return build_request(agent, [user("Hi")], api, stream=streamed)
 
 
 def chunks_of(agent: PromptAgent, request: WireRequest) -> list[bytes]:

@@ -9,7 +9,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
-from prompty.pipeline.request import request_for
+from prompty.pipeline.request import build_request
 from prompty.providers import Address, Api
 from prompty.safety.redaction import mask_secrets
 from prompty.wire.options import dropped_options
@@ -35,7 +35,7 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     provider = agent.registry.providers.get(agent.model.provider)
     api = provider.api(agent.model.api_type)
     messages = prepare(agent, inputs)
-    request = request_for(agent, messages, api, stream=stream and api.decoder is not None)
+    request = build_request(agent, messages, api, stream=stream and api.decoder is not None)
     address = provider.address(agent, api)
     headers = _build_headers(address, request)
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))

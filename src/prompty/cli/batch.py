@@ -31,7 +31,7 @@ from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import NameInUse, PromptyError, RequestError
 from prompty.pipeline.load import load
-from prompty.pricing import price_of
+from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
@@ -86,7 +86,7 @@ def batch(
             numbers=select_rows(count_rows(rows), limit=limit, sample=sample),
             output=output,
             tools=load_functions(tools),
-            price=price_of(agent, required=budget is not None),
+            price=get_pricer(agent, required=budget is not None),
             budget=None if budget is None else Decimal(str(budget)),
             max_concurrency=max_concurrency,
             retry_failed=retry_failed,

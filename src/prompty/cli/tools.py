@@ -15,7 +15,7 @@ from prompty.model.message import user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.load import load
-from prompty.pipeline.request import functions_of, request_for
+from prompty.pipeline.request import build_request, list_declared_functions
 from prompty.safety.visible import visible
 from prompty.tools.kinds import projected_tools
 
@@ -47,7 +47,7 @@ def tools(file: File, provider: ProviderKey = None, api: ApiType = None, as_json
 
 
 async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:
-    functions = functions_of(agent)
+    functions = list_declared_functions(agent)
     declared = [tool for tool in agent.tools if isinstance(tool, FunctionTool)]
     offered = [
         OfferedFunction(function, "function", describe_policy(tool.approval_mode), tuple(tool.bindings))
@@ -64,7 +64,7 @@ async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:
 def _build_definitions(agent: PromptAgent, functions: list[Function]) -> object:
     """Return the definitions from the body of a request."""
     api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
-    return request_for(agent, [user("…")], api, functions=functions).body.get("tools", [])
+    return build_request(agent, [user("…")], api, functions=functions).body.get("tools", [])
 
 
 def _print_function(offered: OfferedFunction) -> None:

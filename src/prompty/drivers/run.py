@@ -34,10 +34,10 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.model.reply import Reply
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import prepare
-from prompty.pipeline.process import result_of
+from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import read_messages
 from prompty.pipeline.validate import validate_inputs
-from prompty.pricing import price_of
+from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.tools.arguments import misfits
 from prompty.wire.structured import cast, output_schema
@@ -217,7 +217,7 @@ class Run:
         settings = self.settings
         is_limited = settings.budget is not None and settings.budget.cost is not None
         if is_limited or settings.stop or settings.on_event or self._stream:
-            return price_of(agent, required=is_limited)
+            return get_pricer(agent, required=is_limited)
         return _no_price
 
 
@@ -294,7 +294,7 @@ def result_maker(
     schema = output_schema(agent) if check_outputs and output_type is None and agent.outputs else None
 
     def make_result(reply: Reply) -> object:
-        result = result_of(agent, reply)
+        result = process_reply(agent, reply)
         if output_type is not None:
             if reply.refusal:
                 raise Refused(reply.refusal)

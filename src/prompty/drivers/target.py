@@ -11,8 +11,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, ToolCall, parse_messages
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
-from prompty.pipeline.process import result_of
-from prompty.pipeline.request import request_for
+from prompty.pipeline.process import process_reply
+from prompty.pipeline.request import build_request
 from prompty.providers import (
     Api,
     AsyncTransport,
@@ -136,13 +136,13 @@ class ProviderExecutor:
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=False)
-        request = request_for(agent, messages, target.api)
+        request = build_request(agent, messages, target.api)
         with begin_call_span(agent, target.api, target.url, request) as span:
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=True)
-        request = request_for(agent, messages, target.api)
+        request = build_request(agent, messages, target.api)
         with begin_call_span(agent, target.api, target.url, request) as span:
             return _record_raw(span, target.api, as_object(read_bytes(await target.transport.send(request))))
 
@@ -160,7 +160,7 @@ class ProviderProcessor:
 
     def process(self, agent: PromptAgent, response: object, /) -> object:
         api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
-        return result_of(agent, parse_reply(api, response))
+        return process_reply(agent, parse_reply(api, response))
 
     async def process_async(self, agent: PromptAgent, response: object, /) -> object:
         return self.process(agent, response)

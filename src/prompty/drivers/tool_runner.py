@@ -11,7 +11,7 @@ from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
 from prompty.model.message import Message
-from prompty.pipeline.request import functions_of, has_kinds, offered_functions
+from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
 from prompty.tools.context import ToolContext
 from prompty.tools.results import error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
@@ -51,7 +51,7 @@ class ToolRunner:
     async def describe_kinds(self, *, is_async: bool) -> tuple[OfferedTool, ...]:
         """Return all tools, after asking tools of other kinds than functions what they offer."""
         if not self._run_tools:
-            return tuple(OfferedTool(function=function) for function in await offered_functions(self._agent))
+            return tuple(OfferedTool(function=function) for function in await list_offered_functions(self._agent))
         await self.find_kinds(is_async=is_async)
         return self.describe()
 
@@ -61,7 +61,7 @@ class ToolRunner:
     def describe(self) -> tuple[OfferedTool, ...]:
         """Return the tools that are functions."""
         if not self._run_tools:
-            return tuple(OfferedTool(function=function) for function in functions_of(self._agent))
+            return tuple(OfferedTool(function=function) for function in list_declared_functions(self._agent))
         return tuple(self._describe_tool(tool) for tool in self.tools.values())
 
     def _describe_tool(self, tool: BoundTool) -> OfferedTool:

@@ -25,7 +25,7 @@ from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, Mo
 from prompty.model.message import Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
-from prompty.pipeline.request import read_messages, request_for
+from prompty.pipeline.request import build_request, read_messages
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
@@ -95,7 +95,7 @@ def _build_request(
         history = yield from _check_input(history)
     functions = [tool.function for tool in tools]
     timeout = plan.settings.timeout
-    return request_for(choice.agent, history, choice.api, functions=functions, stream=plan.stream, timeout=timeout)
+    return build_request(choice.agent, history, choice.api, functions=functions, stream=plan.stream, timeout=timeout)
 
 
 def _may_fall_back(error: ModelError) -> bool:

@@ -36,7 +36,7 @@ from prompty.model.event import (
 from prompty.model.message import user
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
-from prompty.pipeline.process import result_of
+from prompty.pipeline.process import process_reply
 
 
 def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
@@ -150,7 +150,7 @@ def _finish(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
 
 def _final_result(plan: Plan, reply: Reply) -> object:
     """Return the result of the last answer. Only an `output_type` must fit; declared outputs fall back to the text."""
-    return plan.finish(reply) if plan.strict else result_of(plan.choices[0].agent, reply)
+    return plan.finish(reply) if plan.strict else process_reply(plan.choices[0].agent, reply)
 
 
 def _apply_steering(plan: Plan, state: TurnState, *, follow_ups: bool = False) -> Loop[bool]:

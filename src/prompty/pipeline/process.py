@@ -6,16 +6,16 @@ from prompty.tracing.spans import begin
 from prompty.wire.structured import structured
 
 
-def result_of(agent: PromptAgent, reply: Reply) -> object:
+def process_reply(agent: PromptAgent, reply: Reply) -> object:
     """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text as data if the prompt
     declares outputs."""
     with begin("process") as span:
-        result = _result_of(agent, reply)
+        result = _extract_result(agent, reply)
         span.record("result", result)
         return result
 
 
-def _result_of(agent: PromptAgent, reply: Reply) -> object:
+def _extract_result(agent: PromptAgent, reply: Reply) -> object:
     if reply.tool_calls:
         return list(reply.tool_calls)
     if reply.value is not None:

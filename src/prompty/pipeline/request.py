@@ -13,7 +13,7 @@ from prompty.tools.kinds import projected_tools
 from prompty.wire.functions import function_of
 
 
-def request_for(
+def build_request(
     agent: PromptAgent,
     messages: Sequence[object],
     api: Api,
@@ -25,7 +25,7 @@ def request_for(
     """Return the request for one call to a model."""
     if not agent.model.id and api.path:  # an executor of the host may know its model itself
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
-    offered = functions_of(agent) if functions is None else functions
+    offered = list_declared_functions(agent) if functions is None else functions
     read = read_messages(messages)
     body = api.request(agent, read, offered)
     body.pop("stream", None)  # the caller chooses whether a call streams: the file's choice would break the other one
@@ -48,7 +48,7 @@ def read_messages(messages: Sequence[object]) -> list[Message]:
         raise RequestError(f"a message cannot be used: {error}", "Pass Message objects or dicts with a role.") from None
 
 
-def functions_of(agent: PromptAgent) -> list[Function]:
+def list_declared_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions that a file declares. A duplicate name is an error before anything is sent (W6)."""
     functions = [function_of(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     names = [function.name for function in functions]
@@ -63,8 +63,8 @@ def has_kinds(agent: PromptAgent) -> bool:
     return any(not isinstance(tool, FunctionTool) for tool in agent.tools)
 
 
-async def offered_functions(agent: PromptAgent) -> list[Function]:
+async def list_offered_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions of all tools of a prompt, of every kind (§7.1.3)."""
-    functions = functions_of(agent)
+    functions = list_declared_functions(agent)
     projected = await projected_tools(agent, [function.name for function in functions])
     return [*functions, *(tool.function for tool in projected)]

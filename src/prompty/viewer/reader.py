@@ -14,7 +14,7 @@ from pathlib import Path
 from prompty.model.agent import Model, PromptAgent
 from prompty.model.message import Json, Usage
 from prompty.model.reply import Reply
-from prompty.pricing import price_of
+from prompty.pricing import get_pricer
 from prompty.safety.json import read_deep_json
 from prompty.viewer.trace import MODEL_CALL, Frame, RecordedTrace, TraceUnreadable, flatten
 
@@ -197,4 +197,4 @@ def _get_cost(frame: Frame) -> Decimal | None:
 
 @cache
 def _get_price(provider: str, model: str) -> Callable[[Reply], Decimal | None]:
-    return price_of(PromptAgent(model=Model(id=model, provider=provider)), required=False)
+    return get_pricer(PromptAgent(model=Model(id=model, provider=provider)), required=False)
