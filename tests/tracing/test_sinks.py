@@ -19,7 +19,7 @@ from prompty.errors import RequestError
 from prompty.testing import Script, call
 from prompty.tracing import Tracer
 from prompty.tracing.files import FileSink
-from prompty.tracing.plain import Masking
+from prompty.tracing.sanitize import Sanitizer
 from prompty.tracing.spans import Span, begin
 from prompty.viewer.reader import read_trace
 from tests.conversations.turns import every_way, run_turn, scripted
@@ -191,7 +191,7 @@ def test_a_sink_whose_queue_is_full_drops_spans_and_says_so_once(caplog: pytest.
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("prompty.tracing.files._opened", lambda _: os.open("/dev/full", os.O_WRONLY))
+    monkeypatch.setattr("prompty.tracing.files._open_new", lambda _: os.open("/dev/full", os.O_WRONLY))
     Tracer.add("file", FileSink(tmp_path))
     assert a_turn() == "Sunny."
     assert "No space left on device" in caplog.text
@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, caplog:
 
 @pytest.mark.process
 def test_the_environment_turns_sinks_on(tmp_path: Path) -> None:
-    code = "from prompty import Tracer\nwith Tracer.start('mine') as span:\n    span.record('inputs', {'a': 1})"
+    code = "from prompty.tracing import Tracer\nwith Tracer.start('mine') as span:\n    span.record('inputs', {'a': 1})"
     environment = {**os.environ, "PROMPTY_TRACE": f"console, file:{tmp_path}"}
     done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
@@ -218,13 +218,14 @@ def test_the_environment_turns_sinks_on(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_mistake_in_the_environment_is_a_warning_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    code = "import logging; logging.basicConfig()\nfrom prompty import Tracer\nwith Tracer.start('mine'): print('done')"
+    start = "from prompty.tracing import Tracer\nwith Tracer.start('mine'): print('done')"
+    code = f"import logging\nlogging.basicConfig()\n{start}"
     environment = {**os.environ, "PROMPTY_TRACE": "consol"}
     done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "done\n"
-    assert "PROMPTY_TRACE: nothing traces to 'consol'" in done.stderr
+    assert "PROMPTY_TRACE: 'consol' is not a trace sink" in done.stderr
 
 
 def test_a_mistake_in_code_is_an_error_with_what_to_write() -> None:
@@ -274,13 +275,13 @@ values = nested(nested(nested(leaves)))
 
 @given(values)
 def test_whatever_is_shown_is_json(value: object) -> None:
-    json.loads(Masking().json(value))
-    json.loads(Masking().json([value, {"password": value}]))
+    json.loads(Sanitizer().json(value))
+    json.loads(Sanitizer().json([value, {"password": value}]))
 
 
 @given(values, st.text("abcdefgh0123456789", min_size=8, max_size=20))
 def test_what_is_hidden_is_nowhere(value: object, hidden: str) -> None:
-    masking = Masking()
+    masking = Sanitizer()
     masking.hide([hidden])
     shown = masking.json({"a": [value, f"x{hidden}y", {hidden: 1, "b": hidden}], "c": json.dumps({"d": hidden})})
     assert hidden.encode() not in shown
@@ -289,9 +290,9 @@ def test_what_is_hidden_is_nowhere(value: object, hidden: str) -> None:
 def test_what_has_no_end_and_what_is_of_no_known_kind_is_shown_all_the_same() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    assert Masking().json(endless).startswith(b"[[[[")
-    assert b"object at" in Masking().json({"a": object()})
-    assert json.loads(Masking().json("half a character: \ud800"))
+    assert Sanitizer().json(endless).startswith(b"[[[[")
+    assert b"object at" in Sanitizer().json({"a": object()})
+    assert json.loads(Sanitizer().json("half a character: \ud800"))
     logging.getLogger("prompty.tracing").debug("nothing was raised")
 
 

@@ -148,7 +148,7 @@ class RunSpans:
                 if self.span.trace.content:
                     span.record("result", _result_content(event.result))
                 if event.is_error:
-                    span.error = ("ToolError", span.trace.masking.text(event.result.text))
+                    span.error = ("ToolError", span.trace.sanitizer.text(event.result.text))
                 self._end(span)
             case Done():
                 self.span.record("result", event.result)

@@ -1,41 +1,32 @@
-"""A sink for people: a line when something begins and one when it is over, as a tree, on stderr."""
+"""Console sink: the tree of spans on stderr, one line at the start of a span and one at its end."""
 
 import sys
 
 from prompty.safety.visible import visible
-from prompty.tracing.names import REQUEST_MODEL, TOOL_NAME
+from prompty.tracing.names import AGENT_NAME, REQUEST_MODEL, TOOL_NAME
 from prompty.tracing.spans import Span
 
 
 class ConsoleSink:
-    """Writes `[prompty] ▶ name` and `[prompty] ◀ name (12.3 ms)`. Nothing of what was said is in it."""
+    """Writes `[prompty] ▶ name` and `[prompty] ◀ name (12.3 ms)`, without inputs and results."""
 
     content, wire, immediate = False, False, True
 
     def started(self, span: Span, /) -> None:
-        _write(span, f"▶ {span.name}{_about(span)}")
+        known = filter(None, map(span.attributes.get, (TOOL_NAME, REQUEST_MODEL, AGENT_NAME)))
+        _write(span, f"▶ {span.name} {next(known, '')}".rstrip())
 
     def ended(self, span: Span, /) -> None:
+        usage = span.usage
+        tokens = f" {usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens" if usage else ""
         failure = f" {span.error[0]}: {span.error[1]}" if span.error else ""
-        _write(span, f"◀ {span.name} ({(span.duration or 0) / 1e6:.1f} ms){_tokens(span)}{failure}")
-
-
-def _about(span: Span) -> str:
-    named = (
-        span.attributes.get(TOOL_NAME) or span.attributes.get(REQUEST_MODEL) or span.attributes.get("gen_ai.agent.name")
-    )
-    return f" {named}" if named else ""
-
-
-def _tokens(span: Span) -> str:
-    used = span.usage
-    return f" {used.get('input_tokens', 0):,} → {used.get('output_tokens', 0):,} tokens" if used else ""
+        _write(span, f"◀ {span.name} ({(span.duration or 0) / 1e6:.1f} ms){tokens}{failure}")
 
 
 def _write(span: Span, line: str) -> None:
-    depth, above = 0, span.parent
-    while above is not None:
-        depth, above = depth + 1, above.parent
-    shown = visible(line).replace("\n", " ")
-    sys.stderr.write(f"[prompty] {'  ' * depth}{shown}\n")  # one write, so that lines of threads stay whole
+    depth, parent = 0, span.parent
+    while parent is not None:
+        depth, parent = depth + 1, parent.parent
+    escaped = visible(line).replace("\n", " ")
+    sys.stderr.write(f"[prompty] {'  ' * depth}{escaped}\n")  # one write, so that threads do not split lines
     sys.stderr.flush()

@@ -1,12 +1,13 @@
-"""A sink that writes files: a line for everything as it happens, and one `.tracy` file when it is over.
+"""File sink: one JSON line for every start and end while a trace runs, and one `.tracy` file when it has ended.
 
-What a process that dies leaves behind is the lines up to that moment; `prompty trace` reads both. Being watched must
-cost little, so JSON is made once and put together as bytes, and paths are plain text.
+A process that dies leaves the lines up to that moment. `prompty trace` reads both. Tracing must cost little, so every
+value is encoded once, objects are joined from encoded members, and paths are strings.
 """
 
 import os
 import re
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,39 +23,63 @@ from prompty.tracing.names import AGENT_NAME
 from prompty.tracing.spans import Span
 from prompty.version import __version__
 
-# The last usual name of a folder: a busy process has many traces in a second, and need not try that one again.
-_recent: dict[str, str] = {}
-_NOT_A_NAME = re.compile(r"[^\w-]+")
-HEAD = to_json({"runtime": "prompty-python", "version": __version__})
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w-]+")
+# The last plain name used in each folder: a process with many traces per second need not try it again.
+_last_stems: dict[str, str] = {}
 
 
-class _Open:
-    """The lines of a trace while it goes on. Once a write fails there are no more: what is there stays readable."""
+def _encode(value: object) -> bytes:
+    try:
+        return to_json(value, inf_nan_mode="null")
+    except ValueError:  # half a surrogate pair
+        return dumps(value).encode()
+
+
+@lru_cache(maxsize=256)
+def _encode_name(name: str) -> bytes:
+    """Encode a name or title; the same ones occur again and again."""
+    return _encode(name)
+
+
+def _member(name: bytes, value: bytes) -> bytes:
+    """Return a member of a JSON object from an encoded name and value."""
+    return b"%s:%s" % (name, value)
+
+
+def _object(members: Iterable[bytes]) -> bytes:
+    return b"{%s}" % b",".join(members)
+
+
+_HEADER = (_member(b'"runtime"', b'"prompty-python"'), _member(b'"version"', _encode(__version__)))
+
+
+class _TraceLog:
+    """The lines of a trace that still runs. A failed write is the last one: the lines before it stay valid."""
 
     def __init__(self, stem: str, descriptor: int) -> None:
         self.stem, self._lock = stem, Lock()
         self._descriptor: int | None = descriptor
-        self._waiting = b""
-        self.append(HEAD[:-1] + b',"lines":1}\n')
+        self._buffer = b""
+        self.append(_object([*_HEADER, b'"lines":1']))
 
-    def append(self, line: bytes, *, later: bool = False) -> None:
-        """Write a line; one that can wait, together with the next."""
+    def append(self, record: bytes, *, buffered: bool = False) -> None:
+        """Write a line. A buffered one is written together with the next."""
         with self._lock:
             if self._descriptor is None:
                 return
-            line = self._waiting + line
-            self._waiting = line if later else b""
-            if later:
+            data = b"%s%s\n" % (self._buffer, record)
+            self._buffer = data if buffered else b""
+            if buffered:
                 return
             try:
-                if os.write(self._descriptor, line) < len(line):
-                    raise OSError(ENOSPC, "there is no room for a whole line")
+                if os.write(self._descriptor, data) < len(data):
+                    raise OSError(ENOSPC, "no space left for a whole line")
             except OSError:
                 self._close()
                 raise
 
     def close(self) -> bool:
-        """Write no more; whether everything could be written."""
+        """Close the file. Return True if everything was written."""
         with self._lock:
             complete = self._descriptor is not None
             self._close()
@@ -68,27 +93,30 @@ class _Open:
 
 @dataclass(eq=False, slots=True)
 class _Frame:
-    """A span as it is written: what was `known` of it at its start, what is at its `end`, and those `inside` of it."""
+    """A span as JSON members: `start` is fixed when it begins, `end` is replaced when it ends.
 
-    opened: _Open
-    known: frozenset[str]
-    began: bytes
-    start: bytes
-    end: bytes
-    inside: "list[_Frame]" = field(default_factory=list)
+    `recorded` names the values that are part of `start`.
+    """
 
-    def close(self, end: bytes) -> None:
-        """Put those inside into the end, in their order; what still runs is there as it began."""
-        inside = b",".join([one.whole() for one in self.inside])
-        self.end = end[:-1] + (b',"__frames":[' + inside + b"]}" if inside else b"}")
-        self.inside.clear()
+    log: _TraceLog
+    recorded: frozenset[str]
+    start: list[bytes]
+    end: list[bytes]
+    children: "list[_Frame]" = field(default_factory=list)
 
-    def whole(self) -> bytes:
-        return self.start[:-1] + b"," + self.end[1:]
+    def close(self, end: list[bytes]) -> None:
+        """Set the end, with the children in their order. A child that still runs is written as it began."""
+        self.end = end
+        if self.children:
+            self.end = [*end, _member(b'"__frames"', b"[%s]" % b",".join([child.encode() for child in self.children]))]
+            self.children.clear()
+
+    def encode(self) -> bytes:
+        return _object([*self.start, *self.end])
 
 
 class FileSink:
-    """Writes every trace into a folder, for nobody but the owner of the process to read."""
+    """Writes each trace into a folder, readable only by the owner of the process."""
 
     content, immediate = True, True
 
@@ -96,100 +124,96 @@ class FileSink:
         self.folder, self.wire = os.path.abspath(folder), wire
 
     def started(self, span: Span, /) -> None:
-        above: _Frame | None = span.parent.handles.get(self) if span.parent else None
-        if span.parent and above is None:
+        parent: _Frame | None = span.parent.handles.get(self) if span.parent else None
+        if span.parent and parent is None:
             return
-        opened = above.opened if above else _Open(*_create(self.folder, span))
-        start = b'{"name":%s,"id":"%s"%s}' % (_name(span.name), span.id.encode(), _joined(span.written))
-        began = b'"__time":{"start":"%s",' % _moment(span.start).encode()
-        end = b'{"title":%s,%s"end":null,"duration":null}}' % (_name(span.title), began)
-        frame = span.handles[self] = _Frame(opened, frozenset(span.written), began, start, end)
-        if above:
-            above.inside.append(frame)
-        parent = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
-        opened.append(b'{"start":%s,"parent":%s,%s}\n' % (start[:-1], parent, end[1:]))
+        log = parent.log if parent else _TraceLog(*_create_log(self.folder, span))
+        start = [_member(b'"name"', _encode_name(span.name)), _encode_id(span.id), *_encode_values(span.written)]
+        end = [_member(b'"title"', _encode_name(span.title)), _encode_time(span)]
+        frame = span.handles[self] = _Frame(log, frozenset(span.written), start, end)
+        if parent:
+            parent.children.append(frame)
+        parent_id = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
+        log.append(_object([_member(b'"start"', _object([*start, _member(b'"parent"', parent_id), *end]))]))
 
     def ended(self, span: Span, /) -> None:
         frame: _Frame | None = span.handles.get(self)
         if frame is None:
             return
-        new = {name: value for name, value in span.written.items() if name not in frame.known}
-        end = _ending(span, frame.began)[:-1] + _joined(new) + b"}"
+        new = {name: value for name, value in span.written.items() if name not in frame.recorded}
+        end = [*_encode_end(span), *_encode_values(new)]
         frame.close(end)
         if span.parent:
-            # What was done stays done: it is enough to have it in the file before the next thing begins.
-            frame.opened.append(b'{"end":{"id":"%s",%s}\n' % (span.id.encode(), end[1:]), later=span.name != "execute")
-        elif frame.opened.close():
-            _finish(frame.opened.stem, frame.whole())
+            # Only the end of a model call is written at once; others must be in the file before the next span starts.
+            record = _object([_member(b'"end"', _object([_encode_id(span.id), *end]))])
+            frame.log.append(record, buffered=span.name != "execute")
+        elif frame.log.close():
+            _write_trace(frame.log.stem, frame.encode())
 
 
-def _joined(written: dict[str, bytes]) -> bytes:
-    return b"".join([b",%s:%s" % (_name(name), value) for name, value in written.items()])
+def _encode_values(written: dict[str, bytes]) -> list[bytes]:
+    return [_member(_encode_name(name), value) for name, value in written.items()]
 
 
-@lru_cache(maxsize=256)
-def _name(name: str) -> bytes:
-    """Names and titles, which are the same again and again."""
-    return _bytes(name)
+def _encode_id(span_id: str) -> bytes:
+    return b'"id":"%s"' % span_id.encode()
 
 
-def _ending(span: Span, began: bytes) -> bytes:
-    """What is known of a span at its end, but for what it shows."""
-    took = span.duration or 0
-    until = f'"end":"{_moment(span.start + took)}","duration":{took / 1e6}}}'.encode()
-    parts = [b'{"title":', _name(span.title), b",", began, until]
+def _encode_end(span: Span) -> list[bytes]:
+    """Return what is known of a span at its end, except for recorded values."""
+    members = [_member(b'"title"', _encode_name(span.title)), _encode_time(span)]
     if span.attributes:
-        parts += b',"attributes":', _bytes(span.attributes)
+        members.append(_member(b'"attributes"', _encode(span.attributes)))
     if span.error:
-        parts += b',"error":', _bytes(dict(zip(("type", "message"), span.error, strict=True)))
+        members.append(_member(b'"error"', _encode({"type": span.error[0], "message": span.error[1]})))
     if span.usage:
-        parts += b',"__usage":', _bytes(span.usage)
-    return b"".join([*parts, b"}"])
+        members.append(_member(b'"__usage"', _encode(span.usage)))
+    return members
 
 
-def _moment(nanoseconds: int) -> str:
+def _encode_time(span: Span) -> bytes:
+    start, end, duration = _format_time(span.start), "null", "null"
+    if span.duration is not None:
+        end, duration = f'"{_format_time(span.start + span.duration)}"', str(span.duration / 1e6)
+    return f'"__time":{{"start":"{start}","end":{end},"duration":{duration}}}'.encode()
+
+
+def _format_time(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return f"{_second(seconds)}.{rest // 1000:06d}+00:00"
+    return f"{_format_second(seconds)}.{rest // 1000:06d}+00:00"
 
 
 @lru_cache(maxsize=16)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _finish(stem: str, trace: bytes) -> None:
-    """Write the whole trace, all of it or nothing; then the lines are not needed any more."""
+def _write_trace(stem: str, trace: bytes) -> None:
+    """Write the whole trace atomically, and delete its lines."""
     descriptor = os.open(f"{stem}.tracy.partial", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(HEAD[:-1] + b',"trace":' + trace + b"}")
+        file.write(_object([*_HEADER, _member(b'"trace"', trace)]))
     os.replace(f"{stem}.tracy.partial", f"{stem}.tracy")
     os.unlink(f"{stem}.jsonl")
 
 
-def _bytes(value: object) -> bytes:
-    try:
-        return to_json(value, inf_nan_mode="null")
-    except ValueError:  # half of a character that is written as two
-        return dumps(value).encode()
-
-
-def _create(folder: str, span: Span) -> tuple[str, int]:
-    """The file of a new trace, which nobody else has."""
-    name = _NOT_A_NAME.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
-    moment = time.strftime("%Y%m%d.%H%M%S", time.localtime(span.start / 1e9))
-    usual = f"{folder}/{name}.{moment}"
-    for stem in (usual, f"{usual}-{span.trace.id[:8]}")[_recent.get(folder) == usual :]:
-        _recent[folder] = usual
+def _create_log(folder: str, span: Span) -> tuple[str, int]:
+    """Create the file of a new trace. Return its path without suffix, and its descriptor."""
+    name = _NOT_IN_FILE_NAMES.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
+    start = time.strftime("%Y%m%d.%H%M%S", time.localtime(span.start / 1e9))
+    plain = f"{folder}/{name}.{start}"
+    for stem in (plain, f"{plain}-{span.trace.id[:8]}")[_last_stems.get(folder) == plain :]:
+        _last_stems[folder] = plain
         with suppress(FileExistsError):
-            descriptor = _opened(f"{stem}.jsonl")
-            if not os.path.exists(f"{stem}.tracy"):  # asked when nobody else can finish one of that name any more
+            descriptor = _open_new(f"{stem}.jsonl")
+            if not os.path.exists(f"{stem}.tracy"):  # checked now that no other process can finish a trace of this name
                 return stem, descriptor
             os.close(descriptor)
             os.unlink(f"{stem}.jsonl")
     raise FileExistsError(f"{stem}.jsonl")
 
 
-def _opened(path: str) -> int:
+def _open_new(path: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
     try:
         return os.open(path, flags, 0o600)

@@ -1,13 +1,13 @@
-"""Who listens: the sinks of this process, by their names."""
+"""The active trace sinks of this process, by name."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from logging import getLogger
 from os import environ
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from prompty.errors import PromptyError, RequestError
-from prompty.extras import require
 
 if TYPE_CHECKING:
     from prompty.tracing.spans import Span
@@ -17,10 +17,10 @@ logger = getLogger("prompty.tracing")
 
 
 class Sink(Protocol):
-    """Is told of spans. What it raises is logged and changes nothing.
+    """Receives spans. What it raises is logged and does not affect the run.
 
-    `content` says whether it wants inputs, results and messages, which are not even made otherwise; `wire` whether it
-    wants the requests and answers of models as they went over the wire.
+    `content`: it needs inputs, results and messages, which are not recorded otherwise. `wire`: it needs the requests
+    and replies of models as they were sent.
     """
 
     content: bool
@@ -31,75 +31,78 @@ class Sink(Protocol):
 
 
 class EnteringSink(Sink, Protocol):
-    """A sink that also wants to know which code runs inside a span, because it has a context of its own."""
+    """A sink that is also told when code runs inside a span, because it keeps a context of its own."""
 
     def entered(self, span: "Span", /) -> Callable[[], object]:
-        """Called before the code; what it returns is called after it, in the same context."""
+        """Called before the code. The returned function is called after it, in the same context."""
         ...
 
 
 _lock = Lock()
 _sinks: dict[str, Sink] = {}
-_now: Sequence[Sink] | None = None  # None until the environment has been asked
+_active: Sequence[Sink] | None = None  # None until the environment has been read
 
 
-def sinks_now() -> Sequence[Sink]:
-    """Those who listen; the environment is asked when first somebody wants to know."""
-    return _from_environment() if _now is None else _now
+def get_sinks() -> Sequence[Sink]:
+    """Return the active sinks. The first call reads the environment."""
+    return _read_environment() if _active is None else _active
 
 
 def set_sink(name: str, sink: Sink | None) -> None:
-    """Put a sink under a name, in the place of what was there; None takes it away."""
-    global _now
-    sinks_now()
+    """Set the sink of a name, or remove it with None."""
+    global _active
+    get_sinks()
     with _lock:
         _sinks.pop(name, None)
         if sink is not None:
             _sinks[name] = sink
-        _now = tuple(_sinks.values())
+        _active = tuple(_sinks.values())
 
 
 def clear_sinks() -> None:
-    """Nobody listens any more, not even those that the environment names."""
-    global _now
+    """Remove all sinks, also those named in the environment."""
+    global _active
     with _lock:
         _sinks.clear()
-        _now = ()
+        _active = ()
 
 
 def trace_to(*sinks: str, capture: str = "") -> None:
     """Trace everything from now on: to the `console`, to files (`file:FOLDER`) or to OpenTelemetry (`otel`).
 
-    With `capture="wire"` files also keep the exact request and answer of every model call. `PROMPTY_TRACE` in the
+    With `capture="wire"` files also keep the exact request and reply of every model call. `PROMPTY_TRACE` in the
     environment does the same without code: `console,file:traces,otel,wire`.
     """
     words = [word.strip() for text in sinks for word in text.split(",") if word.strip()]
     wire = capture == "wire" or "wire" in words
     for word in words:
         if word != "wire":
-            set_sink(word.partition(":")[0], _made(word, wire))
+            set_sink(word.partition(":")[0], _build_sink(word, wire))
 
 
-def _made(word: str, wire: bool) -> Sink:
-    """The sink of a word. Each is imported when it is asked for."""
-    kind, _, rest = word.partition(":")
+def _build_sink(word: str, wire: bool) -> Sink:
+    """Build the sink that a word names. Its module is imported only now."""
+    kind, _, folder = word.partition(":")
     sink: Sink
-    if kind == "console":
-        sink = require("prompty.tracing.console", extra="").ConsoleSink()
-    elif kind == "file":
-        sink = require("prompty.tracing.files", extra="").FileSink(rest or "traces", wire=wire)
-    elif kind == "otel":
-        sink = require("prompty.tracing.opentelemetry", extra="otel").connected()
-    else:
-        raise RequestError(f"nothing traces to '{word}'", "Write console, file:FOLDER, otel, or wire beside file.")
+    match kind:
+        case "console":
+            sink = import_module("prompty.tracing.console").ConsoleSink()
+        case "file":
+            sink = import_module("prompty.tracing.files").FileSink(folder or "traces", wire=wire)
+        case "otel":
+            sink = import_module("prompty.tracing.opentelemetry").connect()
+        case _:
+            raise RequestError(
+                f"'{word}' is not a trace sink", "Write console, file:FOLDER, otel, or wire together with file."
+            )
     return sink
 
 
-def _from_environment() -> Sequence[Sink]:
-    global _now
-    _now = ()
+def _read_environment() -> Sequence[Sink]:
+    global _active
+    _active = ()
     try:
         trace_to(environ.get(VARIABLE, ""))
-    except PromptyError as error:  # a run does not fail for the sake of being watched
+    except PromptyError as error:  # a run must not fail because of tracing
         logger.warning("%s: %s", VARIABLE, error)
-    return _now
+    return _active

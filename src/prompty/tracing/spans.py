@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar, cast
 
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing import names
-from prompty.tracing.plain import Masking, Plain
-from prompty.tracing.sinks import EnteringSink, Sink, sinks_now
+from prompty.tracing.sanitize import Plain, Sanitizer
+from prompty.tracing.sinks import EnteringSink, Sink, get_sinks
 
 logger = getLogger("prompty.tracing")
 _current: ContextVar["Span | None"] = ContextVar("prompty_span", default=None)
@@ -30,7 +30,7 @@ class Trace:
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self.id = f"{getrandbits(128):032x}"
         self.sinks = sinks
-        self.masking = Masking()
+        self.sanitizer = Sanitizer()
         self._failed: list[Sink] = []
         self.content = any(sink.content for sink in sinks)
         self.wire = any(sink.wire for sink in sinks)
@@ -90,7 +90,7 @@ class Span:
     def record(self, name: str, value: object) -> None:
         """Record a value, if a sink wants content."""
         if self.trace.content:
-            self.written[name] = self.trace.masking.json(value)
+            self.written[name] = self.trace.sanitizer.json(value)
 
     @property
     def content(self) -> dict[str, Plain]:
@@ -99,14 +99,14 @@ class Span:
 
     def set_attributes(self, attributes: dict[str, Any]) -> None:
         """Set short attributes, which every sink gets. None is left out."""
-        masking = self.trace.masking
+        sanitizer = self.trace.sanitizer
         for name, value in attributes.items():
             if value is not None:
-                self.attributes[name] = masking.text(value) if type(value) is str else masking.plain(value)
+                self.attributes[name] = sanitizer.text(value) if type(value) is str else sanitizer.plain(value)
 
     def hide(self, values: Iterable[object]) -> None:
         """Mask these values everywhere in this trace."""
-        self.trace.masking.hide(values)
+        self.trace.sanitizer.hide(values)
 
     def add_usage(self, usage: dict[str, int | None]) -> None:
         """Add token counts to this span and all its ancestors."""
@@ -118,7 +118,7 @@ class Span:
             span = span.parent
 
     def record_error(self, error: BaseException) -> None:
-        self.error = (type(error).__name__, self.trace.masking.text(str(error)))
+        self.error = (type(error).__name__, self.trace.sanitizer.text(str(error)))
 
     def elapsed(self) -> int:
         """Return the nanoseconds since the start."""
@@ -245,7 +245,7 @@ def begin(
     above = parent or _current.get()
     if above is not None and above.live:
         trace = above.trace
-    elif sinks := sinks_now():
+    elif sinks := get_sinks():
         trace, above = Trace(sinks), None
     else:
         return NULL_SPAN
@@ -258,7 +258,7 @@ def begin(
 
 def is_tracing() -> bool:
     """Return True if a span that starts now would reach a sink."""
-    return current_span().live or bool(sinks_now())
+    return current_span().live or bool(get_sinks())
 
 
 def current_span() -> Span:

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from prompty.safety.redaction import masked_traceback
-from prompty.tracing.sinks import Sink, clear_sinks, set_sink, sinks_now
+from prompty.tracing.sinks import Sink, clear_sinks, get_sinks, set_sink
 from prompty.tracing.spans import Span, aiterate_inside, begin, iterate_inside
 
 MOST_WAITING = 10_000
@@ -30,7 +30,7 @@ class Tracer:
         and gives what takes keys and values. It runs on a thread of its own, so that being slow, or full, costs the
         run nothing; a sink that says `immediate = True` is told on the spot."""
         told: Any = sink if hasattr(sink, "started") else FactorySink(sink)
-        set_sink(name, told if getattr(told, "immediate", False) else Aside(told))
+        set_sink(name, told if getattr(told, "immediate", False) else BackgroundSink(told))
 
     @staticmethod
     def remove(name: str) -> None:
@@ -50,8 +50,8 @@ class Tracer:
     @staticmethod
     def flush(seconds: float = 2.0) -> None:
         """Wait until the sinks have been told everything so far, but not longer than this."""
-        for sink in sinks_now():
-            if isinstance(sink, Aside):
+        for sink in get_sinks():
+            if isinstance(sink, BackgroundSink):
                 sink.flush(seconds)
 
 
@@ -78,7 +78,7 @@ class FactorySink:
             opened.__exit__(None, None, None)
 
 
-class Aside:
+class BackgroundSink:
     """A sink that is told on a thread of its own. What it cannot take in time is dropped, and counted in the log."""
 
     def __init__(self, sink: Sink) -> None:
