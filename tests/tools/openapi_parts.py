@@ -15,8 +15,8 @@ from prompty.registry import DEFAULT
 from prompty.testing import Script
 from prompty.testing.script import create_call
 from prompty.tools.openapi import OpenApiKind
-from prompty.tools.openapi.document import Document, parsed
-from prompty.tools.openapi.operations import Operation, operations_of
+from prompty.tools.openapi.document import Document, parse_document
+from prompty.tools.openapi.operations import Operation, list_operations
 from tests.conversations.turns import Seen, run_turn, scripted
 
 KEY = "kq-7fd0c1e5a9b3"
@@ -37,11 +37,11 @@ PLAIN = one_operation({})
 
 
 def read(data: Mapping[str, Any]) -> Document:
-    return parsed(json.dumps(data).encode(), "api.json")
+    return parse_document(json.dumps(data).encode(), "api.json")
 
 
 def operation_of(data: Mapping[str, Any]) -> Operation:
-    [found] = operations_of(read(data))
+    [found] = list_operations(read(data))
     return found
 
 

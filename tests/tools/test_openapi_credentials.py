@@ -107,7 +107,7 @@ def test_a_key_that_cannot_be_sent_is_an_error(service: Server, tmp_path: Path, 
 
 def test_other_kinds_of_connections_are_refused(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, PLAIN, connection={"kind": "reference", "name": "x"})
-    assert "cannot use a connection of the kind 'reference'" in refusal(agent)
+    assert "cannot use a connection of kind 'reference'" in refusal(agent)
 
 
 def oauth(service: Server, **parts: Any) -> dict[str, Any]:

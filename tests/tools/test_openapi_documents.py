@@ -12,10 +12,10 @@ from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
 from prompty.tools.arguments import misfits
-from prompty.tools.openapi.credentials import scheme_of
-from prompty.tools.openapi.document import parsed
-from prompty.tools.openapi.operations import operations_of
-from prompty.tools.openapi.request import request_of
+from prompty.tools.openapi.credentials import find_scheme
+from prompty.tools.openapi.document import parse_document
+from prompty.tools.openapi.operations import list_operations
+from prompty.tools.openapi.request import build_request
 from prompty.tools.openapi.schemas import is_legal
 from tests.tools.openapi_parts import document, read
 
@@ -33,7 +33,7 @@ paths:
 
 
 def test_yaml_is_read_as_json_would_be() -> None:
-    [found] = operations_of(parsed(YAML.encode(), "api.yaml"))
+    [found] = list_operations(parse_document(YAML.encode(), "api.yaml"))
     properties: Any = found.function.parameters["properties"]
     assert properties["code"]["enum"] == ["NO", "SE", "2024-01-01"]
     assert properties["limit"]["maximum"] == 100
@@ -59,7 +59,7 @@ BROKEN = {
 @pytest.mark.parametrize(("content", "problem"), BROKEN.values(), ids=BROKEN)
 def test_a_file_that_is_no_document_is_an_error(content: bytes, problem: str) -> None:
     with pytest.raises(ToolError, match=problem):
-        parsed(content, "api")
+        parse_document(content, "api")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_document_is_an_error(content: bytes, problem: str) ->
 )
 def test_a_document_of_the_wrong_shape_is_an_error_of_ours(paths: Any) -> None:
     with pytest.raises(ToolError):
-        operations_of(read(document(paths)))
+        list_operations(read(document(paths)))
 
 
 SCHEMA = {"$ref": "#/components/schemas/A"}
@@ -141,11 +141,11 @@ def test_whatever_stands_in_a_document_the_error_is_ours(place: tuple[Any, ...],
     inner[place[-1]] = value
     found = read(data)
     with suppress(ToolError):
-        for one in operations_of(found):
+        for one in list_operations(found):
             assert is_legal(one.function.parameters)
-            scheme_of(found, one)
+            find_scheme(found, one)
             with suppress(ArgumentsError):
-                request_of(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
+                build_request(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
 
 
 SHARED = Path(__file__).parents[3] / "shared" / "openapi" / "openai-full.json"
@@ -160,7 +160,7 @@ def test_the_document_of_openai_is_projected_within_two_seconds() -> None:
 def check_large(path: Path, number: int) -> None:
     content = path.read_bytes()
     begin = time.process_time()
-    found = operations_of(parsed(content, path.name))
+    found = list_operations(parse_document(content, path.name))
     assert time.process_time() - begin < 2
     assert len(found) >= number
     assert len({one.function.name for one in found}) == len(found)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import Redactor
-from prompty.tools.openapi import client, document as documents, kind
+from prompty.tools.openapi import client, document as documents, read_result
 from tests.loopback import Forever, Hold, Server, json_reply, reply, stream
 from tests.tools.openapi_parts import (
     PLAIN,
@@ -44,7 +44,7 @@ def service() -> Iterator[Server]:
 def test_the_least_recently_used_document_is_dropped(
     service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 2)
+    monkeypatch.setattr(documents, "MAX_CACHED_DOCUMENTS", 2)
     service.answer(json_reply(PLAIN))
 
     async def fetch(*names: str) -> list[str]:
@@ -74,8 +74,8 @@ def test_an_answer_without_end_is_cut(service: Server, tmp_path: Path) -> None:
 
 
 def test_an_answer_of_more_than_a_megabyte_says_that_it_was_cut() -> None:
-    answer = client.Answer(200, "OK", "text/plain", "utf-8", "", b"abc", True)
-    assert kind.result_of(answer, Redactor()) == "abc\n[the answer was cut off after 1,000,000 bytes]"
+    response = client.HttpResponse(200, "OK", "text/plain", "utf-8", b"abc", True)
+    assert read_result(response, Redactor()) == "abc\n[the response was cut off after 1,000,000 bytes]"
 
 
 def test_an_answer_that_is_packed_unasked_is_refused(service: Server, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_an_answer_that_is_packed_unasked_is_refused(service: Server, tmp_path: 
 def test_a_service_that_does_not_answer_is_not_waited_for(
     service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "SECONDS", 0.2)
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.2)
     service.answer([Hold()])
     agent = agent_of(tmp_path, PLAIN, connection={"endpoint": service.url})
     assert "did not answer" in result_of(called(agent, {}))
@@ -100,8 +100,8 @@ def test_a_service_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         url = gone.url
     agent = agent_of(tmp_path, PLAIN, connection={"endpoint": url})
     with own_kind("127.0.0.0/8"):
-        assert "cannot be reached" in result_of(called(agent, {}))
-        assert "cannot be fetched" in refusal(agent_of(tmp_path, f"{url}/api.json"))
+        assert "cannot connect to" in result_of(called(agent, {}))
+        assert "cannot fetch the OpenAPI document" in refusal(agent_of(tmp_path, f"{url}/api.json"))
 
 
 @pytest.mark.process
@@ -153,7 +153,7 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     trusting = ssl.create_default_context(cafile=str(path))
-    monkeypatch.setattr(client, "_certificates", lambda: trusting)
+    monkeypatch.setattr(client, "_ssl_context", lambda: trusting)
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -164,7 +164,7 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("service.test", "hello service.test"), ("other.test", "cannot be reached")]
+    ("name", "told"), [("service.test", "hello service.test"), ("other.test", "cannot connect to")]
 )
 def test_a_certificate_must_be_of_the_name_and_not_of_the_address(
     secure: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str

@@ -6,7 +6,7 @@ import pytest
 
 from prompty.errors import ToolError
 from prompty.tools.arguments import misfits
-from prompty.tools.openapi.operations import Selection, operations_of
+from prompty.tools.openapi.operations import Selection, list_operations
 from prompty.tools.openapi.schemas import is_legal
 from tests.tools.openapi_parts import document, one_operation, operation_of, read
 
@@ -48,7 +48,7 @@ def test_the_name_of_an_operation(operation: dict[str, Any], name: str) -> None:
 def test_a_name_that_is_repeated_gets_a_number() -> None:
     long = "b" * 64
     paths = {f"/{number}": {"get": {"operationId": long}, "put": {"operationId": "act"}} for number in range(3)}
-    names = [one.function.name for one in operations_of(read(document(paths)))]
+    names = [one.function.name for one in list_operations(read(document(paths)))]
     assert names == [long, "act", f"{'b' * 62}_2", "act_2", f"{'b' * 62}_3", "act_3"]
 
 
@@ -196,13 +196,13 @@ def test_in_3_1_keywords_beside_a_reference_count() -> None:
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"$ref": "https://evil.example/schema.json"}, "leads out of the document"),
-        ({"$ref": "other.json#/A"}, "leads out of the document"),
-        ({"items": {"$ref": "file:///etc/passwd"}}, "leads out of the document"),
-        ({"$ref": "#/components/schemas/None"}, "leads nowhere"),
+        ({"$ref": "https://evil.example/schema.json"}, "points out of the document"),
+        ({"$ref": "other.json#/A"}, "points out of the document"),
+        ({"items": {"$ref": "file:///etc/passwd"}}, "points out of the document"),
+        ({"$ref": "#/components/schemas/None"}, "has no target"),
         ({"type": "any"}, "not legal JSON Schema"),
         ({"$dynamicRef": "#x"}, "dynamic reference"),
-        ({"items": []}, "a schema is expected"),
+        ({"items": []}, "expected a schema"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_an_error_that_names_its_operation(schema: Any, problem: str) -> None:
@@ -233,11 +233,11 @@ CHOICES = {
 
 @pytest.mark.parametrize(("selection", "names"), CHOICES.values(), ids=CHOICES)
 def test_operations_are_chosen(selection: Selection, names: list[str]) -> None:
-    assert [one.function.name for one in operations_of(read(document(PATHS)), selection)] == names
+    assert [one.function.name for one in list_operations(read(document(PATHS)), selection)] == names
 
 
 def test_a_choice_of_what_is_not_there_is_an_error() -> None:
-    with pytest.raises(ToolError, match="no operation is called 'lst'"):
-        operations_of(read(document(PATHS)), Selection(operations=("lst",)))
-    with pytest.raises(ToolError, match="no operation is left"):
-        operations_of(read(document(PATHS)), Selection(tags=("none",)))
+    with pytest.raises(ToolError, match="there is no operation 'lst'"):
+        list_operations(read(document(PATHS)), Selection(operations=("lst",)))
+    with pytest.raises(ToolError, match="the selection leaves no operation"):
+        list_operations(read(document(PATHS)), Selection(tags=("none",)))

@@ -9,7 +9,7 @@ import pytest
 from prompty.errors import ToolError
 from prompty.registry import Registry
 from prompty.tools.openapi import allow
-from prompty.tools.openapi.permissions import Permissions, is_public, place_of
+from prompty.tools.openapi.permissions import Permissions, is_public, parse_url
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,
@@ -30,7 +30,7 @@ def test_a_redirect_is_an_error_and_carries_nothing(
 ) -> None:
     service.answer(reply(b"", status=status, headers={"location": f"{elsewhere.url}/?k={KEY}"}))
     agent = agent_of(tmp_path, PLAIN, connection={"endpoint": service.url, "apiKey": KEY})
-    assert f"failed: {status} Scripted: the service sends elsewhere" in result_of(called(agent, {}))
+    assert f"failed: {status} Scripted: the service redirects" in result_of(called(agent, {}))
     assert elsewhere.accepted == 0
 
 
@@ -38,7 +38,7 @@ def test_a_document_that_is_fetched_is_not_fetched_from_elsewhere(
     service: Server, elsewhere: Server, tmp_path: Path
 ) -> None:
     service.answer(reply(b"", status=302, headers={"location": elsewhere.url}))
-    assert "cannot be fetched: 302" in refusal(agent_of(tmp_path, f"{service.url}/moved.json"))
+    assert "cannot fetch the OpenAPI document: 302" in refusal(agent_of(tmp_path, f"{service.url}/moved.json"))
     assert elsewhere.accepted == 0
 
 
@@ -119,16 +119,16 @@ def test_which_addresses_are_public(address: str, public: bool) -> None:
 
 def test_what_is_public_needs_https() -> None:
     permissions = Permissions()
-    permissions.check(place_of("https://api.example"), ["8.8.8.8"])
+    permissions.check(parse_url("https://api.example"), ["8.8.8.8"])
     with pytest.raises(ToolError, match="is not https"):
-        permissions.check(place_of("http://api.example"), ["8.8.8.8"])
+        permissions.check(parse_url("http://api.example"), ["8.8.8.8"])
     permissions.allow(hosts=["8.8.8.0/24"])
-    permissions.check(place_of("http://api.example"), ["8.8.8.8"])
+    permissions.check(parse_url("http://api.example"), ["8.8.8.8"])
 
 
 @pytest.mark.parametrize("url", ["http://LOCALHOST:81", "http://[::1]:81", "http://[::1]", "http://10.0.0.1:81"])
 def test_what_an_error_proposes_to_allow_is_then_allowed(url: str) -> None:
-    permissions, place = Permissions(), place_of(url)
+    permissions, place = Permissions(), parse_url(url)
     with pytest.raises(ToolError) as caught:
         permissions.check(place, ["127.0.0.1"])
     permissions.allow(hosts=re.findall(r"hosts=\['(.*?)'\]", str(caught.value)))
@@ -137,7 +137,7 @@ def test_what_an_error_proposes_to_allow_is_then_allowed(url: str) -> None:
 
 def test_every_address_of_a_name_must_be_public() -> None:
     with pytest.raises(ToolError, match=re.escape("10.0.0.1, which is not public")):
-        Permissions().check(place_of("https://api.example"), ["8.8.8.8", "10.0.0.1"])
+        Permissions().check(parse_url("https://api.example"), ["8.8.8.8", "10.0.0.1"])
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_every_address_of_a_name_must_be_public() -> None:
 )
 def test_urls_that_could_be_misread_are_refused(url: str) -> None:
     with pytest.raises(ToolError):
-        place_of(url)
+        parse_url(url)
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_used(

@@ -1,16 +1,35 @@
-"""Tools that are services: the operations of an OpenAPI document, offered as functions (§2.9).
+"""Tools that are HTTP services (§2.9): the tool kind `openapi` offers the operations of a document as functions.
 
-`document` reads, `schemas`, `bodies` and `operations` describe, `styles` and `request` make requests of arguments,
-`credentials` adds what the connection has, and `client` alone talks HTTP.
+`document` and `schemas` read, `operations` describes, `request` and `credentials` build a request, `permissions`
+decides where it may go, and only `client` uses the network.
 """
 
-from collections.abc import Iterable
+from asyncio import to_thread
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from urllib.parse import urljoin
 
 from prompty.errors import ToolError
+from prompty.model.agent import PromptAgent
+from prompty.model.connection import AnonymousConnection, ApiKeyConnection, OAuthConnection
+from prompty.model.message import Json
+from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
-from prompty.tools.openapi.kind import OpenApiKind
+from prompty.safety.redaction import Redactor
+from prompty.tools.context import ToolContext
+from prompty.tools.kinds import KindTool
+from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, ServiceError, send
+from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
+from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, Document, Documents
+from prompty.tools.openapi.operations import Operation, Selection, first_server_url, list_operations
+from prompty.tools.openapi.permissions import Permissions, parse_url
+from prompty.tools.openapi.request import HttpRequest, build_request
 
 __all__ = ["OpenApiKind", "allow"]
+
+MAX_ERROR_LENGTH = 2_000
+UsableConnection = ApiKeyConnection | AnonymousConnection | OAuthConnection | None
 
 
 def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = (), registry: Registry = DEFAULT) -> None:
@@ -23,3 +42,154 @@ def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = (), registry: R
     if not isinstance(kind, OpenApiKind):
         raise ToolError("the tool kind 'openapi' has been replaced by another", "Allow places where that one says.")
     kind.permissions.allow(hosts=hosts, servers=servers)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenApiKind:
+    """The tool kind `openapi`, with the permissions, tokens and documents of one registry."""
+
+    permissions: Permissions = field(default_factory=Permissions)
+    tokens: TokenCache = field(default_factory=TokenCache)
+    documents: Documents = field(default_factory=Documents)
+
+    async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
+        """Return the selected operations of a tool's document as functions."""
+        if not isinstance(tool, OpenApiTool):
+            raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Write `specification:` for it.")
+        connection = _check_connection(tool)
+        document = await self.documents.get(tool, agent, self._fetch)
+        service = Service(
+            document=document,
+            base_url=find_base_url(document, connection, self.permissions),
+            connection=connection,
+            permissions=self.permissions,
+            tokens=self.tokens,
+        )
+        selection = Selection(tool.operations, tool.tags, tool.methods)
+        operations = await to_thread(list_operations, document, selection)  # a large document takes a moment
+        return [KindTool(function=each.function, call=partial(service.call, each)) for each in operations]
+
+    async def _fetch(self, url: str) -> bytes:
+        """Return a document from its URL. The request carries no credential."""
+        try:
+            response = await send(url, HttpRequest(method="GET"), self.permissions, MAX_DOCUMENT_BYTES)
+        except ServiceError as error:
+            raise _cannot_fetch(url, str(error)) from None
+        if response.status != 200:
+            raise _cannot_fetch(url, f"{response.status} {response.reason}")
+        if response.truncated:
+            raise _cannot_fetch(url, f"it has more than {MAX_DOCUMENT_BYTES:,} bytes")
+        return response.content
+
+
+def _cannot_fetch(url: str, reason: str) -> ToolError:
+    return ToolError(f"{url}: cannot fetch the OpenAPI document: {reason}", "Correct `specification:`.")
+
+
+def _check_connection(tool: OpenApiTool) -> UsableConnection:
+    match tool.connection:
+        case None | ApiKeyConnection() | AnonymousConnection() | OAuthConnection() as connection:
+            return connection
+        case other:
+            raise ToolError(
+                f"the tool '{tool.name}' cannot use a connection of kind '{other.kind}'",
+                "Write `kind:` one of key, oauth or anonymous.",
+            )
+
+
+def find_base_url(document: Document, connection: UsableConnection, permissions: Permissions) -> str:
+    """Return the base URL of the service: the connection's endpoint, or the document's first server if it has the
+    document's own origin or the host allows it. A document alone cannot send requests anywhere."""
+    if connection and connection.endpoint:
+        parse_url(connection.endpoint)  # raises for a URL that cannot be used
+        return connection.endpoint
+    declared = first_server_url(document.data.get("servers"))
+    url = urljoin(document.url or "", "/" if declared is None else declared)
+    if "://" not in url:
+        raise ToolError(
+            f"{document.source}: the document does not say where its service is",
+            "Write `endpoint: https://…` into the tool's `connection`.",
+        )
+    origin = parse_url(url).origin
+    own = parse_url(document.url).origin if document.url else None
+    if origin != own and not permissions.allows_server(origin):
+        raise _foreign_server(document.source, origin, "it")
+    return url
+
+
+def _foreign_server(source: str, origin: str, owner: str) -> ToolError:
+    return ToolError(
+        f"{source}: {owner} names the server {origin}, which is not the origin of the document or its connection",
+        f"Write `endpoint: {origin}/…` into the tool's `connection`, or allow it in code: "
+        f"prompty.tools.openapi.allow(servers=['{origin}']).",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """The service behind one tool: its document, its base URL and the connection to it."""
+
+    document: Document
+    base_url: str
+    connection: UsableConnection
+    permissions: Permissions
+    tokens: TokenCache
+
+    async def call(self, operation: Operation, arguments: Json, _context: ToolContext) -> str:
+        """Send the request of a call, and return the text of the response."""
+        base_url = self._base_url_of(operation)
+        request, redactor = await self._authorize(operation, build_request(operation, arguments))
+        try:
+            response = await send(base_url, request, self.permissions)
+        except ServiceError as error:
+            raise ServiceError(redactor.mask(str(error))) from None
+        if response.status == 401 and isinstance(self.connection, OAuthConnection):
+            self.tokens.forget(self.connection)
+        return read_result(response, redactor)
+
+    def _base_url_of(self, operation: Operation) -> str:
+        """Return the base URL of an operation. A server of its own must have the same origin, or be allowed."""
+        if operation.server is None:
+            return self.base_url
+        url = urljoin(self.document.url or self.base_url, operation.server)
+        origin = parse_url(url).origin
+        if origin != parse_url(self.base_url).origin and not self.permissions.allows_server(origin):
+            raise _foreign_server(self.document.source, origin, f"its operation '{operation.function.name}'")
+        return url
+
+    async def _authorize(self, operation: Operation, request: HttpRequest) -> tuple[HttpRequest, Redactor]:
+        scheme = find_scheme(self.document, operation)
+        match self.connection:
+            case ApiKeyConnection(api_key=key) if scheme is not None and key is not None:
+                return add_credential(request, scheme, key.get_secret_value())
+            case OAuthConnection() if scheme is not None:
+                return add_credential(request, BEARER, await self.tokens.get(self.connection, self.permissions))
+        return request, Redactor()
+
+
+def read_result(response: HttpResponse, redactor: Redactor) -> str:
+    """Return the text of a response for the model. Raise `ServiceError` for any status but success."""
+    status = f"{response.status} {response.reason}".strip()
+    text = redactor.mask(_decode(response))
+    if 300 <= response.status < 400:
+        raise ServiceError(f"{status}: the service redirects, and redirects are not followed")
+    if not 200 <= response.status < 300:
+        detail = text if len(text) <= MAX_ERROR_LENGTH else f"{text[:MAX_ERROR_LENGTH]}…"
+        raise ServiceError(f"{redactor.mask(status)}: {detail}" if detail else status)
+    if response.truncated:
+        return f"{text}\n[the response was cut off after {MAX_RESPONSE_BYTES:,} bytes]"
+    return text or status
+
+
+def _decode(response: HttpResponse) -> str:
+    """Return the text of a response of a JSON, XML or text type, or of no type."""
+    name = response.media_type
+    is_text = not name or name.startswith("text/") or name.endswith(("json", "xml", "yaml", "x-www-form-urlencoded"))
+    if not response.content:
+        return ""
+    if not is_text:
+        return f"[{len(response.content):,} bytes of {name[:100]}, which are not shown]"
+    try:
+        return response.content.decode(response.charset, errors="replace")
+    except LookupError:
+        return response.content.decode(errors="replace")

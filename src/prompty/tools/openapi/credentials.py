@@ -1,49 +1,58 @@
-"""Which credential a request carries, and where: the connection has it, the document says how it is sent."""
+"""Add the connection's credential to a request, in the way that the document declares.
 
+Access tokens come from OAuth 2 client credentials: they are fetched once and used until they expire.
+"""
+
+import asyncio
 import base64
-import re
-from dataclasses import replace
-from urllib.parse import quote, quote_plus
+import time
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote_plus
+from weakref import WeakKeyDictionary
 
 from prompty.errors import ToolError
+from prompty.model.connection import OAuthConnection
 from prompty.model.message import Json
-from prompty.safety.redaction import SHORTEST_NAMED, Redactor
+from prompty.safety.json import read_json
+from prompty.safety.redaction import SHORTEST_NAMED, Redactor, remember_secrets
+from prompty.tools.openapi.client import ServiceError, send
 from prompty.tools.openapi.document import Document
-from prompty.tools.openapi.operations import Operation
-from prompty.tools.openapi.request import HttpRequest
+from prompty.tools.openapi.operations import FORM, Operation
+from prompty.tools.openapi.permissions import Permissions
+from prompty.tools.openapi.request import TOKEN, HttpRequest, percent_encode
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _TYPES = ("apiKey", "http", "oauth2", "openIdConnect")
 BEARER: Json = {"type": "http", "scheme": "bearer"}
+_EXPIRY_MARGIN = 30.0  # seconds before its expiry at which a token is no longer used
+_DEFAULT_LIFETIME = 300.0
 
 
-def scheme_of(document: Document, operation: Operation) -> Json | None:
-    """How an operation wants to be authenticated; None where it says that it takes no credential. A document that
-    says nothing gets a bearer token."""
-    schemes = _schemes(document)
+def find_scheme(document: Document, operation: Operation) -> Json | None:
+    """Return the security scheme of an operation, or None if it takes no credential. Without a declaration it is a
+    bearer token."""
+    schemes = _supported_schemes(document)
     if operation.security == []:
         return None
-    required = operation.security if isinstance(operation.security, list) else []
-    for one in sorted((one for one in required if isinstance(one, dict)), key=len):
-        for name in one:
+    alternatives = operation.security if isinstance(operation.security, list) else []
+    for alternative in sorted((entry for entry in alternatives if isinstance(entry, dict)), key=len):
+        for name in alternative:
             if name in schemes:
                 return schemes[name]
-    return next(iter(schemes.values()), BEARER) if not required else BEARER
+    return BEARER if alternatives else next(iter(schemes.values()), BEARER)
 
 
-def _schemes(document: Document) -> dict[str, Json]:
-    """The schemes that we can follow, by name."""
+def _supported_schemes(document: Document) -> dict[str, Json]:
     components = document.data.get("components")
-    found = components.get("securitySchemes") if isinstance(components, dict) else None
-    schemes = {name: document.followed(one) for name, one in found.items()} if isinstance(found, dict) else {}
-    return {name: one for name, one in schemes.items() if one.get("type") in _TYPES and _is_known(one)}
+    declared = components.get("securitySchemes") if isinstance(components, dict) else None
+    schemes = {name: document.resolve(entry) for name, entry in declared.items()} if isinstance(declared, dict) else {}
+    return {name: scheme for name, scheme in schemes.items() if scheme.get("type") in _TYPES and _is_supported(scheme)}
 
 
-def _is_known(scheme: Json) -> bool:
+def _is_supported(scheme: Json) -> bool:
     return scheme.get("type") != "http" or str(scheme.get("scheme")).lower() in ("bearer", "basic")
 
 
-def with_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[HttpRequest, Redactor]:
+def add_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[HttpRequest, Redactor]:
     """Return the request with a credential in the place that the scheme names, and a redactor that masks it."""
     if not secret or not (secret.isascii() and secret.isprintable()):
         raise ToolError(
@@ -51,17 +60,17 @@ def with_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[Ht
             "Write apiKey: ${env:NAME} and set that variable, without line breaks and in ASCII.",
         )
     if scheme.get("type") == "apiKey":
-        return _with_key(request, scheme, secret), _redactor_for(secret)
-    if str(scheme.get("scheme")).lower() == "basic":
-        return request.with_header("Authorization", f"Basic {_base64(secret)}"), _redactor_for(secret)
-    return request.with_header("Authorization", f"Bearer {secret}"), _redactor_for(secret)
+        return _add_key(request, scheme, secret), _redactor_for(secret)
+    is_basic = str(scheme.get("scheme")).lower() == "basic"
+    value = f"Basic {_base64(secret)}" if is_basic else f"Bearer {secret}"
+    return request.with_header("Authorization", value), _redactor_for(secret)
 
 
 def _redactor_for(secret: str) -> Redactor:
-    """Mask a secret, and the password in it, in every form in which a service may repeat them."""
+    """Return a redactor for a secret, and the password in it, in every form in which a service may repeat them."""
     texts = (secret, secret.partition(":")[2])
     return Redactor(
-        [(text, quote(text, safe=""), quote_plus(text), _base64(text)) for text in texts], shortest=SHORTEST_NAMED
+        [(text, percent_encode(text), quote_plus(text), _base64(text)) for text in texts], shortest=SHORTEST_NAMED
     )
 
 
@@ -69,15 +78,85 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _with_key(request: HttpRequest, scheme: Json, secret: str) -> HttpRequest:
-    name, place = str(scheme.get("name", "")), scheme.get("in")
-    if not _NAME.fullmatch(name):
+def _add_key(request: HttpRequest, scheme: Json, secret: str) -> HttpRequest:
+    name, location = str(scheme.get("name", "")), scheme.get("in")
+    if not TOKEN.fullmatch(name):
         raise ToolError(f"the document's name of the API key, {name[:50]!r}, cannot be sent", "Correct the document.")
-    pair = f"{quote(name, safe='')}={quote(secret, safe='')}"
-    if place == "query":
-        others = tuple(one for one in request.query if one.partition("=")[0] != quote(name, safe=""))
+    key = percent_encode(name)
+    pair = f"{key}={percent_encode(secret)}"
+    if location == "query":
+        others = tuple(entry for entry in request.query if entry.partition("=")[0] != key)
         return replace(request, query=(*others, pair))
-    if place == "cookie":
-        others = tuple(one for one in request.cookies if one.partition("=")[0] != quote(name, safe=""))
+    if location == "cookie":
+        others = tuple(entry for entry in request.cookies if entry.partition("=")[0] != key)
         return replace(request, cookies=(*others, pair))
     return request.with_header(name, secret)
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """The client that requests a token, and where it does."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scopes: tuple[str, ...]
+
+
+class TokenCache:
+    """Access tokens by client."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[OAuthClient, tuple[str, float]] = {}
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[OAuthClient, asyncio.Lock]] = WeakKeyDictionary()
+
+    async def get(self, connection: OAuthConnection, permissions: Permissions) -> str:
+        """Return the token of a connection. Concurrent calls that need the same token wait for the first of them."""
+        client = _read_client(connection)
+        locks = self._locks.setdefault(asyncio.get_running_loop(), {})
+        async with locks.setdefault(client, asyncio.Lock()):
+            token, expiry = self._tokens.get(client, ("", 0.0))
+            if time.monotonic() >= expiry:
+                token, lifetime = await _fetch_token(client, permissions)
+                remember_secrets([token])
+                self._tokens[client] = (token, time.monotonic() + lifetime)
+        return token
+
+    def forget(self, connection: OAuthConnection) -> None:
+        """Drop a token that a service has refused."""
+        self._tokens.pop(_read_client(connection), None)
+
+
+def _read_client(connection: OAuthConnection) -> OAuthClient:
+    secret = connection.client_secret.get_secret_value() if connection.client_secret else ""
+    if not (connection.token_url and connection.client_id and secret):
+        raise ToolError(
+            "the connection of kind 'oauth' lacks `tokenUrl`, `clientId` or `clientSecret`",
+            "Write all three; the document's own token URL is not trusted with the secret.",
+        )
+    return OAuthClient(connection.token_url, connection.client_id, secret, connection.scopes or ())
+
+
+async def _fetch_token(client: OAuthClient, permissions: Permissions) -> tuple[str, float]:
+    """Return a token and the seconds for which it may be used."""
+    pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
+    scope = f"&scope={quote_plus(' '.join(client.scopes))}" if client.scopes else ""
+    request = HttpRequest(
+        method="POST",
+        headers=(("Authorization", f"Basic {_base64(pair)}"), ("Content-Type", FORM)),
+        content=f"grant_type=client_credentials{scope}".encode(),
+    )
+    response = await send(client.token_url, request, permissions)
+    if response.status != 200:
+        raise ServiceError(f"no access token: the token URL answered {response.status} {response.reason}")
+    try:
+        data = read_json(response.content, strict=False)
+    except ValueError:
+        data = None
+    token = data.get("access_token") if isinstance(data, dict) else None
+    lifetime = data.get("expires_in") if isinstance(data, dict) else None
+    if not isinstance(token, str) or not token:
+        raise ServiceError("no access token: the response of the token URL has none")
+    is_number = isinstance(lifetime, int | float | str) and str(lifetime).isdecimal()
+    seconds = float(str(lifetime)) if is_number else _DEFAULT_LIFETIME
+    return token, max(seconds - _EXPIRY_MARGIN, 0.0)

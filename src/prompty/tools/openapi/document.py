@@ -1,4 +1,4 @@
-"""OpenAPI documents: read from a file or a URL, once, and looked into by local references only."""
+"""Read OpenAPI documents from files and URLs, and follow references inside them."""
 
 import json
 import os
@@ -19,63 +19,67 @@ from prompty.model.tool import OpenApiTool
 from prompty.safety.json import reject_constant
 from prompty.safety.yaml import JSON, Rules, read_yaml
 
-LARGEST_DOCUMENT = 32_000_000
-MAX_DOCUMENTS = 64  # parsed ones that are kept
+MAX_DOCUMENT_BYTES = 32_000_000
+MAX_CACHED_DOCUMENTS = 64
+_MAX_REFERENCE_HOPS = 32
 _YAML_RULES = Rules(JSON, max_depth=200, max_nodes=1_000_000)
-_MOST_HOPS = 32
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Document:
-    """A document, and where it came from: `url` for one that was fetched. It is equal to itself only."""
+    """A parsed document and its source, with the URL of one that was fetched. Compared and hashed by identity."""
 
     data: Json
     source: str
     url: str | None = None
 
     @property
-    def refers_alone(self) -> bool:
-        """Whether nothing beside a `$ref` counts, as it was before 3.1."""
+    def ignores_reference_siblings(self) -> bool:
+        """Return True for version 3.0, where keywords beside a `$ref` do not count."""
         return str(self.data["openapi"]).startswith("3.0")
 
-    def at(self, reference: object) -> object:
-        """What a local reference leads to."""
+    def find(self, reference: object) -> object:
+        """Return the value that a local reference points to."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            self.refuse(f"the reference {str(reference)[:200]!r} leads out of the document", "Put what it names inside")
-        found: object = self.data
+            self.refuse(f"the reference {str(reference)[:200]!r} points out of the document", "Move its target inside")
+        value: object = self.data
         for part in reference.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+                value = value[int(key)]
             else:
-                self.refuse(f"the reference {reference[:200]!r} leads nowhere", "Correct it")
-        return found
+                self.refuse(f"the reference {reference[:200]!r} has no target", "Correct it")
+        return value
 
-    def followed(self, value: object) -> Json:
-        """An object, or the one at the end of its references."""
+    def resolve(self, value: object) -> Json:
+        """Return an object, or the one at the end of its references."""
         hops = 0
         while isinstance(value, dict) and "$ref" in value:
-            value = self.at(value["$ref"])
+            value = self.find(value["$ref"])
             hops += 1
-            if hops > _MOST_HOPS:
-                self.refuse("references lead in a circle", "Break it")
+            if hops > _MAX_REFERENCE_HOPS:
+                self.refuse("references form a circle", "Break it")
         if not isinstance(value, dict):
-            self.refuse(f"an object is expected in place of {str(value)[:100]!r}", "Correct it")
+            self.refuse(f"expected an object, found {str(value)[:100]!r}", "Correct it")
         return value
 
     def refuse(self, cause: str, fix: str) -> NoReturn:
+        """Raise `ToolError` for something in the document that cannot be used."""
         raise ToolError(f"{self.source}: {cause}", f"{fix}, or choose other operations with `operations:` or `tags:`.")
 
 
 class Documents:
-    """Parsed documents by path and URL. A file that has changed is read again; the least recently used are dropped."""
+    """Cache of parsed documents by path and URL.
+
+    A file that has changed is read again. The least recently used documents are dropped.
+    """
 
     def __init__(self) -> None:
-        self._parsed: dict[str, tuple[object, Document]] = {}
+        self._cached: dict[str, tuple[object, Document]] = {}
         self._lock = Lock()
 
     async def get(self, tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> Document:
@@ -83,59 +87,57 @@ class Documents:
         url = tool.specification
         if re.match(r"https?://", url, re.IGNORECASE):
             document = self._find(url, None)
-            return document or self._keep(url, None, await to_thread(parsed, await fetch(url), url, url))
-        return await to_thread(self._from_file, _path_of(tool, agent))
+            return document or self._keep(url, None, await to_thread(parse_document, await fetch(url), url, url))
+        return await to_thread(self._read_file, _locate_file(tool, agent))
 
-    def _from_file(self, path: Path) -> Document:
+    def _read_file(self, path: Path) -> Document:
         try:
             status = os.stat(path)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_DOCUMENT:
-                raise ToolError(
-                    f"{path}: not a file of at most {LARGEST_DOCUMENT:,} bytes", "Name an OpenAPI document."
-                )
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_DOCUMENT_BYTES:
+                cause = f"{path}: not a file of at most {MAX_DOCUMENT_BYTES:,} bytes"
+                raise ToolError(cause, "Name an OpenAPI document in `specification:`.")
             version = (status.st_mtime_ns, status.st_size)
             document = self._find(str(path), version)
-            return document or self._keep(str(path), version, parsed(path.read_bytes(), str(path)))
+            return document or self._keep(str(path), version, parse_document(path.read_bytes(), str(path)))
         except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise ToolError(
-                f"{path}: cannot read the OpenAPI document: {reason}", "Correct `specification:`."
-            ) from None
+            cause = f"{path}: cannot read the OpenAPI document: {error.strerror or type(error).__name__}"
+            raise ToolError(cause, "Correct `specification:`.") from None
 
-    def _find(self, place: str, version: object) -> Document | None:
+    def _find(self, source: str, version: object) -> Document | None:
         with self._lock:
-            found = self._parsed.pop(place, None)
-            if found is None or found[0] != version:
+            entry = self._cached.pop(source, None)
+            if entry is None or entry[0] != version:
                 return None
-            self._parsed[place] = found
-            return found[1]
+            self._cached[source] = entry  # now the most recently used
+            return entry[1]
 
-    def _keep(self, place: str, version: object, document: Document) -> Document:
+    def _keep(self, source: str, version: object, document: Document) -> Document:
         with self._lock:
-            self._parsed[place] = (version, document)
-            if len(self._parsed) > MAX_DOCUMENTS:
-                self._parsed.pop(next(iter(self._parsed)))
+            self._cached[source] = (version, document)
+            if len(self._cached) > MAX_CACHED_DOCUMENTS:
+                self._cached.pop(next(iter(self._cached)))
         return document
 
 
-def _path_of(tool: OpenApiTool, agent: PromptAgent) -> Path:
+def _locate_file(tool: OpenApiTool, agent: PromptAgent) -> Path:
     if agent.path is None:
         raise ToolError(
-            f"the specification '{tool.specification}' of '{tool.name}' lies beside a file, and the prompt has none",
+            f"the specification '{tool.specification}' of the tool '{tool.name}' is a path, and the prompt has no file "
+            "that it could be relative to",
             "Load the prompt with load(path), or name the specification by its URL.",
         )
     folder = agent.path.parent.resolve()
     path = (folder / tool.specification).resolve()
     if not path.is_relative_to(folder):
         raise ToolError(
-            f"the specification '{tool.specification}' of '{tool.name}' is not below the folder of its prompt",
+            f"the specification '{tool.specification}' of the tool '{tool.name}' is not below the folder of its prompt",
             "Move it there.",
         )
     return path
 
 
-def parsed(content: bytes, source: str, url: str | None = None) -> Document:
-    """A document from its bytes, JSON or YAML; its version is 3.0 or 3.1."""
+def parse_document(content: bytes, source: str, url: str | None = None) -> Document:
+    """Parse JSON or YAML as an OpenAPI document of version 3.0 or 3.1."""
     try:
         text = content.decode("utf-8-sig")
         is_json = text.lstrip().startswith("{")
@@ -145,6 +147,6 @@ def parsed(content: bytes, source: str, url: str | None = None) -> Document:
         raise ToolError(f"{source}: not a JSON or YAML document: {reason}", "Correct the document.") from None
     version = str(data.get("openapi", "")) if isinstance(data, dict) else ""
     if not re.match(r"3\.[01]\.", f"{version}."):
-        told = f"its version is '{version[:20]}'" if version else "it has no version in `openapi`"
-        raise ToolError(f"{source}: not an OpenAPI 3.0 or 3.1 document: {told}", "Convert it to OpenAPI 3.0 or 3.1.")
+        reason = f"its version is '{version[:20]}'" if version else "it has no version in `openapi`"
+        raise ToolError(f"{source}: not an OpenAPI 3.0 or 3.1 document: {reason}", "Convert it to OpenAPI 3.0 or 3.1.")
     return Document(cast(Json, data), source, url)

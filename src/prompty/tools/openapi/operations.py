@@ -1,8 +1,9 @@
-"""The operations of a document as functions: what the model sees of each, and how its arguments travel.
+"""Describe the operations of a document: the function that the model sees, and where its arguments go in a request.
 
-Pure. Above: `kind`. Below: `schemas`, `document`. `request` makes HTTP requests of what is described here.
+Pure. `kind` calls it, `request` builds HTTP requests from what it returns.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +13,20 @@ from typing import Literal, NamedTuple, cast
 from prompty.errors import ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.tools.openapi.bodies import Body, Field, read_body
 from prompty.tools.openapi.document import Document
-from prompty.tools.openapi.schemas import Schemas, is_legal
-from prompty.tools.openapi.wording import argument_name, clean_description, function_name, numbered
+from prompty.tools.openapi.schemas import (
+    Schemas,
+    argument_name,
+    clean_description,
+    function_name,
+    is_legal,
+    is_read_only,
+    make_unique,
+    required_properties,
+)
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-Place = Literal["path", "query", "header", "cookie"]
-_PLACES = ("path", "query", "header", "cookie")
+Location = Literal["path", "query", "header", "cookie"]
 _DEFAULT_STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _STYLES = {
     "path": {"simple", "label", "matrix"},
@@ -33,10 +40,18 @@ _OWN_HEADERS = frozenset(
     | {"host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
     | {"user-agent"}
 )
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+MULTIPART, TEXT = "multipart/form-data", "text/plain"
+_MEDIA_TYPE = re.compile(r"[\w.+*-]{1,100}/[\w.+*-]{1,100}(?:\s*;\s*[\w-]{1,50}=[\w.\"-]{1,100}){0,5}")
+# A schema with other keywords than these constrains the object as a whole, so its properties cannot become arguments.
+_PROPERTY_KEYWORDS = frozenset(
+    {"type", "properties", "required", "additionalProperties", "title", "description", "deprecated", "default"}
+    | {"example", "examples", "externalDocs", "xml", "$schema", "$id", "$comment"}
+)
 
 
 class Selection(NamedTuple):
-    """Which operations a tool offers; None is no restriction."""
+    """The operations that a tool offers. None is no restriction."""
 
     operations: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -45,20 +60,38 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameter:
-    """Where an argument stands in a request, and how it is written there."""
+    """Where an argument goes in a request, and how it is written there."""
 
     argument: str
     name: str
-    place: Place
+    location: Location
     style: str = "simple"
     explode: bool = False
     reserved: bool = False
     as_json: bool = False
 
 
+class Encoding(NamedTuple):
+    """How a field of a form is written."""
+
+    style: str
+    explode: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Body:
+    """How arguments make a body: `argument` is all of it, or `fields` maps arguments to its properties."""
+
+    media_type: str
+    argument: str = "body"
+    fields: Mapping[str, str] | None = None
+    required: bool = False
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation:
-    """One operation: the function that the model sees, and how to make a request of its arguments."""
+    """One operation: the function that the model sees, and how to build a request from its arguments."""
 
     function: Function
     method: str
@@ -69,8 +102,8 @@ class Operation:
     security: object = field(default=None)
 
 
-class Found(NamedTuple):
-    """An operation as it stands in the document: the name that it has for the model, and the one it has there."""
+class _Declared(NamedTuple):
+    """An operation in the document: its name for the model, and the one in the document."""
 
     name: str
     own_name: str
@@ -80,150 +113,150 @@ class Found(NamedTuple):
     data: Json
 
 
+class _Argument(NamedTuple):
+    """One argument of a function."""
+
+    name: str
+    schema: object
+    required: bool
+    description: object = None
+
+
 @lru_cache(maxsize=64)
-def operations_of(document: Document, selection: Selection = Selection()) -> tuple[Operation, ...]:  # noqa: B008  a value that never changes
-    """The selected operations of a document, in its order."""
-    chosen = [one for one in _found(document) if _is_chosen(one, selection)]
-    _check_names(document, chosen, selection)
+def list_operations(document: Document, selection: Selection = Selection()) -> tuple[Operation, ...]:  # noqa: B008  a value that never changes
+    """Return the selected operations of a document, in its order."""
+    selected = [declared for declared in _walk(document) if _is_selected(declared, selection)]
+    names = {name for declared in selected for name in (declared.name, declared.own_name)}
+    unknown = next((name for name in selection.operations or () if name not in names), None)
+    if unknown is not None:
+        raise ToolError(f"{document.source}: there is no operation '{unknown}'", "Correct it under `operations:`.")
+    if not selected:
+        fix = "Correct `operations:`, `tags:` or `methods:`."
+        raise ToolError(f"{document.source}: the selection leaves no operation", fix)
     schemas = Schemas(document)
-    return tuple(_operation(document, schemas, one) for one in chosen)
+    return tuple(_describe(document, schemas, declared) for declared in selected)
 
 
-def _found(document: Document) -> Iterator[Found]:
+def _walk(document: Document) -> Iterator[_Declared]:
     taken: set[str] = set()
-    paths = document.data.get("paths") or {}
-    for path, item in document.followed(paths).items():
+    for path, item in document.resolve(document.data.get("paths") or {}).items():
         if not path.startswith("/"):
             continue  # `x-…`
-        whole = document.followed(item)
+        resolved = document.resolve(item)
         for method in METHODS:
-            if isinstance(data := whole.get(method), dict):
-                own = str(data.get("operationId") or f"{method}{path}")
-                yield Found(numbered(function_name(own), taken), own, method, path, whole, data)
+            if isinstance(data := resolved.get(method), dict):
+                own_name = str(data.get("operationId") or f"{method}{path}")
+                yield _Declared(make_unique(function_name(own_name), taken), own_name, method, path, resolved, data)
 
 
-def _is_chosen(one: Found, selection: Selection) -> bool:
-    tags = one.data.get("tags") if isinstance(one.data.get("tags"), list) else []
-    names = {one.name, one.own_name}
+def _is_selected(declared: _Declared, selection: Selection) -> bool:
+    tags = declared.data.get("tags")
     return (
-        (selection.operations is None or not names.isdisjoint(selection.operations))
-        and (selection.tags is None or any(tag in selection.tags for tag in cast(list[object], tags)))
-        and (selection.methods is None or one.method in {method.lower() for method in selection.methods})
+        (selection.operations is None or not {declared.name, declared.own_name}.isdisjoint(selection.operations))
+        and (selection.tags is None or any(tag in selection.tags for tag in _as_list(tags)))
+        and (selection.methods is None or declared.method in {method.lower() for method in selection.methods})
     )
 
 
-def _check_names(document: Document, chosen: list[Found], selection: Selection) -> None:
-    """A name that no operation has is a mistake, and so is a choice of nothing."""
-    known = {name for one in chosen for name in (one.name, one.own_name)}
-    missing = [name for name in selection.operations or () if name not in known]
-    if missing:
-        raise ToolError(f"{document.source}: no operation is called '{missing[0]}'", "Correct it under `operations:`.")
-    if not chosen:
-        raise ToolError(f"{document.source}: no operation is left", "Correct `operations:`, `tags:` or `methods:`.")
-
-
-def _operation(document: Document, schemas: Schemas, one: Found) -> Operation:
-    place = f"{one.method.upper()} {one.path}"
+def _describe(document: Document, schemas: Schemas, declared: _Declared) -> Operation:
+    place = f"{declared.method.upper()} {declared.path}"
     try:
-        return _projected(document, schemas, one)
+        return _to_operation(document, schemas, declared)
     except ToolError as error:
         raise ToolError(f"{error.cause} (in {place})", error.fix) from None
     except RecursionError:
         document.refuse(f"the schemas of {place} are nested too deep", "Make them flatter")
 
 
-def _projected(document: Document, schemas: Schemas, one: Found) -> Operation:
-    needs: set[str] = set()
-    parameters = _parameters(document, one)
+def _to_operation(document: Document, schemas: Schemas, declared: _Declared) -> Operation:
+    references: set[str] = set()
+    parameters = _read_parameters(document, declared)
     taken = {parameter.argument for parameter, _ in parameters}
-    body, fields = read_body(document, one.data.get("requestBody"), taken)
-    described = [_described(document, parameter, data) for parameter, data in parameters]
-    all_fields = [*described, *fields]
+    body, body_arguments = _read_body(document, declared.data.get("requestBody"), taken)
+    arguments = [_to_argument(document, parameter, data) for parameter, data in parameters] + body_arguments
+    properties: Json = {}
+    for argument in arguments:
+        converted = schemas.convert(argument.schema, references)
+        if text := clean_description(argument.description):  # says more than the description of its schema
+            converted = {**(converted if isinstance(converted, dict) else {}), "description": text}
+        properties[argument.name] = converted
     schema: Json = {
         "type": "object",
-        "properties": {
-            one.argument: _with_description(schemas.converted(one.schema, needs), one) for one in all_fields
-        },
-        "required": [one.argument for one in all_fields if one.required],
+        "properties": properties,
+        "required": [argument.name for argument in arguments if argument.required],
         "additionalProperties": False,
     }
-    if definitions := schemas.definitions(needs):
+    if definitions := schemas.collect_definitions(references):
         schema["$defs"] = definitions
     if not is_legal(schema):
         document.refuse("a schema is not legal JSON Schema", "Correct it")
+    servers = declared.data.get("servers") or declared.item.get("servers")
     return Operation(
-        function=Function(name=one.name, description=_description(one.data), parameters=schema),
-        method=one.method.upper(),
-        path=one.path,
+        function=Function(name=declared.name, description=_describe_in_words(declared.data), parameters=schema),
+        method=declared.method.upper(),
+        path=declared.path,
         parameters=tuple(parameter for parameter, _ in parameters),
         body=body,
-        server=_own_server(one),
-        security=one.data.get("security", document.data.get("security")),
+        server=first_server_url(servers),
+        security=declared.data.get("security", document.data.get("security")),
     )
 
 
-def _description(data: Json) -> str | None:
-    summary, more = clean_description(data.get("summary")), clean_description(data.get("description"))
-    text = summary if more.startswith(summary) and summary == more else f"{summary}\n\n{more}"
+def _describe_in_words(data: Json) -> str | None:
+    summary, description = clean_description(data.get("summary")), clean_description(data.get("description"))
+    text = summary if summary == description else f"{summary}\n\n{description}"
     return clean_description(text) or None
 
 
-def _with_description(schema: object, one: Field) -> object:
-    """A parameter's own description says more than that of its schema."""
-    text = clean_description(one.description)
-    if not text:
-        return schema
-    return {**schema, "description": text} if isinstance(schema, dict) else {"description": text}
-
-
-def _own_server(one: Found) -> str | None:
-    servers = one.data.get("servers") or one.item.get("servers")
+def first_server_url(servers: object) -> str | None:
+    """Return the URL of the first server of a list, with its variables at their defaults."""
     first = servers[0] if isinstance(servers, list) and servers else None
-    return server_url(first) if isinstance(first, dict) else None
-
-
-def server_url(server: Mapping[str, object]) -> str:
-    """The URL of a server, with its variables at their defaults."""
-    url, variables = str(server.get("url", "")), server.get("variables")
+    if not isinstance(first, dict):
+        return None
+    url, variables = str(first.get("url", "")), first.get("variables")
     for name, variable in variables.items() if isinstance(variables, dict) else ():
         if isinstance(variable, dict):
             url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
     return url
 
 
-def _parameters(document: Document, one: Found) -> list[tuple[Parameter, Json]]:
-    """The parameters of an operation: those of its path that it does not replace, then its own."""
-    by_place: dict[tuple[str, str], Json] = {}
-    for data in [*_listed(one.item), *_listed(one.data)]:
-        found = document.followed(data)
-        name, place = found.get("name"), found.get("in")
-        if isinstance(name, str) and place in _PLACES and not (place == "header" and name.lower() in _OWN_HEADERS):
-            by_place[name, place] = found
-    repeated = Counter(argument_name(name) for name, _ in by_place)
+# Parameters.
+
+
+def _read_parameters(document: Document, declared: _Declared) -> list[tuple[Parameter, Json]]:
+    """Return the parameters of the path that the operation does not replace, then its own, each with its data."""
+    by_location: dict[tuple[str, str], Json] = {}
+    for reference in [*_as_list(declared.item.get("parameters")), *_as_list(declared.data.get("parameters"))]:
+        data = document.resolve(reference)
+        name, location = data.get("name"), data.get("in")
+        if not isinstance(name, str) or not isinstance(location, str) or location not in _STYLES:
+            continue
+        if location != "header" or name.lower() not in _OWN_HEADERS:
+            by_location[name, location] = data
+    repeated = Counter(argument_name(name) for name, _ in by_location)
     taken: set[str] = set()
     parameters = []
-    for (name, place), data in by_place.items():
+    for (name, location), data in by_location.items():
         plain = argument_name(name)
-        argument = numbered(plain if repeated[plain] == 1 else argument_name(f"{place}_{plain}"), taken)
-        parameters.append((_parameter(document, argument, data), data))
+        argument = make_unique(plain if repeated[plain] == 1 else argument_name(f"{location}_{plain}"), taken)
+        parameters.append((_read_parameter(document, argument, data), data))
     return parameters
 
 
-def _listed(data: Json) -> list[object]:
-    found = data.get("parameters")
-    return found if isinstance(found, list) else []
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
-def _parameter(document: Document, argument: str, data: Json) -> Parameter:
-    place = cast(Place, data["in"])
-    style = str(data.get("style") or _DEFAULT_STYLES[place])
-    if style not in _STYLES[place]:
-        document.refuse(f"the style '{style[:40]}' of '{argument}' is none of a {place} parameter", "Correct it")
+def _read_parameter(document: Document, argument: str, data: Json) -> Parameter:
+    location = cast(Location, data["in"])
+    style = str(data.get("style") or _DEFAULT_STYLES[location])
+    if style not in _STYLES[location]:
+        document.refuse(f"'{style[:40]}' is not a style of a {location} parameter ('{argument}')", "Correct it")
     explode = data.get("explode")
     return Parameter(
         argument=argument,
         name=cast(str, data["name"]),
-        place=place,
+        location=location,
         style=style,
         explode=explode if isinstance(explode, bool) else style == "form",
         reserved=data.get("allowReserved") is True,
@@ -231,11 +264,90 @@ def _parameter(document: Document, argument: str, data: Json) -> Parameter:
     )
 
 
-def _described(document: Document, parameter: Parameter, data: Json) -> Field:
-    """A parameter as one of the arguments; one with `content` has its schema inside."""
+def _to_argument(document: Document, parameter: Parameter, data: Json) -> _Argument:
+    """Describe a parameter as an argument. One with `content` has its schema inside."""
     schema: object = data.get("schema", {})
     content = data.get("content")
     if parameter.as_json and isinstance(content, dict) and content:
-        schema = document.followed(next(iter(content.values()))).get("schema", {})
-    required = data.get("required") is True or parameter.place == "path"
-    return Field(parameter.argument, schema, required, data.get("description"))
+        schema = document.resolve(next(iter(content.values()))).get("schema", {})
+    required = data.get("required") is True or parameter.location == "path"
+    return _Argument(parameter.argument, schema, required, data.get("description"))
+
+
+# Bodies.
+
+
+def _read_body(document: Document, data: object, taken: set[str]) -> tuple[Body | None, list[_Argument]]:
+    """Return the body of an operation, and the arguments that it adds to those that are taken."""
+    body = document.resolve(data) if data is not None else {}
+    content = body.get("content")
+    if not isinstance(content, dict) or not content:
+        return None, []
+    declared = min(content, key=_preference)
+    if not _MEDIA_TYPE.fullmatch(declared):
+        document.refuse(f"{declared[:100]!r} is not a media type", "Correct it")
+    media = document.resolve(content[declared])
+    schema: object = media.get("schema", {})
+    required = body.get("required") is True
+    media_type = _concrete(declared)
+    encodings = _read_encodings(document, media)
+    is_text = body_format(media_type) == TEXT
+    by_property = None if is_text else _flatten(document, schema, taken, required)
+    if by_property is not None:
+        fields = {argument.name: name for name, argument in by_property.items()}
+        flat = Body(media_type=media_type, fields=fields, required=required, encodings=encodings)
+        return flat, list(by_property.values())
+    name = next(name for name in ("body", "request_body", "body_of_request") if name not in taken)
+    whole = Body(media_type=media_type, argument=name, required=required, encodings=encodings)
+    return whole, [_Argument(name, {"type": "string"} if is_text else schema, required, body.get("description"))]
+
+
+def body_format(media_type: str) -> str:
+    """Return which of the four body formats a media type takes. An unknown type is text."""
+    name = media_type.partition(";")[0].strip().lower()
+    if name.endswith(("/json", "+json")):
+        return JSON
+    return name if name in (FORM, MULTIPART) else TEXT
+
+
+def _preference(media_type: str) -> int:
+    concrete = _concrete(media_type)
+    return (JSON, FORM, MULTIPART, TEXT).index(body_format(concrete)) if "/" in concrete else 4
+
+
+def _concrete(media_type: str) -> str:
+    """Return a media type that can be sent in place of a range."""
+    if "*" not in media_type:
+        return media_type
+    return TEXT if media_type.startswith("text/") else JSON
+
+
+def _flatten(document: Document, schema: object, taken: set[str], required: bool) -> dict[str, _Argument] | None:
+    """Return the properties of a body as arguments, by property; None if the body must stay one value."""
+    resolved = document.resolve(schema) if isinstance(schema, dict) else {}
+    properties, needed = resolved.get("properties"), required_properties(resolved)
+    if not isinstance(properties, dict) or not _has_only_properties(resolved) or (needed and not required):
+        return None
+    names = {name: argument_name(name) for name, entry in properties.items() if not is_read_only(entry)}
+    arguments = set(names.values())
+    if not names or len(arguments) < len(names) or arguments & taken:
+        return None
+    return {name: _Argument(argument, properties[name], name in needed) for name, argument in names.items()}
+
+
+def _has_only_properties(schema: Json) -> bool:
+    """Return True if a schema describes an object by its properties and by nothing else."""
+    keywords = {keyword for keyword in schema if not keyword.startswith("x-")}
+    is_closed = schema.get("additionalProperties", False) is False
+    return schema.get("type", "object") == "object" and keywords <= _PROPERTY_KEYWORDS and is_closed
+
+
+def _read_encodings(document: Document, media: Json) -> dict[str, Encoding]:
+    declared = media.get("encoding")
+    encodings = {}
+    for name, reference in declared.items() if isinstance(declared, dict) else ():
+        data = document.resolve(reference)
+        if "style" in data or "explode" in data:
+            style, explode = str(data.get("style", "form")), data.get("explode")
+            encodings[name] = Encoding(style, explode if isinstance(explode, bool) else style == "form")
+    return encodings

@@ -1,26 +1,32 @@
-"""Arguments into an HTTP request. Pure: what leaves the process is decided here, and sent by `client`."""
+"""Build the HTTP request of a call from its arguments. Pure: `client` sends it.
+
+Values are written in the styles of OpenAPI (RFC 6570 for most of them).
+"""
 
 import hashlib
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
-from prompty.tools.openapi import styles
-from prompty.tools.openapi.bodies import FORM, JSON, MULTIPART, Body, kind_of
-from prompty.tools.openapi.operations import Operation, Parameter
+from prompty.tools.openapi.operations import FORM, JSON, MULTIPART, Body, Operation, Parameter, body_format
 from prompty.wire.json_bytes import write_bytes
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
-_DOTS = (".", "..")
-_IN_PATHS = "/:@!$&'()*+,;=%"
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")  # the name of a header or a cookie
+_LEGAL_IN_PATHS = "/:@!$&'()*+,;=%"
+# Without the characters that end a parameter or begin another: a value must stay a value.
+_RESERVED = ":/?@!$'()*,;"
+
+Encode = Callable[[str], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpRequest:
-    """A request to a service. `path` and `query` are encoded, and stand behind the service's base URL."""
+    """A request to a service. `path` and `query` are encoded and follow the service's base URL."""
 
     method: str
     path: str = ""
@@ -30,90 +36,89 @@ class HttpRequest:
     content: bytes | None = None
 
     def with_header(self, name: str, value: str) -> "HttpRequest":
-        """The request with this header, in place of any of its name."""
+        """Return the request with this header, replacing any of its name."""
         others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
         return replace(self, headers=(*others, (name, value)))
 
 
-def request_of(operation: Operation, arguments: Json) -> HttpRequest:
-    """The request of a call. Arguments that the operation does not have are not sent."""
-    given = [one for one in operation.parameters if arguments.get(one.argument) is not None]
-    by_place: dict[str, list[tuple[Parameter, Any]]] = {"path": [], "query": [], "header": [], "cookie": []}
-    for parameter in given:
-        by_place[parameter.place].append((parameter, _value(parameter, arguments[parameter.argument])))
-    headers = [(_token(one), _header(one, value)) for one, value in by_place["header"]]
+def build_request(operation: Operation, arguments: Json) -> HttpRequest:
+    """Return the request of a call. Arguments that the operation does not have are not sent."""
+    values: dict[str, list[tuple[Parameter, Any]]] = {"path": [], "query": [], "header": [], "cookie": []}
+    for parameter in operation.parameters:
+        if (value := arguments.get(parameter.argument)) is not None:
+            values[parameter.location].append((parameter, _prepare_value(parameter, value)))
+    headers = [(_check_token(parameter), _encode_header(parameter, value)) for parameter, value in values["header"]]
     content: bytes | None = None
-    if operation.body and (body := _body(operation.body, arguments)):
-        content = body[1]
-        headers.append(("Content-Type", body[0]))
+    if operation.body and (body := _encode_body(operation.body, arguments)):
+        media_type, content = body
+        headers.append(("Content-Type", media_type))
     return HttpRequest(
         method=operation.method,
-        path=_path(operation.path, by_place["path"]),
-        query=tuple(pair for one, value in by_place["query"] for pair in _query(one, value)),
+        path=_encode_path(operation.path, values["path"]),
+        query=tuple(pair for parameter, value in values["query"] for pair in _encode_query(parameter, value)),
         headers=tuple(headers),
-        cookies=tuple(pair for one, value in by_place["cookie"] for pair in _cookie(one, value)),
+        cookies=tuple(
+            pair
+            for parameter, value in values["cookie"]
+            for pair in form(_check_token(parameter), value, parameter.explode)
+        ),
         content=content,
     )
 
 
-def _value(parameter: Parameter, value: Any) -> Any:
-    """What a parameter writes: JSON text where the document says so, and no entries that are null."""
+def _prepare_value(parameter: Parameter, value: Any) -> Any:
+    """Return JSON text where the document asks for it, and objects without null entries."""
     if parameter.as_json:
         return write_bytes(value).decode()
     if isinstance(value, dict):
-        return {name: one for name, one in value.items() if one is not None}
+        return {name: entry for name, entry in value.items() if entry is not None}
     return value
 
 
-def _path(template: str, values: list[tuple[Parameter, Any]]) -> str:
-    """The path with its parameters. No value may be empty, and none may lead to another folder."""
-    texts = {f"{{{one.name}}}": _in_path(one, value) for one, value in values}
-    parts = re.split(r"(\{[^{}]*\})", template)  # in one pass: what a value holds is never taken for a parameter
+def _encode_path(template: str, values: list[tuple[Parameter, Any]]) -> str:
+    """Return the path with its parameters. No value may be empty or lead to another folder."""
+    texts = {f"{{{parameter.name}}}": _encode_path_value(parameter, value) for parameter, value in values}
+    parts = re.split(r"(\{[^{}]*\})", template)  # in one pass: braces inside a value are never taken for a parameter
     missing = next((part for part in parts if part.startswith("{") and part not in texts), None)
     if missing:
         raise ArgumentsError(f"the path parameter {missing[1:-1]!r} has no value")
-    path = "".join(texts[part] if part.startswith("{") else quote(part, safe=_IN_PATHS) for part in parts)
-    if any(segment in _DOTS for segment in re.split(r"[/\\]", unquote(path))):
-        raise ArgumentsError("a path parameter is not a name: '.' and '..' would lead to another path")
+    path = "".join(texts[part] if part.startswith("{") else quote(part, safe=_LEGAL_IN_PATHS) for part in parts)
+    if any(segment in (".", "..") for segment in re.split(r"[/\\]", unquote(path))):
+        raise ArgumentsError("a path parameter is '.' or '..', which would lead to another path")
     return path
 
 
-def _in_path(parameter: Parameter, value: Any) -> str:
+def _encode_path_value(parameter: Parameter, value: Any) -> str:
     if value in ("", [], {}):
         raise ArgumentsError(f"{parameter.argument}: a path parameter must not be empty")
     match parameter.style:
         case "label":
-            return styles.label(value, parameter.explode)
+            return label(value, parameter.explode)
         case "matrix":
-            return styles.matrix(parameter.name, value, parameter.explode)
-    return styles.simple(value, parameter.explode, styles.encoded)
+            return matrix(parameter.name, value, parameter.explode)
+    return simple(value, parameter.explode, percent_encode)
 
 
-def _query(parameter: Parameter, value: Any) -> list[str]:
-    encode = styles.encoded_but_reserved if parameter.reserved else styles.encoded
-    return styles.query(parameter.name, value, parameter.style, parameter.explode, encode)
+def _encode_query(parameter: Parameter, value: Any) -> list[str]:
+    encode = _encode_unreserved if parameter.reserved else percent_encode
+    return query(parameter.name, value, parameter.style, parameter.explode, encode)
 
 
-def _cookie(parameter: Parameter, value: Any) -> list[str]:
-    _token(parameter)
-    return styles.form(parameter.name, value, parameter.explode)
-
-
-def _header(parameter: Parameter, value: Any) -> str:
-    text = styles.simple(value, parameter.explode, str)
+def _encode_header(parameter: Parameter, value: Any) -> str:
+    text = simple(value, parameter.explode, str)
     if not (text.isascii() and text.isprintable()):
         raise ArgumentsError(f"{parameter.argument}: a header can hold printable ASCII characters only")
     return text
 
 
-def _token(parameter: Parameter) -> str:
-    if not _TOKEN.fullmatch(parameter.name):
-        raise ArgumentsError(f"{parameter.argument}: the document gives it a name that no {parameter.place} can have")
+def _check_token(parameter: Parameter) -> str:
+    if not TOKEN.fullmatch(parameter.name):
+        raise ArgumentsError(f"{parameter.argument}: its name in the document is not legal for a {parameter.location}")
     return parameter.name
 
 
-def _body(body: Body, arguments: Json) -> tuple[str, bytes] | None:
-    """The media type and the bytes of a body, if there is one."""
+def _encode_body(body: Body, arguments: Json) -> tuple[str, bytes] | None:
+    """Return the media type and the bytes of a body, or None if the call has none."""
     if body.fields is None:
         value = arguments.get(body.argument)
         if body.argument not in arguments:
@@ -122,43 +127,117 @@ def _body(body: Body, arguments: Json) -> tuple[str, bytes] | None:
         value = {name: arguments[argument] for argument, name in body.fields.items() if argument in arguments}
         if not value and not body.required:
             return None
-    match kind_of(body.media_type):
-        case str(kind) if kind == JSON:
-            return body.media_type, write_bytes(value)
-        case str(kind) if kind == FORM:
-            return body.media_type, "&".join(_form_pairs(body, value)).encode()
-        case str(kind) if kind == MULTIPART:
-            return _multipart(body, value)
-    return body.media_type, styles.text_of(value).encode()
+    format = body_format(body.media_type)
+    if format == JSON:
+        return body.media_type, write_bytes(value)
+    if format == FORM:
+        return body.media_type, "&".join(_encode_form(body, value)).encode()
+    return _encode_multipart(body, value) if format == MULTIPART else (body.media_type, _to_text(value).encode())
 
 
-def _form_pairs(body: Body, value: object) -> list[str]:
-    """The fields of a form: a list repeats its field, an object is JSON, unless the document says otherwise."""
+def _encode_form(body: Body, value: object) -> list[str]:
+    """Return the pairs of a form: a list repeats its field, an object is JSON, unless the document says otherwise."""
     pairs: list[str] = []
-    for name, one in _fields(body, value):
+    for name, entry in _form_fields(body, value):
         if encoding := body.encodings.get(name):
-            pairs.extend(styles.query(name, one, encoding.style, encoding.explode))
+            pairs.extend(query(name, entry, encoding.style, encoding.explode))
         else:
-            texts = [styles.text_of(item) for item in (one if isinstance(one, list) else [one])]
+            texts = [_to_text(item) for item in (entry if isinstance(entry, list) else [entry])]
             pairs.extend(f"{quote_plus(name)}={quote_plus(text)}" for text in texts)
     return pairs
 
 
-def _multipart(body: Body, value: object) -> tuple[str, bytes]:
+def _encode_multipart(body: Body, value: object) -> tuple[str, bytes]:
     parts: list[bytes] = []
-    for name, one in _fields(body, value):
-        shown = re.sub(r'["\r\n]', lambda found: f"%{ord(found[0]):02X}", name)
-        for item in one if isinstance(one, list) else [one]:
-            kind = "Content-Type: application/json\r\n" if isinstance(item, dict | list) else ""
-            head = f'Content-Disposition: form-data; name="{shown}"\r\n{kind}\r\n'
-            parts.append(head.encode() + styles.text_of(item).encode())
-    # No text can hold the hash of itself, so no field can end the part it stands in.
+    for name, entry in _form_fields(body, value):
+        quoted = re.sub(r'["\r\n]', lambda match: f"%{ord(match[0]):02X}", name)
+        for item in entry if isinstance(entry, list) else [entry]:
+            content_type = "Content-Type: application/json\r\n" if isinstance(item, dict | list) else ""
+            head = f'Content-Disposition: form-data; name="{quoted}"\r\n{content_type}\r\n'
+            parts.append(head.encode() + _to_text(item).encode())
+    # No text can contain its own hash, so no field can end its part early.
     boundary = hashlib.sha256(b"\0".join(parts)).hexdigest()[:40].encode()
     content = b"".join(b"--" + boundary + b"\r\n" + part + b"\r\n" for part in parts) + b"--" + boundary + b"--\r\n"
     return f"{MULTIPART}; boundary={boundary.decode()}", content
 
 
-def _fields(body: Body, value: object) -> list[tuple[str, Any]]:
+def _form_fields(body: Body, value: object) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise ArgumentsError(f"{body.argument}: a form is an object")
-    return [(name, one) for name, one in value.items() if one is not None]
+    return [(name, entry) for name, entry in value.items() if entry is not None]
+
+
+# The styles.
+
+
+def percent_encode(text: str) -> str:
+    """Encode every character that has a meaning in a URL."""
+    return quote(text, safe="")
+
+
+def _encode_unreserved(text: str) -> str:
+    return quote(text, safe=_RESERVED)
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def simple(value: object, explode: bool, encode: Encode) -> str:
+    """`blue,black` · `R,100,G,200` · exploded `R=100,G=200`."""
+    return ",".join(_encode_items(value, explode, encode))
+
+
+def label(value: object, explode: bool) -> str:
+    """`.blue` · `.blue,black` · exploded `.blue.black`, `.R=100.G=200`."""
+    return "." + ("." if explode else ",").join(_encode_items(value, explode, percent_encode))
+
+
+def matrix(name: str, value: object, explode: bool) -> str:
+    """`;color=blue` · `;color=blue,black` · exploded `;color=blue;color=black`, `;R=100;G=200`."""
+    return "".join(f";{pair}" for pair in form(name, value, explode))
+
+
+def form(name: str, value: object, explode: bool, encode: Encode = percent_encode, separator: str = ",") -> list[str]:
+    """`color=blue` · `color=blue,black` · exploded `color=blue`, `color=black` and `R=100`, `G=200`."""
+    key = percent_encode(name)
+    match value:
+        case list() if explode:
+            return [f"{key}={encode(_to_text(item))}" for item in value]
+        case dict() if explode:
+            return _encode_items(value, True, encode)
+        case list() | dict() if not value:
+            return []
+    return [f"{key}={separator.join(_encode_items(value, False, encode))}"]
+
+
+def deep_object(name: str, value: object, encode: Encode = percent_encode) -> list[str]:
+    """`color[R]=100`, `color[G]=200`; objects inside have one more pair of brackets, lists repeat theirs."""
+    match value:
+        case dict():
+            return [pair for key, entry in value.items() for pair in deep_object(f"{name}[{key}]", entry, encode)]
+        case list():
+            return [f"{percent_encode(name)}={encode(_to_text(item))}" for item in value]
+    return [f"{percent_encode(name)}={encode(_to_text(value))}"]
+
+
+def query(name: str, value: object, style: str, explode: bool, encode: Encode = percent_encode) -> list[str]:
+    """Return a query parameter as pairs."""
+    match style:
+        case "deepObject":
+            return deep_object(name, value, encode)
+        case "spaceDelimited":
+            return form(name, value, explode, encode, "%20")
+        case "pipeDelimited":
+            return form(name, value, explode, encode, "%7C")
+    return form(name, value, explode, encode)
+
+
+def _encode_items(value: Any, explode: bool, encode: Encode) -> list[str]:
+    match value:
+        case dict():
+            pairs = [(encode(key), encode(_to_text(entry))) for key, entry in value.items()]
+            return [f"{key}={text}" for key, text in pairs] if explode else [text for pair in pairs for text in pair]
+        case list():
+            return [encode(_to_text(item)) for item in value]
+    return [encode(_to_text(value))]

@@ -1,9 +1,10 @@
-"""Schemas of OpenAPI as JSON Schema 2020-12, with the definitions they need.
+"""Convert OpenAPI schemas to JSON Schema 2020-12, and names and descriptions to what the APIs of models accept.
 
-OpenAPI 3.0 has a dialect of its own (`nullable`, `exclusiveMinimum: true`, references that stand alone); 3.1 is JSON
-Schema. Both come out the same, without what says nothing about a value.
+OpenAPI 3.0 has a dialect of its own (`nullable`, `exclusiveMinimum: true`, references without siblings); 3.1 is JSON
+Schema. Both come out the same, without keywords that say nothing about a value.
 """
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -11,157 +12,160 @@ from typing import Any
 import jsonschema_rs
 
 from prompty.model.message import Json
+from prompty.safety.visible import visible
 from prompty.tools.openapi.document import Document
-from prompty.tools.openapi.wording import argument_name, clean_description, numbered
 
-_ONE = frozenset(
-    [
-        "items",
-        "additionalProperties",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contains",
-        "propertyNames",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    ]
+MAX_DESCRIPTION_LENGTH = 1_000
+MAX_NAME_LENGTH = 64
+_NOT_IN_FUNCTIONS = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_ARGUMENTS = re.compile(r"[^A-Za-z0-9_.-]+")
+_SCHEMA_KEYWORDS = frozenset(
+    {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
 )
-_SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_KEPT = frozenset(
-    [
-        "type",
-        "enum",
-        "const",
-        "default",
-        "format",
-        "multipleOf",
-        "maximum",
-        "exclusiveMaximum",
-        "minimum",
-        "exclusiveMinimum",
-        "maxLength",
-        "minLength",
-        "maxItems",
-        "minItems",
-        "uniqueItems",
-        "maxContains",
-        "minContains",
-        "maxProperties",
-        "minProperties",
-        "dependentRequired",
-        "deprecated",
-        "contentEncoding",
-        "contentMediaType",
-    ]
+_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_MAPPING_KEYWORDS = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_COPIED_KEYWORDS = frozenset(
+    {"type", "enum", "const", "default", "format", "deprecated", "contentEncoding", "contentMediaType"}
+    | {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength"}
+    | {"maxItems", "minItems", "uniqueItems", "maxContains", "minContains"}
+    | {"maxProperties", "minProperties", "dependentRequired"}
 )
 _BESIDE_REFERENCES = frozenset({"$ref", "description", "nullable"})
 _DROPPED = object()
-_BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+
+
+def clean_description(text: object) -> str:
+    """Return a description with hidden characters escaped and of a bounded length; "" for anything but text."""
+    if not isinstance(text, str):
+        return ""
+    cleaned = visible(text[: MAX_DESCRIPTION_LENGTH + 1].replace("\r\n", "\n").strip())
+    return cleaned if len(cleaned) <= MAX_DESCRIPTION_LENGTH else f"{cleaned[: MAX_DESCRIPTION_LENGTH - 1]}…"
+
+
+def function_name(text: str) -> str:
+    """Return a name that every API accepts for a function."""
+    return _NOT_IN_FUNCTIONS.sub("_", text).strip("_")[:MAX_NAME_LENGTH] or "operation"
+
+
+def argument_name(text: str) -> str:
+    """Return a name that every API accepts for an argument: `page[size]` becomes `page_size`."""
+    if text and len(text) <= MAX_NAME_LENGTH and not _NOT_IN_ARGUMENTS.search(text):
+        return text
+    return _NOT_IN_ARGUMENTS.sub("_", text).strip("_")[:MAX_NAME_LENGTH] or "value"
+
+
+def make_unique(name: str, taken: set[str]) -> str:
+    """Return the name, with a number if it is taken, and add it to `taken`."""
+    unique, number = name, 1
+    while unique in taken:
+        number += 1
+        suffix = f"_{number}"
+        unique = name[: MAX_NAME_LENGTH - len(suffix)] + suffix
+    taken.add(unique)
+    return unique
 
 
 class Schemas:
-    """The schemas of one document; what several of them refer to is converted once."""
+    """The schemas of one document. A definition that several of them refer to is converted once."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._definitions: dict[str, Any] = {}
-        self._needs: dict[str, set[str]] = {}
-        self._inside: str | None = None
+        self._references: dict[str, set[str]] = {}
+        self._enclosing: str | None = None
 
-    def converted(self, schema: object, needs: set[str]) -> Any:
-        """A schema in our dialect; the references that it needs are added to `needs`."""
+    def convert(self, schema: object, references: set[str]) -> Any:
+        """Return a schema as JSON Schema, and add the references in it to `references`."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
-            self._document.refuse(f"a schema is expected in place of {str(schema)[:100]!r}", "Correct it")
+            self._document.refuse(f"expected a schema, found {str(schema)[:100]!r}", "Correct it")
         if "$recursiveRef" in schema or "$dynamicRef" in schema:
-            schema = {**schema, "$ref": self._enclosing(schema)}
-        if "$ref" in schema and self._document.refers_alone:
+            schema = {**schema, "$ref": self._resolve_dynamic(schema)}
+        if "$ref" in schema and self._document.ignores_reference_siblings:
             schema = {keyword: value for keyword, value in schema.items() if keyword in _BESIDE_REFERENCES}
-        kept = {keyword: self._value(keyword, value, needs) for keyword, value in schema.items()}
-        kept = {keyword: value for keyword, value in kept.items() if value is not _DROPPED}
-        if required := required_of(schema):
-            kept["required"] = required
-        return _with_null(_with_bounds(kept)) if schema.get("nullable") is True else _with_bounds(kept)
+        values = {keyword: self._convert_value(keyword, value, references) for keyword, value in schema.items()}
+        converted = {keyword: value for keyword, value in values.items() if value is not _DROPPED}
+        if required := required_properties(schema):
+            converted["required"] = required
+        converted = _convert_bounds(converted)
+        return _add_null(converted) if schema.get("nullable") is True else converted
 
-    def definitions(self, needs: Iterable[str]) -> Json:
-        """The definitions behind references, and behind theirs."""
-        found: Json = {}
-        waiting = list(needs)
-        while waiting:
-            reference = waiting.pop()
-            if self._names[reference] not in found:
-                found[self._names[reference]] = self._definition(reference)
-                waiting.extend(self._needs[reference])
-        return dict(sorted(found.items()))
+    def collect_definitions(self, references: Iterable[str]) -> Json:
+        """Return the definitions behind references, and behind theirs."""
+        definitions: Json = {}
+        pending = list(references)
+        while pending:
+            reference = pending.pop()
+            if self._names[reference] not in definitions:
+                definitions[self._names[reference]] = self._define(reference)
+                pending.extend(self._references[reference])
+        return dict(sorted(definitions.items()))
 
-    def _definition(self, reference: str) -> Any:
+    def _define(self, reference: str) -> Any:
         if reference not in self._definitions:
-            self._needs[reference] = set()
-            self._inside = reference
-            self._definitions[reference] = self.converted(self._document.at(reference), self._needs[reference])
-            self._inside = None
+            self._references[reference] = set()
+            self._enclosing = reference
+            self._definitions[reference] = self.convert(self._document.find(reference), self._references[reference])
+            self._enclosing = None
         return self._definitions[reference]
 
-    def _enclosing(self, schema: Json) -> str:
-        """What a dynamic reference means where nobody extends the schema: the definition that it stands in."""
-        root = self._document.at(self._inside) if self._inside else None
+    def _resolve_dynamic(self, schema: Json) -> str:
+        """Return the enclosing definition, which a dynamic reference means as long as no schema extends it."""
+        root = self._document.find(self._enclosing) if self._enclosing else None
         anchor = root.get("$dynamicAnchor") if isinstance(root, dict) else None
-        wanted = schema.get("$recursiveRef", schema.get("$dynamicRef"))
-        if self._inside is None or wanted not in ("#", f"#{anchor}"):
-            self._document.refuse("a schema has a dynamic reference that leads nowhere", "Write a plain `$ref`")
-        return self._inside
+        target = schema.get("$recursiveRef", schema.get("$dynamicRef"))
+        if self._enclosing is None or target not in ("#", f"#{anchor}"):
+            self._document.refuse("a schema has a dynamic reference without a target", "Write a plain `$ref`")
+        return self._enclosing
 
-    def _reference(self, reference: object, needs: set[str]) -> str:
-        self._document.at(reference)  # says what is wrong with it
+    def _convert_reference(self, reference: object, references: set[str]) -> str:
+        self._document.find(reference)  # raises if there is no such place
         text = str(reference)
         if text not in self._names:
             plain = text.removeprefix("#/components/schemas/").removeprefix("#/")
-            self._names[text] = numbered(argument_name(plain.replace("~1", "_")), self._taken)
-        needs.add(text)
+            self._names[text] = make_unique(argument_name(plain.replace("~1", "_")), self._taken)
+        references.add(text)
         return f"#/$defs/{self._names[text]}"
 
-    def _value(self, keyword: str, value: Any, needs: set[str]) -> Any:
-        """The value of a keyword, if it is one that we keep."""
-        if keyword in _KEPT:
+    def _convert_value(self, keyword: str, value: Any, references: set[str]) -> Any:
+        if keyword in _COPIED_KEYWORDS:
             return value
-        if keyword in _ONE:
-            return self.converted(value, needs)
-        if keyword in _SEVERAL and isinstance(value, list):
-            return [self.converted(one, needs) for one in value]
-        if keyword in _NAMED and isinstance(value, dict):
-            return {name: self.converted(one, needs) for name, one in value.items() if not is_read_only(one)}
+        if keyword in _SCHEMA_KEYWORDS:
+            return self.convert(value, references)
+        if keyword in _LIST_KEYWORDS and isinstance(value, list):
+            return [self.convert(entry, references) for entry in value]
+        if keyword in _MAPPING_KEYWORDS and isinstance(value, dict):
+            return {name: self.convert(entry, references) for name, entry in value.items() if not is_read_only(entry)}
         match keyword:
             case "$ref":
-                return self._reference(value, needs)
+                return self._convert_reference(value, references)
             case "description":
                 return clean_description(value) or _DROPPED
-            case "pattern" if isinstance(value, str) and is_pattern(value):
+            case "pattern" if isinstance(value, str) and _is_pattern(value):
                 return value
         return _DROPPED
 
 
 def is_read_only(schema: object) -> bool:
-    """Whether a property is one that only answers have."""
+    """Return True for a property that only responses have."""
     return isinstance(schema, dict) and schema.get("readOnly") is True
 
 
-def required_of(schema: Json) -> list[str]:
-    """The properties that a request must have."""
+def required_properties(schema: Json) -> list[str]:
+    """Return the properties that a request must have."""
     required, properties = schema.get("required"), schema.get("properties")
-    known = properties if isinstance(properties, dict) else {}
+    declared = properties if isinstance(properties, dict) else {}
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    return [name for name in dict.fromkeys(names) if not is_read_only(known.get(name))]
+    return [name for name in dict.fromkeys(names) if not is_read_only(declared.get(name))]
 
 
 @lru_cache(maxsize=2048)
-def is_pattern(text: str) -> bool:
-    """Whether it is a regular expression that the check of arguments knows."""
+def _is_pattern(text: str) -> bool:
+    """Return True for a regular expression that the validator of arguments knows."""
     try:
         jsonschema_rs.validator_for({"pattern": text})
     except ValueError:
@@ -170,20 +174,20 @@ def is_pattern(text: str) -> bool:
 
 
 def is_legal(schema: Json) -> bool:
-    """Whether it is JSON Schema 2020-12."""
+    """Return True for legal JSON Schema 2020-12."""
     return jsonschema_rs.meta.is_valid({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
-def _with_bounds(schema: Json) -> Json:
-    """`exclusiveMinimum: true` makes the minimum an exclusive one."""
-    for exclusive, bound in _BOUNDS:
+def _convert_bounds(schema: Json) -> Json:
+    """Convert `exclusiveMinimum: true` beside `minimum: 1` to `exclusiveMinimum: 1`; the same for maxima."""
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
             schema[exclusive] = schema.pop(bound)
     return schema
 
 
-def _with_null(schema: Json) -> Json:
-    """What may be null besides."""
+def _add_null(schema: Json) -> Json:
+    """Return a schema that accepts null, too."""
     values = schema.get("enum")
     if isinstance(values, list) and None not in values:
         schema = {**schema, "enum": [*values, None]}
