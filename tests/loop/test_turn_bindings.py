@@ -30,7 +30,7 @@ def test_a_declared_tool_without_a_function_is_an_error_before_the_model_is_aske
     with Script("Done.") as script:
         seen = way.turn(TWO, tools=[look])
     assert isinstance(seen.error, ToolError)
-    assert "the tool 'listen' is declared, but nothing runs it" in str(seen.error)
+    assert "the tool 'listen' is declared, but has no function" in str(seen.error)
     assert (script.requests, seen.events) == ([], [])
 
 
@@ -77,7 +77,7 @@ def takes_less() -> str:
 
 
 MISFITS: dict[str, tuple[Any, str]] = {
-    "no declaration": ({"look": look, "smell": listen}, "'smell' has no declaration in the file, which declares: look"),
+    "no declaration": ({"look": look, "smell": listen}, "'smell' is not declared in the file, which declares: look"),
     "a parameter too much": ({"look": needs_more}, "needs 'loudly', which the file does not declare"),
     "a parameter too few": ({"look": takes_less}, "declares 'at' for 'look', which its function does not take"),
     "two of one name": ([look, tool(name="look")(lambda at: at)], "two functions are called 'look'"),

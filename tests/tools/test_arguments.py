@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
-from prompty.tools.arguments import parse_arguments, validator_of
+from prompty.tools.arguments import get_validator, parse_arguments
 from prompty.tools.toolbox import fill_bindings
 
 READ: dict[str, tuple[str, Any]] = {
@@ -86,4 +86,4 @@ def test_a_binding_to_an_input_without_a_value_says_which() -> None:
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])
 def test_a_schema_that_refers_to_something_outside_is_refused(reference: str) -> None:
     with pytest.raises(ValueError, match="retrieving it failed"):
-        validator_of({"type": "object", "properties": {"a": {"$ref": reference}}})
+        get_validator({"type": "object", "properties": {"a": {"$ref": reference}}})

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from prompty import ToolContext, tool
 from prompty.errors import ArgumentsError, ToolError
-from prompty.tools.function import handler_of
+from prompty.tools.function import make_handler
 
 if TYPE_CHECKING:
     from somewhere import Nothing  # type: ignore[import-not-found]  # it exists for checkers only, as in many programs
@@ -44,11 +44,11 @@ class Options(TypedDict):
 
 
 def schema_of(function: Callable[..., object]) -> dict[str, Any]:
-    return dict(handler_of(function).described().parameters)
+    return dict(make_handler(function).describe().parameters)
 
 
 def values_of(function: Callable[..., object], **arguments: object) -> dict[str, object]:
-    return handler_of(function).signature.values(arguments)
+    return make_handler(function).signature.convert(arguments)
 
 
 def nothing() -> None: ...
@@ -161,7 +161,7 @@ def sphinx(city: str, days: int = 1) -> None:
 
 @pytest.mark.parametrize("function", [google, sphinx])
 def test_docstrings_describe_functions_and_parameters(function: Callable[..., object]) -> None:
-    told = handler_of(function).described()
+    told = make_handler(function).describe()
     assert told.description == "Tell the weather.\n\nFor anywhere."
     properties: Any = told.parameters["properties"]
     assert properties["city"]["description"] == "Which city, by the name that people use."
@@ -189,14 +189,14 @@ def test_a_decorator_names_and_describes() -> None:
     def look() -> None:
         """Look."""
 
-    handler = handler_of(look)
-    assert (handler.name, handler.described().name, handler.described().description) == (
+    handler = make_handler(look)
+    assert (handler.name, handler.describe().name, handler.describe().description) == (
         "other",
         "other",
         "Something else.",
     )
     assert (handler.options.sequential, handler.options.timeout) == (True, 3)
-    assert handler_of(tool(nothing)).name == "nothing"
+    assert make_handler(tool(nothing)).name == "nothing"
 
 
 @pytest.mark.parametrize("name", ["copy", "schema", "model_config", "_x", "self_", "json"])
@@ -217,12 +217,12 @@ class Weather:
 
 def test_a_bound_method_does_not_show_its_instance() -> None:
     assert list(schema_of(Weather().tell)["properties"]) == ["city"]
-    assert handler_of(Weather().tell).described().description == "Tell the weather."
+    assert make_handler(Weather().tell).describe().description == "Tell the weather."
 
 
 def test_what_a_partial_has_is_not_asked_for() -> None:
-    handler = handler_of(partial(keywords, "Oslo"), "weather")
-    assert list(handler.described().parameters["properties"]) == ["days"]  # type: ignore[call-overload]  # plain JSON
+    handler = make_handler(partial(keywords, "Oslo"), "weather")
+    assert list(handler.describe().parameters["properties"]) == ["days"]  # type: ignore[call-overload]  # plain JSON
 
 
 class Pair(NamedTuple):
@@ -293,8 +293,8 @@ def of_a_thing(thing: Thing) -> None: ...
 
 
 UNUSABLE: dict[str, tuple[Callable[..., object], str]] = {
-    "positional only": (positional, "a model cannot give its parameter 'city' by name"),
-    "any number": (many, "a model cannot give its parameter 'cities' by name"),
+    "positional only": (positional, "its parameter 'city' cannot be passed by name"),
+    "any number": (many, "its parameter 'cities' cannot be passed by name"),
     "a name that is not there": (of_a_checker, "its annotations cannot be read"),
     "a function": (uncallable, "cannot be a tool"),
     "an object": (of_a_thing, "cannot be a tool"),
@@ -304,7 +304,7 @@ UNUSABLE: dict[str, tuple[Callable[..., object], str]] = {
 @pytest.mark.parametrize(("function", "message"), UNUSABLE.values(), ids=UNUSABLE)
 def test_a_signature_that_no_model_can_call_is_refused(function: Callable[..., object], message: str) -> None:
     with pytest.raises(ToolError, match=message):
-        handler_of(function).described()
+        make_handler(function).describe()
 
 
 # Any signature of these types.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
-from prompty.tools.arguments import misfits
+from prompty.tools.arguments import find_problems
 from prompty.tools.openapi.credentials import find_scheme
 from prompty.tools.openapi.document import parse_document
 from prompty.tools.openapi.operations import list_operations
@@ -166,4 +166,4 @@ def check_large(path: Path, number: int) -> None:
     assert len({one.function.name for one in found}) == len(found)
     assert all(is_legal(one.function.parameters) for one in found)
     for one in found:
-        misfits(json.loads("{}"), one.function.parameters)  # a validator can be built of it
+        find_problems(json.loads("{}"), one.function.parameters)  # a validator can be built of it

@@ -17,7 +17,7 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.load import load
 from prompty.pipeline.request import build_request, list_declared_functions
 from prompty.safety.visible import visible
-from prompty.tools.kinds import projected_tools
+from prompty.tools.kinds import project_tools
 
 
 class OfferedFunction(NamedTuple):
@@ -53,9 +53,9 @@ async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:
         OfferedFunction(function, "function", describe_policy(tool.approval_mode), tuple(tool.bindings))
         for function, tool in zip(functions, declared, strict=True)
     ]
-    for projected in await projected_tools(agent, [function.name for function in functions]):
+    for projected in await project_tools(agent, [function.name for function in functions]):
         source = f"{projected.tool.kind} {projected.tool.name}"
-        words = {describe_policy(policy) for policy in (projected.tool.approval_mode, projected.found.approval)}
+        words = {describe_policy(policy) for policy in (projected.tool.approval_mode, projected.kind_tool.approval)}
         approval = " and ".join(sorted(words))
         offered.append(OfferedFunction(projected.function, source, approval, tuple(projected.bindings)))
     return offered

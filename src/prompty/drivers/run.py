@@ -39,7 +39,7 @@ from prompty.pipeline.request import read_messages
 from prompty.pipeline.validate import validate_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
-from prompty.tools.arguments import misfits
+from prompty.tools.arguments import find_problems
 from prompty.wire.structured import cast, output_schema
 
 Source = PromptAgent | StrPath
@@ -301,7 +301,7 @@ def result_maker(
             return cast(result, output_type)
         if schema is not None and not reply.refusal:
             value = dict(result) if isinstance(result, dict) else result
-            if problems := misfits(value, schema):
+            if problems := find_problems(value, schema):
                 raise ResultError("value of the declared outputs", ValueError("; ".join(problems)))
         return result
 

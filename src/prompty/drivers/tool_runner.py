@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
-from prompty.errors import ArgumentsError, PromptyError
+from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
@@ -95,7 +95,7 @@ class ToolRunner:
             run=self._run,
         )
         try:
-            call = self.tools[planned.call.name].prepared(planned.arguments, self._inputs, context)
+            call = self.tools[planned.call.name].prepare(planned.arguments, self._inputs, context)
         except PromptyError as error:
             raise NotRun(str(error)) from error
         if self._spans is None:
@@ -112,8 +112,8 @@ def result_of_call(planned: PlannedCall, value: object) -> Message:
 
 
 def failed(planned: PlannedCall, error: Exception) -> Message:
-    """Return the message of a call that raised, or whose arguments cannot be used."""
-    if isinstance(error, NotRun | ArgumentsError):
+    """Return the message of a call that raised, or that could not be prepared."""
+    if isinstance(error, NotRun):
         return error_message(planned.call, f"Tool '{planned.call.name}' was not run: {error}")
     return failure_message(planned.call, error)
 

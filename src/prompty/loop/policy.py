@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
-from prompty.tools.arguments import validator_of
+from prompty.tools.arguments import get_validator
 
 ALLOW = Verdict(True)
 NO_VERDICT = Verdict(False, "the gate gave no verdict")
@@ -109,7 +109,7 @@ def _requires_approval(policy: object, arguments: Json) -> bool:
         case {"when": dict(conditions), **others} if not others:
             try:
                 schema: Json = {"type": "object", "properties": conditions, "required": list(conditions)}
-                return validator_of(schema).is_valid(arguments)
+                return get_validator(schema).is_valid(arguments)
             except ValueError:
                 return True  # not a schema: it cannot have meant "never ask"
     return True

@@ -23,7 +23,7 @@ from prompty.model.event import ToolGated
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.safety.redaction import MASK
-from prompty.tools.arguments import Validator, check_arguments, final_arguments, validator_of
+from prompty.tools.arguments import Validator, check_arguments, get_validator, resolve_arguments
 from prompty.tools.results import error_message, result_message
 
 Slots = list[Message | None]
@@ -41,7 +41,7 @@ class Toolset(dict[str, OfferedTool]):
 
 def _compile_validator(tool: OfferedTool) -> Validator:
     try:
-        return validator_of(tool.function.parameters)
+        return get_validator(tool.function.parameters)
     except ValueError as error:
         raise ToolError(
             f"the schema of the tool '{tool.function.name}' cannot be used: {error}",
@@ -61,7 +61,7 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
             slots[position] = error_message(call, f"There is no tool '{call.name}'. The tools are: {known}.")
             continue
         try:
-            arguments = final_arguments(call.arguments, tool.bound, toolset.validators[call.name])
+            arguments = resolve_arguments(call.arguments, tool.bound, toolset.validators[call.name])
         except ArgumentsError as error:
             slots[position] = error_message(call, f"Tool '{call.name}' was not run: {error}")
             continue

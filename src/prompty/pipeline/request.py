@@ -9,7 +9,7 @@ from prompty.model.message import Message, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.providers import Api
-from prompty.tools.kinds import projected_tools
+from prompty.tools.kinds import project_tools
 from prompty.wire.functions import function_of
 
 
@@ -66,5 +66,5 @@ def has_kinds(agent: PromptAgent) -> bool:
 async def list_offered_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions of all tools of a prompt, of every kind (§7.1.3)."""
     functions = list_declared_functions(agent)
-    projected = await projected_tools(agent, [function.name for function in functions])
+    projected = await project_tools(agent, [function.name for function in functions])
     return [*functions, *(tool.function for tool in projected)]

@@ -1,4 +1,4 @@
-"""What a tool may know about the run it works for."""
+"""The context of a tool call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ _LOGGER = getLogger("prompty.tools")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolContext:
-    """Given to a tool that has a parameter of this type; the model does not see that parameter.
+    """Passed to a tool that has a parameter of this type. The model does not see that parameter.
 
-    `key` is the same whenever this very call is made again, and of no other call: give it to services that take an
-    idempotency key. `run` is the turn itself, for tools that run others.
+    `key` is unique to this call and stays the same when the call is repeated: pass it to services that take an
+    idempotency key. `run` is the run itself, for tools that start other runs.
     """
 
     run_id: str
@@ -29,6 +29,6 @@ class ToolContext:
     run: Any = field(default=None, repr=False)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Say how far the call has come; whoever listens to the turn hears it."""
+        """Report progress to the listeners of the run."""
         if self.tell:
             self.tell(ToolProgress(self.name, self.call_id, done, total, message))

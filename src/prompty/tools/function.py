@@ -1,6 +1,7 @@
-"""Functions of the host as tools: a signature becomes a schema, JSON arguments become the values it asks for."""
+"""Host functions as tools: a signature becomes a JSON Schema, and JSON arguments become the values it declares."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,15 +15,20 @@ from prompty.errors import ArgumentsError, ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.tools.context import ToolContext
-from prompty.tools.docstring import read_docstring
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
 MARK = "__prompty_tool__"
 
+# Docstrings: Google's `Args:` or Sphinx's `:param name:`.
+_PARAMETERS_HEADING = re.compile(r"(?:Args|Arguments|Parameters):\s*")
+_HEADING = re.compile(r"[A-Z][A-Za-z ]{0,40}:\s*")
+_GOOGLE_ENTRY = re.compile(r"(\*{0,2}\w+)(?:\s*\([^)]*\))?:\s*(.*)")
+_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:\s]+\s+)?(\w+):\s*(.*)")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOptions:
-    """What `@tool` says about a function beside its signature."""
+    """The arguments of `@tool`."""
 
     name: str | None = None
     description: str | None = None
@@ -43,105 +49,109 @@ def tool(
     idempotent: bool = ...,
 ) -> Callable[[AnyFunction], AnyFunction]: ...
 def tool(function: Any = None, /, **options: Any) -> Any:
-    """Mark a function, sync or async, as one that models may call. It stays the function it was.
+    """Mark a function, sync or async, as a tool. The function itself does not change.
 
-    `sequential` lets nothing of the same batch run beside it, `timeout` is in seconds. An `idempotent` one may run
-    twice and do no more than once: a durable run repeats it after a crash without asking.
+    A `sequential` tool never runs beside other calls of its batch. `timeout` is in seconds. A durable run repeats an
+    `idempotent` tool after a crash without asking for approval.
     """
 
-    def marked(function: Any) -> Any:
+    def mark(function: Any) -> Any:
         setattr(function, MARK, ToolOptions(**options))
         return function
 
-    return marked if function is None else marked(function)
+    return mark if function is None else mark(function)
 
 
 class Signature:
-    """What a function takes, read once."""
+    """The parameters of a function, as a model may pass them."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        call = getattr(type(function), "__call__", None)  # noqa: B004  its function is looked at, not whether it is there
+        call = getattr(type(function), "__call__", None)  # noqa: B004  the function itself is needed, not whether it exists
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         inner = function.func if isinstance(function, partial) else function
-        self._hints, self._unreadable = _hints(inner if inspect.isroutine(inner) else call)
+        self._hints, self._hint_error = _read_hints(inner if inspect.isroutine(inner) else call)
         self._all = dict(inspect.signature(function).parameters)
-        self.description, self._told = read_docstring(function.__doc__)
+        self.description, self._descriptions = parse_docstring(function.__doc__)
 
     @cached_property
     def context_parameter(self) -> str | None:
-        """The parameter that takes the `ToolContext`."""
+        """The parameter that receives the `ToolContext`."""
         return next((name for name, hint in self._hints.items() if hint is ToolContext), None)
 
     @cached_property
-    def takes_anything(self) -> bool:
-        return any(one.kind is one.VAR_KEYWORD for one in self._all.values())
+    def accepts_any_name(self) -> bool:
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self._all.values())
 
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """What has a name by which a model can give it."""
+        """The parameters that a model can pass by name."""
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        found = {name: one for name, one in self._all.items() if one.kind in named}
-        return {name: one for name, one in found.items() if name != self.context_parameter}
+        return {
+            name: parameter
+            for name, parameter in self._all.items()
+            if parameter.kind in named and name != self.context_parameter
+        }
 
     @cached_property
     def required(self) -> list[str]:
-        return [name for name, one in self.parameters.items() if one.default is inspect.Parameter.empty]
+        return [name for name, parameter in self.parameters.items() if parameter.default is parameter.empty]
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """The signature as a model; its fields are numbered, so that no parameter's name can clash with a method."""
+        """The signature as a pydantic model. Its fields are numbered, so that no name can clash with a method."""
         fields: dict[str, Any] = {}
-        for position, (name, one) in enumerate(self.parameters.items()):
-            default = ... if one.default is inspect.Parameter.empty else one.default
-            hint = _described(self._hints.get(name, Any), self._told.get(name))
+        for position, (name, parameter) in enumerate(self.parameters.items()):
+            default = ... if parameter.default is parameter.empty else parameter.default
+            hint = _add_description(self._hints.get(name, Any), self._descriptions.get(name))
             fields[f"argument_{position}"] = (hint, Field(default, alias=name))
-        extra: Any = "allow" if self.takes_anything else "forbid"
+        extra: Any = "allow" if self.accepts_any_name else "forbid"
         config = ConfigDict(extra=extra, arbitrary_types_allowed=True)
         return create_model("Arguments", __config__=config, **fields)
 
     @cached_property
     def schema(self) -> Json:
-        """The JSON Schema of what a model gives."""
-        if self._unreadable:
-            raise Unusable(f"its annotations cannot be read: {self._unreadable}")
-        for one in self._all.values():
-            if one.kind in (one.VAR_POSITIONAL, one.POSITIONAL_ONLY):
-                raise Unusable(f"a model cannot give its parameter '{one.name}' by name")
+        """The JSON Schema of the arguments. Raises `UnusableSignature` if a model cannot call the function."""
+        if self._hint_error:
+            raise UnusableSignature(f"its annotations cannot be read: {self._hint_error}")
+        for parameter in self._all.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+                raise UnusableSignature(f"its parameter '{parameter.name}' cannot be passed by name")
         try:
-            found: Json = _without_titles(self.model.model_json_schema())
+            schema: Json = _drop_titles(self.model.model_json_schema())
         except PydanticUserError as error:
-            raise Unusable(str(error).partition("\n")[0]) from error
-        return found
+            raise UnusableSignature(str(error).partition("\n")[0]) from error
+        return schema
 
-    def values(self, arguments: Json) -> dict[str, object]:
-        """JSON arguments as the values that the function asks for; what is missing keeps its default."""
+    def convert(self, arguments: Json) -> dict[str, object]:
+        """Convert JSON arguments to the declared types. Missing ones keep the function's defaults."""
         try:
-            read = self.model.model_validate(arguments)
+            converted = self.model.model_validate(arguments)
         except ValidationError as error:
-            raise ArgumentsError(_told(error)) from None
+            problems = (f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors())
+            raise ArgumentsError("; ".join(problems)) from None
         fields = ((name, f"argument_{position}") for position, name in enumerate(self.parameters))
-        values = {name: getattr(read, field) for name, field in fields if field in read.model_fields_set}
-        return {**values, **(read.model_extra or {})}
+        values = {name: getattr(converted, field) for name, field in fields if field in converted.model_fields_set}
+        return {**values, **(converted.model_extra or {})}
 
 
-class Unusable(ValueError):
-    """A signature that no model can call."""
+class UnusableSignature(ValueError):
+    """A model cannot call a function with this signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function of the host that runs calls of a tool."""
+    """A host function that runs the calls of a tool."""
 
     function: Callable[..., object]
     name: str
     options: ToolOptions
     signature: Signature
 
-    def described(self) -> Function:
-        """The function as a model sees it, when no file declares it."""
+    def describe(self) -> Function:
+        """Return the definition that the model sees when no file declares the function."""
         try:
             parameters = self.signature.schema
-        except Unusable as error:
+        except UnusableSignature as error:
             raise ToolError(f"the function '{self.name}' cannot be a tool: {error}", "Change its signature.") from error
         description = self.options.description or self.signature.description or None
         return Function(name=self.name, description=description, parameters=parameters)
@@ -150,9 +160,9 @@ class Handler:
     def is_async(self) -> bool:
         return self.signature.is_async
 
-    def prepared(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
-        """The call with everything it takes. Raises for arguments that the function cannot take."""
-        values = self.signature.values(arguments)
+    def prepare(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
+        """Return the call with its arguments, or raise `ArgumentsError` if they do not fit the signature."""
+        values = self.signature.convert(arguments)
         if self.signature.context_parameter:
             values[self.signature.context_parameter] = context
         return partial(self.function, **values)
@@ -161,60 +171,77 @@ class Handler:
 _signatures: WeakKeyDictionary[Any, dict[bool, Signature]] = WeakKeyDictionary()
 
 
-def signature_of(function: Callable[..., object]) -> Signature:
-    """The signature of a function; the instance that a method is bound to has no part in it."""
+def get_signature(function: Callable[..., object]) -> Signature:
+    """Return the cached signature of a function. All instances share the signature of a method."""
     owner = getattr(function, "__func__", function)
     try:
-        known = _signatures.setdefault(owner, {})
-    except TypeError:  # an object that can be called, but neither hashed nor referred to weakly
+        cached = _signatures.setdefault(owner, {})
+    except TypeError:  # a callable object that cannot be hashed or referred to weakly
         return Signature(function)
-    bound = owner is not function
-    if bound not in known:
-        known[bound] = Signature(function)
-    return known[bound]
+    is_bound = owner is not function
+    if is_bound not in cached:
+        cached[is_bound] = Signature(function)
+    return cached[is_bound]
 
 
-def handler_of(function: object, name: str | None = None) -> Handler:
-    """What runs the calls of a function; its name is the one given here, or by `@tool`, or its own."""
+def make_handler(function: object, name: str | None = None) -> Handler:
+    """Return the handler of a function. `name` takes precedence over `@tool(name=…)` and the function's own name."""
     if isinstance(function, Handler):
         return function
     if not callable(function):
         raise ToolError(f"a {type(function).__name__} is not a function", "Pass functions as tools.")
     options: ToolOptions = getattr(function, MARK, ToolOptions())
     own = getattr(function, "__name__", type(function).__name__)
-    return Handler(function, name or options.name or own, options, signature_of(function))
+    return Handler(function, name or options.name or own, options, get_signature(function))
 
 
-def _hints(function: Any) -> tuple[dict[str, Any], str]:
-    """The annotations of a function, or why they cannot be read: some name things that exist only for checkers."""
+def _read_hints(function: Any) -> tuple[dict[str, Any], str]:
+    """Return the annotations of a function, or why they cannot be read: some name types that only checkers import."""
     try:
         return get_type_hints(function, include_extras=True), ""
     except (NameError, TypeError) as error:
         return {}, str(error)
 
 
-def _described(hint: Any, told: str | None) -> Any:
-    """A hint with its description: that of `Annotated[…, "text"]` or of a `Field`, else that of the docstring."""
+def _add_description(hint: Any, from_docstring: str | None) -> Any:
+    """Return a hint with its description: from `Annotated[…, "text"]`, a `Field`, or else the docstring."""
     if get_origin(hint) is Annotated:
         first, *notes = get_args(hint)
         text = next((note for note in notes if isinstance(note, str)), None)
         if text is None and any(isinstance(note, FieldInfo) and note.description for note in notes):
             return hint
-        described = Field(description=text or told)
-        return Annotated[first, *(note for note in notes if note is not text), described]
-    return Annotated[hint, Field(description=told)] if told else hint
+        description = Field(description=text or from_docstring)
+        return Annotated[first, *(note for note in notes if note is not text), description]
+    return Annotated[hint, Field(description=from_docstring)] if from_docstring else hint
 
 
-def _without_titles(schema: Any) -> Any:
-    """The schema without the titles that pydantic makes of names: a model pays for them and learns nothing."""
+def _drop_titles(schema: Any) -> Any:
+    """Return a schema without the titles that pydantic derives from names: they cost tokens and say nothing."""
     if isinstance(schema, list):
-        return [_without_titles(entry) for entry in schema]
+        return [_drop_titles(entry) for entry in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
-    return {name: _without_titles(value) for name, value in kept.items()}
+    return {
+        name: _drop_titles(value) for name, value in schema.items() if name != "title" or not isinstance(value, str)
+    }
 
 
-def _told(error: ValidationError) -> str:
-    problems = (f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors())
-    return "; ".join(problems)
+def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """Return the description of a function, and those of its parameters by name."""
+    description: list[str] = []
+    parameters: dict[str, str] = {}
+    name = ""
+    in_parameters = in_section = False
+    for line in inspect.cleandoc(text or "").splitlines():
+        stripped = line.strip()
+        if not line.startswith(" ") and (_HEADING.fullmatch(stripped) or stripped.startswith(":")):
+            in_parameters, in_section, name = bool(_PARAMETERS_HEADING.fullmatch(stripped)), True, ""
+        entry = _SPHINX_ENTRY.match(stripped) or (in_parameters and _GOOGLE_ENTRY.match(stripped))
+        if entry:
+            name = entry[1].lstrip("*")
+            parameters[name] = entry[2]
+        elif name and stripped:
+            parameters[name] += f" {stripped}"
+        elif not in_section:
+            description.append(line)
+    return "\n".join(description).strip(), parameters

@@ -1,8 +1,8 @@
-"""Kinds of tools beyond functions: each describes functions and runs their calls.
+"""Tool kinds beyond functions: each describes the functions of a declared tool and runs their calls.
 
-A kind is one object with one method; `register_tool_kind` or an entry point `prompty.tool_kinds` makes it known. Its
-calls are coroutines: they run on the event loop of async code, and on the one of `concurrency` for sync code. What
-must stay on one event loop is a kind's own affair.
+A kind is an object with one method, known through `register_tool_kind` or an entry point `prompty.tool_kinds`. Its
+calls are coroutines: they run on the caller's event loop in async code, and on that of `concurrency` in sync code. A
+kind whose state belongs to one event loop has to get there itself.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -23,13 +23,17 @@ from prompty.tools.function import ToolOptions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTool:
-    """A function of a tool: what the model sees, and what runs a call of it. `call_sync` is for what sync code should
-    rather run on a thread; `approval` is a policy in the place of the file's (see `loop.policy`); `sensitive` are the
-    parameters that no trace may show."""
+    """One function of a tool.
+
+    `function` is what the model sees, and `call` runs it. Sync code runs `call_sync` on a thread, if there is one.
+    `check` raises `ArgumentsError` for arguments with which the call must not start. `approval` replaces the file's
+    policy (see `loop.policy`). No trace shows the parameters in `sensitive`.
+    """
 
     function: Function
     call: Callable[[Json, ToolContext], Awaitable[object]]
     call_sync: Callable[[Json, ToolContext], object] | None = None
+    check: Callable[[Json], object] | None = None
     approval: object = None
     options: ToolOptions = field(default_factory=ToolOptions)
     sensitive: frozenset[str] = frozenset()
@@ -39,13 +43,13 @@ class ToolKind(Protocol):
     """A kind of tool."""
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
-        """The functions of a tool that a file declares."""
+        """Return the functions of a tool that a file declares."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KindRunner:
-    """Runs calls of a kind's function."""
+    """Runs the calls of a `KindTool`."""
 
     tool: KindTool
     sync: bool
@@ -58,11 +62,41 @@ class KindRunner:
     def is_async(self) -> bool:
         return not self.sync or self.tool.call_sync is None
 
-    def prepared(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
-        call = self.tool.call if self.is_async else self.tool.call_sync
-        if call is None:
-            raise ToolError("the tool cannot run in synchronous code", "Use turn_async.")
-        return partial(call, arguments, context)
+    def prepare(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
+        """Return the call with its arguments, or raise `ArgumentsError` if it must not start with them."""
+        if self.tool.check:
+            self.tool.check(arguments)
+        call_sync = self.tool.call_sync if self.sync else None
+        return partial(call_sync or self.tool.call, arguments, context)
+
+
+class ProjectedTool(NamedTuple):
+    """A function of a declared tool: `function` is what the model sees, under its final name and without `bindings`."""
+
+    tool: ToolDefinition
+    kind_tool: KindTool
+    function: Function
+    bindings: Mapping[str, Binding]
+
+
+async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
+    """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed by its tool's name."""
+    names = set(taken)
+    projected: list[ProjectedTool] = []
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            continue
+        for kind_tool in await _get_kind(tool, agent).describe(tool, agent):
+            declared = _properties(kind_tool.function)
+            bindings = {name: binding for name, binding in tool.bindings.items() if name in declared}
+            function = _hide_parameters(kind_tool.function, bindings)
+            if function.name in names:
+                function = replace(function, name=f"{tool.name}_{function.name}")
+            if function.name in names:
+                raise ToolError(f"two tools are called '{function.name}'", "Rename one of them.")
+            names.add(function.name)
+            projected.append(ProjectedTool(tool, kind_tool, function, bindings))
+    return projected
 
 
 def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
@@ -71,44 +105,12 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
     if not kinds.has(tool.kind):
         place = f"tool '{tool.name}'" + (f", {agent.path.name}" if agent.path else "")
         names = ["function", *kinds.names()]
-        meant = "".join(f"Did you mean '{name}'? " for name in get_close_matches(tool.kind, names, 1))
+        suggestion = "".join(f"Did you mean '{name}'? " for name in get_close_matches(tool.kind, names, 1))
         raise ToolError(
             f"no handler is registered for tool kind '{tool.kind}' ({place})",
-            f"{meant}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …).",
+            f"{suggestion}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …).",
         )
     return kinds.get(tool.kind)
-
-
-class ProjectedTool(NamedTuple):
-    """A function of a tool that is not a function itself: the tool, what its kind said, and what the model sees."""
-
-    tool: ToolDefinition
-    found: KindTool
-    function: Function
-    bindings: Mapping[str, Binding]
-
-
-async def projected_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
-    """The functions of all tools of other kinds (§7.1.3). A name that is taken is put behind the name of its tool."""
-    names = set(taken)
-    projected: list[ProjectedTool] = []
-    for tool in agent.tools:
-        if isinstance(tool, FunctionTool):
-            continue
-        for found in await _get_kind(tool, agent).describe(tool, agent):
-            bindings = {name: one for name, one in tool.bindings.items() if name in _properties(found.function)}
-            function = _named(without_bound(found.function, bindings), tool, names)
-            names.add(function.name)
-            projected.append(ProjectedTool(tool, found, function, bindings))
-    return projected
-
-
-def _named(function: Function, tool: ToolDefinition, taken: Collection[str]) -> Function:
-    if function.name in taken:
-        function = replace(function, name=f"{tool.name}_{function.name}")
-    if function.name in taken:
-        raise ToolError(f"two tools are called '{function.name}'", "Give each tool a name of its own.")
-    return function
 
 
 def _properties(function: Function) -> Mapping[str, object]:
@@ -116,15 +118,16 @@ def _properties(function: Function) -> Mapping[str, object]:
     return properties if isinstance(properties, dict) else {}
 
 
-def without_bound(function: Function, bound: Collection[str]) -> Function:
-    """A function without the parameters that the host fills in (§2.9.1)."""
+def _hide_parameters(function: Function, bound: Collection[str]) -> Function:
+    """Return a function without the parameters that the host fills in (§2.9.1)."""
     if not bound:
         return function
     required = function.parameters.get("required")
-    kept: Json = {name: value for name, value in _properties(function).items() if name not in bound}
+    properties: Json = {name: value for name, value in _properties(function).items() if name not in bound}
     needed = [name for name in required if name not in bound] if isinstance(required, list) else []
     schema = {name: value for name, value in function.parameters.items() if name != "required"}
-    return replace(function, parameters={**schema, "properties": kept, **({"required": needed} if needed else {})})
+    schema |= {"properties": properties, **({"required": needed} if needed else {})}
+    return replace(function, parameters=schema)
 
 
 def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:

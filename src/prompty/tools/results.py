@@ -12,7 +12,7 @@ from prompty.model.message import Message, ToolCall, Usage
 from prompty.safety.redaction import mask_secrets
 
 # Longer results are cut: they would fill any model's context, and cost accordingly.
-LONGEST_RESULT = 500_000
+MAX_RESULT_LENGTH = 500_000
 _PARTS = get_args(ContentPart)
 
 
@@ -66,7 +66,7 @@ def to_text(value: object) -> str:
 
 
 def _truncate(part: ContentPart) -> ContentPart:
-    if not isinstance(part, TextPart) or len(part.value) <= LONGEST_RESULT:
+    if not isinstance(part, TextPart) or len(part.value) <= MAX_RESULT_LENGTH:
         return part
-    cut = len(part.value) - LONGEST_RESULT
-    return replace(part, value=f"{part.value[:LONGEST_RESULT]}\n[{cut} more characters were cut off]")
+    cut = len(part.value) - MAX_RESULT_LENGTH
+    return replace(part, value=f"{part.value[:MAX_RESULT_LENGTH]}\n[{cut} more characters were cut off]")

@@ -30,7 +30,6 @@ from prompty.tools.mcp.sessions import ServerConnection, run_on_loop
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult, Tool
 
 __all__ = [
@@ -43,6 +42,7 @@ __all__ = [
 ]
 
 MAX_PAGES = 100
+_ALWAYS, _NEVER = "alwaysRequireApprovalTools", "neverRequireApprovalTools"
 _LOGGER = getLogger("prompty.tools")
 
 
@@ -151,7 +151,7 @@ class McpKind:
 
 
 def approval_policy(mode: object, name: str) -> object:
-    """Return the policy (see `loop.approval`) that `approvalMode` gives one tool of a server. An unknown mode means
+    """Return the policy (see `loop.policy`) that `approvalMode` gives one tool of a server. An unknown mode means
     always, and so does a tool that `specify` names in neither of its lists."""
     match mode:
         case None | "never" | "always":
@@ -160,17 +160,11 @@ def approval_policy(mode: object, name: str) -> object:
             return mode
         case {"kind": "never" | "always" as kind, **others} if not others:
             return kind
-        case {"kind": "specify", **lists}:
-            return _specified_policy(lists, name)
+        case {"kind": "specify", **lists} if lists.keys() <= {_ALWAYS, _NEVER}:
+            always, never = lists.get(_ALWAYS) or (), lists.get(_NEVER) or ()
+            if isinstance(always, list | tuple) and isinstance(never, list | tuple):
+                return "never" if name in never and name not in always else "always"
     return "always"
-
-
-def _specified_policy(lists: Mapping[Any, Any], name: str) -> str:
-    always = lists.get("alwaysRequireApprovalTools") or ()
-    never = lists.get("neverRequireApprovalTools") or ()
-    known = lists.keys() <= {"alwaysRequireApprovalTools", "neverRequireApprovalTools"}
-    valid = isinstance(always, list | tuple) and isinstance(never, list | tuple) and known
-    return "never" if valid and name in never and name not in always else "always"
 
 
 async def _list_tools(connection: ServerConnection, server: KnownServer, tool: McpTool) -> "list[Tool]":
@@ -211,19 +205,13 @@ def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
 
 
 async def _call(connection: ServerConnection, name: str, arguments: Json, context: ToolContext) -> list[ContentPart]:
-    progress = _progress_callback(context)
-
-    async def work(client: "Client") -> "CallToolResult":
-        return await client.call_tool(name, arguments, progress_callback=progress)
-
-    return to_parts(await run_on_loop(connection.run(work, context.logger)))
-
-
-def _progress_callback(context: ToolContext) -> "ProgressFnT":
     async def report(progress: float, total: float | None, message: str | None) -> None:
         of_total = "" if total is None else f" of {total:g}"
         text = visible(message or "")
         context.logger.info("%s: %g%s %s", context.name, progress, of_total, mask_secrets(text))
         context.progress(progress, total, text)
 
-    return report
+    async def work(client: "Client") -> "CallToolResult":
+        return await client.call_tool(name, arguments, progress_callback=report)
+
+    return to_parts(await run_on_loop(connection.run(work, context.logger)))

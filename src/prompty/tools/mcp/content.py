@@ -13,7 +13,7 @@ from prompty.errors import ToolError
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.request import Function
 from prompty.safety.visible import visible
-from prompty.tools.arguments import validator_of
+from prompty.tools.arguments import get_validator
 from prompty.tools.results import to_text
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
     if foreign := next(_foreign_references(schema), None):
         raise ToolError(f"{place} refers to '{visible(foreign)}', and nothing is fetched for a schema", fix)
     try:
-        validator_of(schema)
+        get_validator(schema)
     except ValueError as error:
         raise ToolError(f"{place} is not a JSON Schema: {str(error).partition(chr(10))[0]}", fix) from None
     return schema

@@ -67,23 +67,27 @@ class OpenApiKind:
         )
         selection = Selection(tool.operations, tool.tags, tool.methods)
         operations = await to_thread(list_operations, document, selection)  # a large document takes a moment
-        return [KindTool(function=each.function, call=partial(service.call, each)) for each in operations]
+        return [
+            KindTool(
+                function=operation.function,
+                call=partial(service.call, operation),
+                check=partial(build_request, operation),  # so that the model learns that no request was sent
+            )
+            for operation in operations
+        ]
 
     async def _fetch(self, url: str) -> bytes:
         """Return a document from its URL. The request carries no credential."""
         try:
             response = await send(url, HttpRequest(method="GET"), self.permissions, MAX_DOCUMENT_BYTES)
+            if response.status != 200:
+                raise ServiceError(f"{response.status} {response.reason}")
+            if response.truncated:
+                raise ServiceError(f"it has more than {MAX_DOCUMENT_BYTES:,} bytes")
         except ServiceError as error:
-            raise _cannot_fetch(url, str(error)) from None
-        if response.status != 200:
-            raise _cannot_fetch(url, f"{response.status} {response.reason}")
-        if response.truncated:
-            raise _cannot_fetch(url, f"it has more than {MAX_DOCUMENT_BYTES:,} bytes")
+            fix = "Correct `specification:`."
+            raise ToolError(f"{url}: cannot fetch the OpenAPI document: {error}", fix) from None
         return response.content
-
-
-def _cannot_fetch(url: str, reason: str) -> ToolError:
-    return ToolError(f"{url}: cannot fetch the OpenAPI document: {reason}", "Correct `specification:`.")
 
 
 def _check_connection(tool: OpenApiTool) -> UsableConnection:

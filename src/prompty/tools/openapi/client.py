@@ -80,14 +80,10 @@ async def _send_to_any(url: Url, addresses: Sequence[str], request: HttpRequest,
 async def _send_to(http: Any, url: Url, address: str, request: HttpRequest, max_bytes: int) -> HttpResponse:
     query = "&".join([*([url.query] if url.query else []), *request.query])
     path = (url.path.rstrip("/") + request.path if request.path else url.path) or "/"
+    target = f"{path}?{query}" if query else path
     outgoing = http.Request(
         request.method,
-        http.URL(
-            scheme=url.scheme,
-            host=address,
-            port=url.port,
-            raw_path=(f"{path}?{query}" if query else path).encode(),
-        ),
+        http.URL(scheme=url.scheme, host=address, port=url.port, raw_path=target.encode()),
         headers=_build_headers(url, request),
         content=request.content,
         extensions={"sni_hostname": url.host, "timeout": http.Timeout(TIMEOUT_SECONDS).as_dict()},
