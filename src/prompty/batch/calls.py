@@ -7,7 +7,6 @@ from typing import Any
 
 from prompty.api_async import invoke_async, turn_async
 from prompty.batch.records import RowUsage
-from prompty.loop.budget import total
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry
 from prompty.model.reply import Reply
@@ -41,7 +40,7 @@ class Call:
             case ModelReply(reply):
                 cost, known = self._price(reply), used.cost
                 self.used = RowUsage(
-                    usage=total(used.usage, reply.usage),
+                    usage=used.usage + reply.usage,
                     cost=known if cost is None else cost + (known or 0),
                     model=reply.model or self._agent.model.id,
                     attempts=(used.attempts or 0) + 1,

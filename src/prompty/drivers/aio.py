@@ -83,7 +83,7 @@ class AsyncDriver:
     """Performs the effects of one run. Unless it is `streaming`, events go to listeners only."""
 
     targets: Sequence[Target]
-    tools: ToolRunner
+    tools: ToolRunner | None
     host: Host
     clock: Clock
     cancel: CancelToken | None = None
@@ -131,7 +131,8 @@ class AsyncDriver:
                         raise cast(BaseException, error.__cause__) from self._cancel_loop(loop, error.results)
             finally:
                 loop.close()
-                self.host.release()
+                if self.host.is_session_locked:
+                    self.host.release()
 
     async def perform(self, effect: Effect[T]) -> AsyncGenerator[Event | Outcome[T], None]:
         """Perform one effect. Yield its events, and its answer as the `Outcome`."""
@@ -153,7 +154,7 @@ class AsyncDriver:
             case CallModel() if self.targets[effect.model].streams(effect.request):
                 check(self.cancel, self.clock)
                 return self._stream_model(effect)
-            case CallTools():
+            case CallTools() if self.tools:
                 check(self.cancel, self.clock)
                 return run_stage(self.tools, effect, self.cancel)
         return None
@@ -245,6 +246,8 @@ class AsyncDriver:
         return aiter(chunks) if self.cancel is None else _interruptible_chunks(aiter(chunks), self.cancel)
 
     async def _describe_tools(self) -> tuple[OfferedTool, ...]:
+        if self.tools is None:
+            return ()
         if self.tools.has_kinds:
             return await interruptible(self.tools.describe_kinds(is_async=True), self.cancel)
         return self.tools.describe()

@@ -56,3 +56,6 @@ def limit_timeout(request: WireRequest, deadline: Deadline) -> WireRequest:
         return request
     check_deadline(deadline)
     return replace(request, timeout=max(deadline - time.monotonic(), 0.001))
+
+
+NO_LIMIT = Clock()  # shared: without limits it never changes

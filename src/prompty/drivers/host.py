@@ -22,6 +22,7 @@ class Host:
     def __init__(self, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None) -> None:
         self._settings, self._summary, self._spans = settings, summary, spans
         self._release: Callable[[], None] | None = None
+        self.is_session_locked = False
         self.is_listening = settings.on_event is not None or spans is not None
 
     def ask(self, question: Question) -> object:
@@ -60,7 +61,8 @@ class Host:
             self._release = self._release or (memory.acquire(session_id) if memory else None)
         except Exception as error:
             raise MemoryFailed(session_id, error) from error
-        return self._release is not None
+        self.is_session_locked = self._release is not None
+        return self.is_session_locked
 
     def load(self, session_id: str) -> list[Json]:
         memory = self._settings.memory
@@ -81,7 +83,7 @@ class Host:
         """Unlock the session."""
         if self._release:
             self._release()
-            self._release = None
+            self._release, self.is_session_locked = None, False
 
     def emit(self, event: Event) -> None:
         """Pass an event to the spans and to the listener. An exception of the listener is logged."""
@@ -96,3 +98,6 @@ class Host:
             listener(event)
         except Exception as error:
             logger.error("A listener raised on %s.\n%s", type(event).__name__, masked_traceback(error))
+
+
+NO_HOST = Host(Settings())  # shared by runs that call nothing of the host

@@ -13,10 +13,10 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from prompty.drivers import aio, sync
-from prompty.drivers.deadline import Clock
-from prompty.drivers.host import Host
+from prompty.drivers.deadline import NO_LIMIT, Clock
+from prompty.drivers.host import NO_HOST, Host
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
-from prompty.drivers.stream import AsyncPromptyStream, PromptyStream, result_of_run
+from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import Refused, RequestError, ResultError
@@ -40,6 +40,7 @@ from prompty.pipeline.validate import validate_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.tools.arguments import find_problems
+from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.structured import cast, output_schema
 
 Source = PromptAgent | StrPath
@@ -74,8 +75,8 @@ async def start_async(invocation: Invocation) -> Any:
 
 def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Generator[Event, None, Done | Paused]:
     """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
-    spans = open_run_spans(invocation.operation, invocation.source)
-    with assembling(spans):
+    spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
+    with assembling(spans) if spans else NULL_SPAN:
         run = Run(invocation, load_agent(invocation.source), lineage=lineage, spans=spans)
         return run.sync_driver().drive(run.loop())
 
@@ -84,12 +85,17 @@ async def async_events(
     invocation: Invocation, lineage: tuple[str, ...] = ()
 ) -> AsyncGenerator[Event | aio.Outcome[Done | Paused], None]:
     """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
-    spans = open_run_spans(invocation.operation, invocation.source)
-    with assembling(spans):
+    spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
+    with assembling(spans) if spans else NULL_SPAN:
         source = invocation.source
         agent = source if isinstance(source, PromptAgent) else await to_thread(load, source)
         run = Run(invocation, agent, lineage=lineage, spans=spans)
         return run.async_driver().drive(run.loop())
+
+
+def result_of_run(end: Done | Paused) -> Any:
+    """Return what the caller gets: the result, or the `Paused` value of a turn that waits for a person."""
+    return end.result if isinstance(end, Done) else end
 
 
 def load_agent(source: Source) -> PromptAgent:
@@ -114,6 +120,7 @@ class Run:
         spans: RunSpans | None = None,
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
+        _check_settings(settings)
         if spans:
             spans.describe(agent, invocation.inputs, settings)
         self.agent, self.settings, self.lineage, self._spans = agent, settings, lineage, spans
@@ -122,8 +129,9 @@ class Run:
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_messages_only = invocation.operation == "run"
         self.inputs = {} if is_messages_only else validate_inputs(agent, invocation.inputs)
-        self._context = context_of(settings.context_budget)
-        self.clock = Clock(settings.budget.seconds if settings.budget else None)
+        self._context = context_of(settings.context_budget) if settings.context_budget is not None else None
+        limited = settings.timeout is not None or settings.budget is not None
+        self.clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
         if paused is not None:
             state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
         self.run_id = run_id or uuid4().hex
@@ -140,21 +148,24 @@ class Run:
 
     def _connect(self, summary: Callable[..., object] | None, *, is_async: bool) -> dict[str, Any]:
         settings, spans = self.settings, self._spans
-        settings.check_session()
-        host = Host(settings, summary, spans)
-        tools = ToolRunner(
-            self.agent,
-            settings,
-            self.inputs,
-            run_id=self.run_id,
-            run_tools=self._run_tools,
-            run=self,
-            emit=host.emit,
-            spans=spans,
-        )
+        if (settings.memory is None) != (settings.session_id is None):
+            raise RequestError("memory and session_id belong together", "Pass both, or neither.")
+        host = Host(settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
+        tools = None
+        if self._run_tools or self.agent.tools:
+            tools = ToolRunner(
+                self.agent,
+                settings,
+                self.inputs,
+                run_id=self.run_id,
+                run_tools=self._run_tools,
+                run=self,
+                emit=host.emit,
+                spans=spans,
+            )
         targets = [resolve_target(agent, is_async=is_async) for agent in self.agents]
         if spans:
-            spans.attach(self.agents, targets, tools.tools)
+            spans.attach(self.agents, targets, tools.tools if tools else {})
         self._apis = [target.api for target in targets]
         return {
             "targets": targets,
@@ -225,6 +236,23 @@ def _no_price(_: Reply) -> None:
     return None
 
 
+def _check_settings(settings: Settings) -> None:
+    if settings.tool_execution not in ("parallel", "sequential"):
+        raise RequestError(
+            f"tool_execution is {settings.tool_execution!r}", "Write 'parallel', or 'sequential' for one at a time."
+        )
+    for name in ("max_parallel", "max_iterations"):
+        if (value := getattr(settings, name)) is not None and value < 1:
+            raise RequestError(f"{name} is {value}", "Give it a number of at least 1.")
+
+
+def _has_callbacks(settings: Settings) -> bool:
+    """Return True if the host has functions or stores that the run may call."""
+    return any((settings.gate, settings.guardrails, settings.steering, settings.memory, settings.on_event)) or (
+        settings.context_budget is not None
+    )
+
+
 class Opening(NamedTuple):
     """The first messages of a run. History goes to `history_at`; those from `new_from` on are new in the session."""
 
@@ -240,10 +268,10 @@ def initial_messages(agent: PromptAgent, inputs: Inputs, settings: Settings) -> 
     thread = _history_input(agent, inputs) if settings.session_id is not None else None
     if thread is None:
         return _place_history(prepare(agent, inputs), None)
-    marker = user("the history goes here")
+    marker = user(f"history {uuid4().hex}")
     prepared = prepare(agent, {**(inputs or {}), thread: [marker]})
-    at = next((position for position, message in enumerate(prepared) if message is marker), None)
-    return _place_history([message for message in prepared if message is not marker], at)
+    at = next((position for position, message in enumerate(prepared) if message == marker), None)
+    return _place_history([message for message in prepared if message != marker], at)
 
 
 def _history_input(agent: PromptAgent, inputs: Inputs) -> str | None:

@@ -34,13 +34,13 @@ from prompty.model.message import Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.telemetry import record_inputs
+from prompty.pipeline.prepare import record_inputs
 from prompty.providers import Api
 from prompty.providers.listening import Answered, Exchange
 from prompty.tools.kinds import KindRunner
 from prompty.tools.toolbox import BoundTool
 from prompty.tracing import names
-from prompty.tracing.spans import Span, SpanScope, begin, is_tracing
+from prompty.tracing.spans import Span, SpanScope, begin
 
 
 class _CallSpan:
@@ -225,11 +225,8 @@ class RunSpans:
 
 
 @contextmanager
-def assembling(spans: RunSpans | None) -> Iterator[None]:
+def assembling(spans: RunSpans) -> Iterator[None]:
     """Make the run's span current while the run is assembled. If that fails, the run ends here."""
-    if spans is None:
-        yield
-        return
     try:
         with spans.inside():
             yield
@@ -238,11 +235,8 @@ def assembling(spans: RunSpans | None) -> Iterator[None]:
         raise
 
 
-def open_run_spans(operation: str, source: object) -> RunSpans | None:
-    """Begin the span of a run, or return None if no sink is active. Until it is loaded, a prompt is named by its
-    file."""
-    if not is_tracing():
-        return None
+def open_run_spans(operation: str, source: object) -> RunSpans:
+    """Begin the span of a run. Until it is loaded, a prompt is named by its file."""
     label = source.name if isinstance(source, PromptAgent) else PurePath(str(source)).stem
     shown = "invoke_agent" if operation == "turn" else operation
     return RunSpans(begin(operation, {names.AGENT_NAME: label}, title=f"{shown} {label or ''}".strip()))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from pydantic_core import from_json
 
@@ -13,11 +13,6 @@ from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
 
 T = TypeVar("T")
-
-
-def result_of_run(end: Done | Paused) -> Any:
-    """Return what the caller gets: the result, or the `Paused` value of a turn that waits for a person."""
-    return end.result if isinstance(end, Done) else end
 
 
 class StreamState(Generic[T]):
@@ -40,8 +35,8 @@ class StreamState(Generic[T]):
     def _result(self) -> T:
         if self._end is None:
             raise StreamCut("the stream was closed before the answer was complete")
-        result: T = result_of_run(self._end)
-        return result
+        result: Any = self._end.result if isinstance(self._end, Done) else self._end
+        return cast(T, result)
 
     def _unanswered_calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls that are left to the caller."""

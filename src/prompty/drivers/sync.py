@@ -64,7 +64,7 @@ class SyncDriver:
     """Performs the effects of one run. Unless it is `streaming`, events go to listeners only."""
 
     targets: Sequence[Target]
-    tools: ToolRunner
+    tools: ToolRunner | None
     host: Host
     clock: Clock
     cancel: CancelToken | None = None
@@ -96,7 +96,8 @@ class SyncDriver:
                         failure = mask_error(error, self.targets)
             finally:
                 loop.close()
-                self.host.release()
+                if self.host.is_session_locked:
+                    self.host.release()
 
     def _perform(self, effect: Effect[object]) -> Generator[Event, None, object]:
         if isinstance(effect, SaveMemory):  # done even after cancellation: what happened is stored
@@ -106,7 +107,7 @@ class SyncDriver:
         match effect:
             case CallModel():
                 return (yield from self._report(self._call_model(effect)))
-            case CallTools():
+            case CallTools() if self.tools:
                 return (yield from self._report(run_stage(self.tools, effect, uncancellable=self.cancel is None)))
         with self.spans.inside() if self.spans else NULL_SPAN:
             return self._answer(effect)
@@ -114,6 +115,8 @@ class SyncDriver:
     def _answer(self, effect: Effect[object]) -> object:
         match effect:
             case DescribeTools():
+                if self.tools is None:
+                    return ()
                 if self.tools.has_kinds:
                     return in_event_loop(self.tools.describe_kinds(is_async=False)).result()
                 return self.tools.describe()
@@ -153,7 +156,8 @@ class SyncDriver:
             if request.stream and reply.text:
                 yield TextDelta(reply.text)
             return reply
-        deadline = self.clock.deadline(effect.call, request.timeout)
+        is_limited = request.timeout is not None or self.clock.end is not None
+        deadline = self.clock.deadline(effect.call, request.timeout) if is_limited else None
         if not request.stream or target.api.decoder is None:
             with self._inside_call():
                 return read_reply(target.api, self._receive_whole(target, request, deadline))
@@ -163,7 +167,8 @@ class SyncDriver:
         try:
             for chunk in chunks if self.spans is None else self._inside_spans(chunks):
                 yield from reader.feed(chunk)
-                check_deadline(deadline)
+                if deadline is not None:
+                    check_deadline(deadline)
             yield from reader.finish()
             return reader.reply()
         except (ModelError, *MALFORMED) as error:

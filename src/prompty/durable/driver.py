@@ -98,7 +98,7 @@ class DurableDriver:
         self._found_kinds = False
         self._started_at: dict[str, float] = {}
         self._requested: ModelRequested | None = None
-        inner.tools.before_call = self._check_call
+        self._tools.before_call = self._check_call
         self._finding = asyncio.Lock()
 
     async def drive(self, loop: Loop[T]) -> T:
@@ -300,6 +300,7 @@ class DurableDriver:
 
     @property
     def _tools(self) -> ToolRunner:
+        assert self.inner.tools is not None  # noqa: S101  a turn always has them
         return self.inner.tools
 
     async def _loaded(self, effect: LoadMemory, session_id: str) -> object:

@@ -47,7 +47,7 @@ from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath
 from prompty.tools.toolbox import handlers_of
 from prompty.tracing import names
-from prompty.tracing.spans import NULL_SPAN
+from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.structured import cast
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class DurableRuntime:
         """Run one segment, from its start or a pause to its end or the next pause. It is a workflow of the engine."""
         try:
             record = record_from(stored, "the record of a run")
-            spans = open_run_spans("turn", record.path or "run")
+            spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
             with spans or NULL_SPAN:
                 if spans:
                     spans.span.set_attributes({names.RUN_ID: record.run_id})

@@ -90,7 +90,9 @@ def wait_after(error: ModelError, attempt: int) -> float:
 def _build_request(
     plan: Plan, choice: Choice, messages: Sequence[Message], tools: Sequence[OfferedTool]
 ) -> Loop[WireRequest]:
-    history = normalize_history(messages, choice.api.call_ids)
+    history = list(messages)
+    if any(message.tool_calls or message.role == "tool" for message in messages):
+        history = normalize_history(messages, choice.api.call_ids)
     if "input" in plan.hooks.guardrails:
         history = yield from _check_input(history)
     functions = [tool.function for tool in tools]

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, TypedDict
 from typing_extensions import Doc
 
 from prompty.cancellation import CancelToken
-from prompty.errors import RequestError
 from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
 from prompty.loop.policy import Guardrails
@@ -144,20 +143,6 @@ class Settings:
     stop: Callable[[Progress], bool] | None = None
     steering: Steering | None = None
 
-    def __post_init__(self) -> None:
-        if self.tool_execution not in ("parallel", "sequential"):
-            raise RequestError(
-                f"tool_execution is {self.tool_execution!r}", "Write 'parallel', or 'sequential' for one at a time."
-            )
-        for name in ("max_parallel", "max_iterations"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise RequestError(f"{name} is {value}", "Give it a number of at least 1.")
-
     def for_child(self, **own: Any) -> "Settings":
         """Return the settings of a prompt that runs as a tool of this run: the inherited ones, and its `own`."""
         return Settings(**{name: getattr(self, name) for name in _INHERITED}, **own)
-
-    def check_session(self) -> None:
-        """Raise if a session has no store, or a store no session."""
-        if (self.memory is None) != (self.session_id is None):
-            raise RequestError("memory and session_id belong together", "Pass both, or neither.")

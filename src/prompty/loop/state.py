@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
-from prompty.loop.budget import Price, total
+from prompty.loop.budget import Price
 from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Settings
@@ -106,13 +106,13 @@ class TurnState:
         cost = price(reply)
         known = cost is not None and (self.iteration == 1 or self.cost is not None)
         self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
-        self.usage = total(self.usage, reply.usage)
+        self.usage = self.usage + reply.usage
 
     def count_tools(self, slots: Slots) -> None:
         """Add the usage of prompts that ran as tools."""
         for result in slots:
             if result and result.usage:
-                self.usage = total(self.usage, result.usage)
+                self.usage = self.usage + result.usage
                 self.cost = None if self.cost is None or result.cost is None else self.cost + result.cost
 
     def settle(self, api: Api, reason: str) -> None:

@@ -35,6 +35,16 @@ class Usage:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sum. A count that neither knows stays unknown."""
+        return Usage(
+            **{
+                name: after if (before := getattr(self, name)) is None else before + (after or 0)
+                for name in self.__slots__
+                for after in [getattr(other, name)]
+            }
+        )
+
     def to_json(self) -> dict[str, int | None]:
         """Return the counts by name, without the deep copies of `asdict`."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -6,10 +6,13 @@ from secrets import randbits, token_hex
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark
 from prompty.model.message import Message
-from prompty.pipeline.rich_inputs import hide_rich_inputs, insert_rich_inputs
-from prompty.pipeline.telemetry import record_inputs
+from prompty.model.property import RICH_KINDS
+from prompty.model.secrets import secrets_in
+from prompty.pipeline.rich_inputs import Placeholders, hide_rich_inputs, insert_rich_inputs
 from prompty.pipeline.validate import to_plain_inputs, validate_inputs
-from prompty.tracing.spans import begin
+from prompty.providers import tapped
+from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
+from prompty.tracing.spans import Span, begin
 
 
 def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> str:
@@ -36,7 +39,10 @@ def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     with begin("prepare") as span:
         record_inputs(span, agent, inputs)
         nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
-        values, rich = hide_rich_inputs(agent, to_plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+        values = to_plain_inputs(agent, validate_inputs(agent, inputs))
+        rich: Placeholders | None = None
+        if any(declared.kind in RICH_KINDS for declared in agent.inputs):
+            values, rich = hide_rich_inputs(agent, values, token_hex(8))
         messages = parse(agent, _render(agent, values, nonce, strict), nonce=nonce)
         messages = insert_rich_inputs(messages, rich) if rich else messages
         span.record("result", messages)
@@ -50,3 +56,22 @@ def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict
         )
         span.record("result", text.replace(nonce, "") if span.live else None)
         return text
+
+
+def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:
+    """Record inputs, with sensitive ones and those bound to tools masked."""
+    taps = tapped()
+    if not span.live and not taps:
+        return
+    given = dict(inputs or {})
+    sensitive = {one.name for one in agent.inputs if one.sensitive}
+    hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
+    hidden += [one.default for one in agent.inputs if one.sensitive]
+    for tap in taps:
+        tap.hide(hidden)
+    if not span.live:
+        return
+    remember_secrets(secrets_in(agent))
+    span.hide(hidden)
+    bound = {binding.input for tool in agent.tools for binding in tool.bindings.values()}
+    span.record("inputs", {name: MASK if name in sensitive | bound else value for name, value in given.items()})

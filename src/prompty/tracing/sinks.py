@@ -40,31 +40,31 @@ class EnteringSink(Sink, Protocol):
 
 _lock = Lock()
 _sinks: dict[str, Sink] = {}
-_active: Sequence[Sink] | None = None  # None until the environment has been read
+active: Sequence[Sink] | None = None  # None until the environment has been read; spans look at it on every call
 
 
 def get_sinks() -> Sequence[Sink]:
     """Return the active sinks. The first call reads the environment."""
-    return _read_environment() if _active is None else _active
+    return _read_environment() if active is None else active
 
 
 def set_sink(name: str, sink: Sink | None) -> None:
     """Set the sink of a name, or remove it with None."""
-    global _active
+    global active
     get_sinks()
     with _lock:
         _sinks.pop(name, None)
         if sink is not None:
             _sinks[name] = sink
-        _active = tuple(_sinks.values())
+        active = tuple(_sinks.values())
 
 
 def clear_sinks() -> None:
     """Remove all sinks, also those named in the environment."""
-    global _active
+    global active
     with _lock:
         _sinks.clear()
-        _active = ()
+        active = ()
 
 
 def trace_to(*sinks: str, capture: str = "") -> None:
@@ -99,10 +99,10 @@ def _build_sink(word: str, wire: bool) -> Sink:
 
 
 def _read_environment() -> Sequence[Sink]:
-    global _active
-    _active = ()
+    global active
+    active = ()
     try:
         trace_to(environ.get(VARIABLE, ""))
     except PromptyError as error:  # a run must not fail because of tracing
         logger.warning("%s: %s", VARIABLE, error)
-    return _active
+    return active

@@ -14,7 +14,7 @@ from random import getrandbits
 from typing import Any, Self, TypeVar, cast
 
 from prompty.safety.redaction import masked_traceback
-from prompty.tracing import names
+from prompty.tracing import names, sinks
 from prompty.tracing.sanitize import Plain, Sanitizer
 from prompty.tracing.sinks import EnteringSink, Sink, get_sinks
 
@@ -27,14 +27,14 @@ R = TypeVar("R")
 class Trace:
     """State shared by all spans of one trace."""
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
+    def __init__(self, active: Sequence[Sink]) -> None:
         self.id = f"{getrandbits(128):032x}"
-        self.sinks = sinks
+        self.sinks = active
         self.sanitizer = Sanitizer()
         self._failed: list[Sink] = []
-        self.content = any(sink.content for sink in sinks)
-        self.wire = any(sink.wire for sink in sinks)
-        self.entering = [cast(EnteringSink, sink) for sink in sinks if hasattr(sink, "entered")]
+        self.content = any(sink.content for sink in active)
+        self.wire = any(sink.wire for sink in active)
+        self.entering = [cast(EnteringSink, sink) for sink in active if hasattr(sink, "entered")]
 
     def notify(self, method: str, span: "Span") -> None:
         """Call a method of every sink. A failing sink affects neither the run nor other sinks, and is logged once."""
@@ -245,8 +245,8 @@ def begin(
     above = parent or _current.get()
     if above is not None and above.live:
         trace = above.trace
-    elif sinks := get_sinks():
-        trace, above = Trace(sinks), None
+    elif active := get_sinks() if sinks.active is None else sinks.active:
+        trace, above = Trace(active), None
     else:
         return NULL_SPAN
     span = Span(name, trace, above, title=title, kind=kind, attributes=attributes or {})
@@ -258,7 +258,7 @@ def begin(
 
 def is_tracing() -> bool:
     """Return True if a span that starts now would reach a sink."""
-    return current_span().live or bool(get_sinks())
+    return bool(sinks.active or _current.get() or (sinks.active is None and get_sinks()))
 
 
 def current_span() -> Span:

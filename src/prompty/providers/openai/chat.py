@@ -35,13 +35,13 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """The body of a chat request (§7.1.7)."""
     model = agent.model
-    told = _messages(messages, reasoning=reasoning_field(agent))
+    told = _messages(messages, reasoning=reasoning_field(agent) if any(map(_has_tools, messages)) else None)
     body: Json = {**wire_options(model.options, CHAT), "model": model.id, "messages": told}
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
         if model.options.allow_multiple_tool_calls is not None:
             body["parallel_tool_calls"] = model.options.allow_multiple_tool_calls
-    schema = output_schema(agent)
+    schema = output_schema(agent) if agent.outputs else None
     if schema:
         format_ = {"name": SCHEMA_NAME, "strict": True, "schema": schema}
         body["response_format"] = {"type": "json_schema", "json_schema": format_}
@@ -56,6 +56,10 @@ def function_to_wire(function: Function) -> Json:
     if function.strict:
         definition["strict"] = True
     return {"type": "function", "function": definition}
+
+
+def _has_tools(message: Message) -> bool:
+    return bool(message.tool_calls) or message.role == "tool"
 
 
 def _messages(messages: Sequence[Message], *, reasoning: str | None) -> list[Json]:
@@ -116,7 +120,7 @@ def _sendable_parts(message: Message) -> Sequence[ContentPart]:
     """Return all parts of a user message, and the text of any other. Media of a tool's result follow it (W15)."""
     if message.role == "tool":
         return [part for part in message.content if isinstance(part, TextPart)]
-    if message.role != "user":
+    if message.role != "user" and not all(isinstance(part, TextPart) for part in message.content):
         only_text(message)
     return message.content
 
@@ -167,12 +171,10 @@ def reply(payload: Json) -> Reply:
         raise ModelError(_error_in(data) or "the provider answered without a choice", retryable=True)
     message = choices[0].get("message") or {}
     finish_reason = choices[0].get("finish_reason")
-    calls = CallAssembler()
-    for position, entry in enumerate(message.get("tool_calls") or []):
-        _add_call(calls, position, entry)
+    entries = message.get("tool_calls")
     return Reply(
         text=_text(message.get("content")),
-        tool_calls=calls.calls(cut=finish_reason in _CUT),
+        tool_calls=_calls(entries, cut=finish_reason in _CUT) if entries else (),
         reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
         refusal=message.get("refusal"),
         finish_reason=finish_reason,
@@ -181,6 +183,13 @@ def reply(payload: Json) -> Reply:
         model=data.get("model"),
         opaque=_details(message.get("reasoning_details")),
     )
+
+
+def _calls(entries: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:
+    calls = CallAssembler()
+    for position, entry in enumerate(entries):
+        _add_call(calls, position, entry)
+    return calls.calls(cut=cut)
 
 
 def _error_in(data: dict[str, Any]) -> str | None:
