@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from prompty.model.message import Message
+
 PARTS = ("steps", "requests", "spans")
 
 # Events that only the new version tells, and fields that only its values have, each with the reason.
@@ -28,9 +30,14 @@ SINGLE_CALL_EVENTS = ("TextDelta", "ReasoningDelta", "ToolCallDelta", "ModelRepl
 # Sentences of a conversation, a request or a trace that were worded otherwise in the old version: old → new.
 REWORDED: dict[str, str] = {
     # A prompt that ran as a tool and failed was reported as "not run".
+    "the history goes here": "history <id>",
     "Tool 'ask' was not run: gone": "Tool 'ask' failed: gone",
     "Tool 'ask' was not run: the turn has used": "Tool 'ask' failed: the turn has used",
 }
+
+
+# The keys of a message in the JSON of the old version. The new one reads that, and writes the form of document 001.
+_OLD_MESSAGE = {"role", "content", "metadata", "local"}
 
 
 @dataclass(frozen=True)
@@ -107,15 +114,25 @@ def _reworded(value: Any) -> Any:
             return value
         case list():
             return [_reworded(entry) for entry in value]
+        case {"role": str(), "content": list(parts)} if value.keys() <= _OLD_MESSAGE and all(
+            "kind" in one for one in parts
+        ):
+            return Message.from_json(_reworded_entries(value)).to_json()
         case dict():
-            return {name: _reworded(entry) for name, entry in value.items()}
+            return _reworded_entries(value)
     return value
+
+
+def _reworded_entries(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: _reworded(entry) for name, entry in value.items()}
 
 
 def _without_added(value: Any) -> Any:
     match value:
         case list():
             return [_without_added(entry) for entry in value if not _is_added(entry)]
+        case {"role": str(), "content": [{"kind": "text", "value": str(text), **others}]} if not others:
+            return _without_added({**value, "content": text})  # one text part, as a message may be written
         case dict():
             kind = value.get("type")
             return {name: _without_added(entry) for name, entry in value.items() if (kind, name) not in ADDED_FIELDS}

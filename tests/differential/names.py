@@ -16,8 +16,19 @@ MODULES = (
     "prompty.tools",
     "prompty.memory",
     "prompty.tracing",
+    "prompty.renderers",
+    "prompty.parsers",
+    "prompty.durable",
+    "prompty.mcp",
 )
-NAMES: dict[str, tuple[str, ...]] = {}
+NAMES: dict[str, tuple[str, ...]] = {
+    "ImagePart": ("prompty:Image",),
+    "AudioPart": ("prompty:Audio",),
+    "FilePart": ("prompty:File",),
+    "Reply": ("prompty.model.reply:Reply",),
+    "Rewrite": ("prompty.loop.effects:Rewrite",),
+    "Progress": ("prompty.loop.stop:Progress",),
+}
 
 
 class Names:

@@ -493,7 +493,8 @@ def sessions_that_pause(play: Play) -> None:
 @scene()
 def histories_are_repaired(play: Play) -> None:
     called = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    said = [p.user("Hi"), p.assistant(tool_calls=[called]), p.user("And?"), p.tool_result("gone", "x")]
+    asked = {"role": "assistant", "content": "", "tool_calls": [called]}
+    said = [p.user("Hi"), asked, p.user("And?"), p.tool_result("gone", "x")]
     with play.script("Done."):
         play.call("turn", agent(), messages=said)
 
