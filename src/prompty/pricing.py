@@ -50,7 +50,7 @@ def _price(prices: Any, usage: Usage, model: str, place: dict[str, str]) -> Deci
         "cache_write_tokens": usage.cache_write_tokens,
     }
     try:
-        found: Decimal = prices.calc_price(prices.Usage(**counts), model_ref=model, **place).total_price
+        price: Decimal = prices.calc_price(prices.Usage(**counts), model_ref=model, **place).total_price
     except (LookupError, ValueError):
         return None
-    return found if usage.input_tokens is not None else None
+    return price if usage.input_tokens is not None else None

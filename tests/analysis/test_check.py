@@ -1,4 +1,4 @@
-"""What `check` says about a file."""
+"""The problems that `check` finds in a file."""
 
 from pathlib import Path
 

@@ -82,14 +82,14 @@ def check_text(
 
 
 def _allow_unset(finding: Finding) -> Finding:
-    """A variable that is not set here may be set where the prompt runs."""
+    """Reduce an unset variable to a warning: it may be set where the prompt runs."""
     if finding.problem.code != "env-missing":
         return finding
     return finding._replace(problem=replace(finding.problem, severity="warning"))
 
 
 class FrontmatterAnalysis(NamedTuple):
-    """The data of a frontmatter with what can be said about it without files, variables and the body."""
+    """The data of a frontmatter, and the findings that depend on its text alone."""
 
     frontmatter: Frontmatter
     warnings: tuple[Finding, ...]

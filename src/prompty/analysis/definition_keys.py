@@ -38,7 +38,7 @@ METADATA_EXTENSIONS = ("fallbacks", "reasoning")
 
 
 def find_unknown_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a warning for each key that nothing reads, with the nearest one that something does."""
+    """Yield a warning for each unknown key, with the nearest known key."""
     for site in _definition_sites(data):
         known = [field.alias or name for name, field in site.definition.model_fields.items()]
         for name in site.value:
@@ -71,7 +71,7 @@ def _accepts(definition: type[BaseModel], key: str, value: object) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like this one, whatever its case and underscores."""
+    """Return the known name that is most like `name`, ignoring case and underscores."""
     plain = {candidate.lower().replace("_", ""): candidate for candidate in known}
     matches = get_close_matches(name.lower().replace("_", ""), plain, 1)
     return plain[matches[0]] if matches else None

@@ -17,7 +17,7 @@ _UNSAVED: Identity = (0, 0, 0, 0)
 
 
 class Unreadable(Exception):
-    """A file or a reference that cannot be used: why, and what to do."""
+    """A file or a reference cannot be used; `message` says why, `fix` what to do."""
 
     def __init__(self, code: str, message: str, fix: str) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class Unreadable(Exception):
 
 
 def identify(status: os.stat_result) -> Identity:
-    """Return what tells one state of a file from another without reading it."""
+    """Return an identity that changes whenever the file does, without reading it."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 

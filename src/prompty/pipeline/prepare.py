@@ -35,7 +35,7 @@ def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Me
 
 
 def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> list[Message]:
-    """Return messages ready for a model. Text of an input never starts one: markers carry the nonce of this render."""
+    """Return messages ready for a model. Only markers of the template, which carry a nonce, start a message."""
     with begin("prepare") as span:
         record_inputs(span, agent, inputs)
         nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole

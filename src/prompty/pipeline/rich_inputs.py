@@ -4,7 +4,6 @@ A rich input is rendered as a placeholder with random digits of this one render.
 are replaced afterwards; other text that looks like one stays text.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ Placeholders = dict[str, Media | list[Message]]
 def hide_rich_inputs(
     agent: PromptAgent, values: Mapping[str, object], digits: str
 ) -> tuple[dict[str, object], Placeholders]:
-    """Return the values with a placeholder for each rich input, and what each placeholder stands for."""
+    """Return the values with placeholders for rich inputs, and the rich values by placeholder."""
     hidden, placeholders = dict(values), Placeholders()
     for index, declared in enumerate(agent.inputs):
         name, kind = declared.name, declared.kind
@@ -49,26 +48,27 @@ _FIXES = {
 
 def insert_rich_inputs(messages: list[Message], placeholders: Placeholders) -> list[Message]:
     """Replace placeholders by their values, in the order in which the template has them."""
-    pattern = re.compile(f"({'|'.join(map(re.escape, placeholders))})")
-    return [expanded for message in messages for expanded in _expand(message, placeholders, pattern)]
+    return [expanded for message in messages for expanded in _expand(message, placeholders)]
 
 
-def _expand(message: Message, placeholders: Placeholders, pattern: re.Pattern[str]) -> Iterator[Message]:
+def _expand(message: Message, placeholders: Placeholders) -> Iterator[Message]:
     """Yield the message with its media. A thread splits it: the text before, the thread, the text after."""
-    first, *rest = pattern.split(message.text)
-    if not rest:
+    pieces = [message.text]
+    for placeholder in placeholders:
+        split = [[cut for text in piece.split(placeholder) for cut in (placeholder, text)][1:] for piece in pieces]
+        pieces = [cut for cuts in split for cut in cuts]
+    if len(pieces) == 1:
         yield message
         return
-    parts: list[ContentPart] = [TextPart(first)]
-    for placeholder, text in zip(rest[::2], rest[1::2], strict=True):
-        value = placeholders[placeholder]
+    parts: list[ContentPart] = []
+    for piece in pieces:
+        value = placeholders.get(piece, TextPart(piece))
         if isinstance(value, list):
             yield from _with_content(message, parts)
             yield from value
             parts = []
         else:
             parts.append(value)
-        parts.append(TextPart(text))
     yield from _with_content(message, parts)
 
 

@@ -123,8 +123,8 @@ class SourceMap:
         start, end = self._range(target)
         problem = Problem(code=code, message=message, fix=fix, key=".".join(map(str, known or keys)), severity=severity)
         if replacement and isinstance(target, yaml.ScalarNode) and self.text[start:end].strip("\"'") == target.value:
-            shown = f"`{target.value}`" == self.describe(keys) and "${" not in target.value
-            if len(known) == len(keys) if on_key else shown:
+            is_plain = f"`{target.value}`" == self.describe(keys) and "${" not in target.value
+            if len(known) == len(keys) if on_key else is_plain:
                 return Finding(start, end, problem, (Edit(start, end, replacement.format(target.value)),))
         return Finding(start, end, problem)
 
