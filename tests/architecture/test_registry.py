@@ -12,7 +12,20 @@ from typing import Any
 import openai
 import pytest
 
-from prompty import PromptAgent, ToolContext, invoke, invoke_async, load, loads, prepare, turn, user
+from prompty import (
+    Context,
+    PromptAgent,
+    ToolContext,
+    assistant,
+    check,
+    invoke,
+    invoke_async,
+    load,
+    loads,
+    prepare,
+    turn,
+    user,
+)
 from prompty.errors import MissingExtra, RequestError, ToolError, UnknownName
 from prompty.extras import require
 from prompty.model.message import Json
@@ -179,6 +192,26 @@ def test_a_kind_of_tool_belongs_to_a_registry_and_reaches_child_prompts(tmp_path
     assert tool_results(script) == ["of the child"]
     with Script("Done."), pytest.raises(ToolError, match="no handler is registered for tool kind 'echo'"):
         turn(load(tmp_path / "child.prompty"))
+
+
+def test_a_summary_is_written_by_a_provider_of_the_registry(tmp_path: Path) -> None:
+    summary, registry = tmp_path / "summary.prompty", Registry()
+    summary.write_text(OTHER)
+    used: list[str] = []
+    register_provider("other", Noting("other", used).provider(), registry=registry)
+    history = [user("first " * 20), assistant("yes " * 50), user("and now?")]
+    with Script("They talked.", "Done."):
+        agent = loads("---\nmodel: {id: m, provider: scripted}\n---\nHi", registry=registry)
+        turn(agent, messages=history, context_budget=Context(limit=200, summary=summary))
+    assert used == ["other"]
+
+
+def test_check_knows_the_renderers_of_a_registry(tmp_path: Path) -> None:
+    path, registry = tmp_path / "one.prompty", Registry()
+    path.write_text("---\ntemplate: {format: {kind: shout}}\n---\nhi")
+    register_renderer("shout", lambda template, inputs, /, *, nonce="", strict=False: "HI", registry=registry)
+    assert [problem.code for problem in check(path)] == ["unknown-engine"]
+    assert check(path, registry=registry) == []
 
 
 def test_a_connection_belongs_to_a_registry() -> None:

@@ -22,7 +22,7 @@ from prompty import (
     turn_async,
     user,
 )
-from prompty.errors import BudgetSpent, Cancelled, GuardrailError, ModelError, ToolError
+from prompty.errors import ArgumentsError, BudgetSpent, Cancelled, GuardrailError, ModelError, ToolError
 from prompty.events import Done, Event, FellBack, IterationStarted, ModelFailed, ModelReply, ModelRequested, RunStarted
 from prompty.model.message import Message
 from prompty.testing import Fault, Script, answer, call
@@ -134,7 +134,7 @@ def test_a_tool_that_ran_and_raised_an_error_of_ours_is_not_reported_as_not_run(
     async def pay_later() -> str:
         """Pay later."""
         ran.append(True)
-        raise ToolError("the bank is closed", "Come back later.")
+        raise ArgumentsError("the bank is closed")
 
     with Script([call("pay"), call("pay_later")], "Done.") as script:
         turn(agent(), tools=[pay, pay_later])

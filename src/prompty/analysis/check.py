@@ -22,6 +22,7 @@ from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Edit, Finding, KeyPath, Line, SourceMap, split_lines
+from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import find_secret, is_credential_name
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
@@ -38,6 +39,7 @@ def check(
     env: Mapping[str, str] | None = None,
     portable: bool = False,
     buffers: Mapping[StrPath, str] | None = None,
+    registry: Registry = DEFAULT,
 ) -> list[Problem]:
     """Return the problems of a file in the order of its lines, without running it.
 
@@ -50,7 +52,16 @@ def check(
         text, _ = read_prompt(file, name, unsaved)
     except LoadError as error:
         return list(error.problems)
-    return check_text(text, name, file.parent, allowed_roots=allowed_roots, env=env, portable=portable, buffers=unsaved)
+    return check_text(
+        text,
+        name,
+        file.parent,
+        allowed_roots=allowed_roots,
+        env=env,
+        portable=portable,
+        buffers=unsaved,
+        registry=registry,
+    )
 
 
 def check_text(
@@ -62,6 +73,7 @@ def check_text(
     env: Mapping[str, str] | None = None,
     portable: bool = False,
     buffers: Buffers | None = None,
+    registry: Registry = DEFAULT,
 ) -> list[Problem]:
     """Like `check`, for the text of a file."""
     try:
@@ -70,7 +82,7 @@ def check_text(
         return list(error.problems)
     frontmatter, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
     built = build_agent(frontmatter, parts.body, References(base_dir, allowed_roots, env, buffers or {}))
-    find_variables, unknown_engines = _find_engine(built.agent, frontmatter)
+    find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
     body = analyze_body(parts.body, find_variables)
     unused, undeclared = _check_names(built, body, parts.body, frontmatter)
     above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused]
@@ -176,14 +188,16 @@ def _whole_word(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
 
 
-def _find_engine(agent: PromptAgent, frontmatter: Frontmatter) -> tuple[FindVariables | None, list[Finding]]:
+def _find_engine(
+    agent: PromptAgent, frontmatter: Frontmatter, registry: Registry
+) -> tuple[FindVariables | None, list[Finding]]:
     """Return the function that finds the variables of a template, and a finding for each unknown engine."""
     if frontmatter.data is None and "template" in frontmatter.source_map.text:
         return None, []  # a frontmatter that cannot be read names an engine
     engines, findings = dict[str, object](), []
-    for key, registry in (("format", agent.registry.renderers), ("parser", agent.registry.parsers)):
+    for key, known in (("format", registry.renderers), ("parser", registry.parsers)):
         try:
-            engines[key] = registry.get(getattr(agent.template, key).kind)
+            engines[key] = known.get(getattr(agent.template, key).kind)
         except UnknownName as error:
             message, _, fix = str(error).partition("\n")
             near, keys = nearest(error.name, error.known), ("template", key, "kind")

@@ -39,6 +39,7 @@ from prompty.pipeline.request import read_messages
 from prompty.pipeline.validate import validate_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
+from prompty.registry import Registry
 from prompty.tools.arguments import find_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.structured import cast, output_schema
@@ -140,11 +141,13 @@ class Run:
 
     def sync_driver(self) -> sync.SyncDriver:
         """Connect to the models and tools, for synchronous code."""
-        return sync.SyncDriver(**self._connect(summarizer(self._context, start), is_async=False))
+        return sync.SyncDriver(**self._connect(summarizer(self._context, start, self.agent.registry), is_async=False))
 
     def async_driver(self) -> aio.AsyncDriver:
         """Connect to the models and tools, for async code."""
-        return aio.AsyncDriver(**self._connect(summarizer(self._context, start_async), is_async=True))
+        return aio.AsyncDriver(
+            **self._connect(summarizer(self._context, start_async, self.agent.registry), is_async=True)
+        )
 
     def _connect(self, summary: Callable[..., object] | None, *, is_async: bool) -> dict[str, Any]:
         settings, spans = self.settings, self._spans
@@ -357,11 +360,15 @@ def _parse_decision(call: GatedCall, verdict: object) -> Verdict | Rewrite:
     return parse_verdicts([verdict], 1)[0]
 
 
-def summarizer(context: Context | None, start: Callable[[Invocation], object]) -> Callable[..., object] | None:
+def summarizer(
+    context: Context | None, start: Callable[[Invocation], object], registry: Registry
+) -> Callable[..., object] | None:
     """Return the function that sums up dropped messages: the host's, or one that starts its .prompty file."""
     if context is None or context.summary is None or callable(context.summary):
         return context.summary if context and callable(context.summary) else None
-    agent = load(context.summary).model_copy(update={"tools": (), "outputs": ()})  # the result is text
+    agent = load(context.summary, registry=registry).model_copy(
+        update={"tools": (), "outputs": ()}
+    )  # the result is text
     return lambda messages, characters: start(_summary_invocation(agent, messages, characters))
 
 
