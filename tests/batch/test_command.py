@@ -140,7 +140,9 @@ def test_a_second_process_on_the_same_output_is_refused(folder: Folder, provider
     provider.seconds = 1.0
     process = folder.start()
     until(lambda: provider.asked.total() > 0)
+    process.send_signal(signal.SIGSTOP)  # so that it holds the output until the second one has started
     assert "another process is writing to" in folder.run(code=1).stderr
+    process.send_signal(signal.SIGCONT)
     process.communicate(timeout=SECONDS)
     assert process.returncode == 0
 

@@ -1,4 +1,4 @@
-"""The command line, one module per command. Requires the `cli` extra."""
+"""The command line. Requires the `cli` extra."""
 
 import sys
 from importlib import import_module

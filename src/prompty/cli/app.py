@@ -1,4 +1,4 @@
-"""The `prompty` command and its subcommands, each of which is a module of this package."""
+"""The `prompty` command and its subcommands."""
 
 from importlib import import_module
 from typing import Annotated, Any
@@ -19,10 +19,10 @@ COMMANDS = {
     "tools": "tools:tools",
     "chat": "chat:chat",
     "batch": "batch:batch",
-    "worker": "worker:worker",
-    "submit": "submit:submit",
+    "worker": "durable:worker",
+    "submit": "durable:submit",
     "trace": "trace:trace_app",
-    "runs": "runs:runs",
+    "runs": "durable:runs",
 }
 
 

@@ -29,7 +29,7 @@ from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, Tra
 from prompty.durable.engine import Limits
 from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime
-from prompty.errors import NameInUse, PromptyError, RequestError
+from prompty.errors import NameInUse, RequestError
 from prompty.pipeline.load import load
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
@@ -92,7 +92,7 @@ def batch(
             retry_failed=retry_failed,
         )
         complete, progress = _run(job, database, name)
-    except (PromptyError, OSError) as error:
+    except OSError as error:
         fail(str(error))
     _report(job, progress, complete=complete, as_json=as_json)
 

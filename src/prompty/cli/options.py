@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,3 +40,9 @@ def with_model(agent: PromptAgent, model: str | None, provider: str | None, api:
     if provider is not None and provider != agent.model.provider:
         changes["connection"] = None
     return agent.model_copy(update={"model": agent.model.model_copy(update=changes)})
+
+
+def get_state_path(name: str) -> Path:
+    """Return the path of a file in the user's state directory."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "prompty" / name
