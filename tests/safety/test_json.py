@@ -107,6 +107,8 @@ BROKEN = [
     '"x',
     "nope",
     "1 2",
+    "[[1], -Infinity x]",
+    "{{}: 1}",
 ]
 
 
@@ -121,3 +123,14 @@ def test_deep_json_is_refused_where_the_ordinary_reader_refuses_it(text: str) ->
         read_deep_json(text)
     with pytest.raises(ValueError, match=r"."):
         _read_without_recursion(text)
+
+
+@given(json_objects)
+def test_json_is_the_same_without_recursion(value: dict[str, Any]) -> None:
+    assert _read_without_recursion(json.dumps(value)) == value
+
+
+def test_a_number_that_json_does_not_have_is_not_taken_for_a_container() -> None:
+    with pytest.raises(ValueError, match="-Infinity is not JSON"):
+        _read_without_recursion("[[1], -Infinity]")
+    assert _read_without_recursion('[[1], "-Infinity"]') == [[1], "-Infinity"]

@@ -5,7 +5,6 @@ Every function raises `ValueError` with the reason.
 
 import json
 import re
-from dataclasses import dataclass, field
 from math import isinf
 from typing import NoReturn
 
@@ -78,52 +77,32 @@ def read_deep_json(data: str | bytes) -> object:
         return _read_without_recursion(data if isinstance(data, str) else data.decode())
 
 
-# Brackets and separators, strings, other scalars; a lone quote starts a string that does not end.
-_SYMBOL = re.compile(r'[{}\[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}\[\],:"]+|"', re.DOTALL)
-_CLOSING = {"[": "]", "{": "}"}
+# Strings, brackets, and everything between them; a lone quote starts a string that does not end.
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^"\[\]{}]+|"', re.DOTALL)
+_CHILD = "-Infinity"  # stands for a container that has been read; JSON does not have it
 
 
 def _read_without_recursion(text: str) -> object:
-    document = _Container("")
-    stack = [document]
-    for match in _SYMBOL.finditer(text):
-        symbol = match[0]
-        if symbol in _CLOSING:
-            stack.append(_Container(symbol))
-        elif symbol in ",:":
-            stack[-1].separate(symbol)
-        elif symbol in "]}":
-            value = stack.pop().close(symbol)
-            stack[-1].add(value)
-        else:
-            stack[-1].add(json.loads(symbol))
-    if len(stack) > 1 or len(document.items) != 1 or document.separators:
+    """Read containers from the inside out: each is flat JSON in which `_CHILD` stands for the containers inside."""
+    stack: list[tuple[list[str], list[object]]] = [([], [])]
+    for token in _TOKEN.findall(text):
+        if token in ("[", "{"):
+            stack.append(([], []))
+        elif _CHILD in token and not token.startswith('"'):
+            reject_constant(_CHILD)
+        stack[-1][0].append(token)
+        if token in ("]", "}"):
+            value = _read_flat(*stack.pop())
+            stack[-1][0].append(_CHILD)
+            stack[-1][1].append(value)
+    if len(stack) > 1:
         raise ValueError("the JSON ends too early")
-    return document.items[0]
+    return _read_flat(*stack[0])
 
 
-@dataclass(slots=True)
-class _Container:
-    """An array, an object (keys and values in turn), or the document itself, which has no bracket."""
-
-    bracket: str
-    items: list[object] = field(default_factory=list)
-    separators: int = 0
-
-    def add(self, value: object) -> None:
-        is_key = self.bracket == "{" and len(self.items) % 2 == 0
-        if len(self.items) != self.separators or (is_key and not isinstance(value, str)):
-            raise ValueError("the JSON has a value in the wrong place")
-        self.items.append(value)
-
-    def separate(self, symbol: str) -> None:
-        expected = ":" if self.bracket == "{" and len(self.items) % 2 else ","
-        if symbol != expected or len(self.items) != self.separators + 1:
-            raise ValueError(f"the JSON has a '{symbol}' in the wrong place")
-        self.separators += 1
-
-    def close(self, symbol: str) -> object:
-        complete = len(self.items) == (self.separators + 1 if self.items else self.separators)
-        if symbol != _CLOSING.get(self.bracket) or not complete or (self.bracket == "{" and len(self.items) % 2):
-            raise ValueError(f"the JSON has a '{symbol}' in the wrong place")
-        return self.items if self.bracket == "[" else dict(zip(self.items[::2], self.items[1::2], strict=True))
+def _read_flat(tokens: list[str], children: list[object]) -> object:
+    unread = iter(children)
+    value: object = json.loads(
+        "".join(tokens), parse_constant=lambda name: next(unread) if name == _CHILD else float(name)
+    )
+    return value

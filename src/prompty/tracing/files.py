@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from errno import ENOSPC
 from functools import lru_cache
-from json import dumps
 from pathlib import Path
 from threading import Lock
 
-from pydantic_core import to_json
-
 from prompty.tracing.names import AGENT_NAME
+from prompty.tracing.sanitize import encode
 from prompty.tracing.spans import Span
 from prompty.version import __version__
 
@@ -28,17 +26,10 @@ _NOT_IN_FILE_NAMES = re.compile(r"[^\w-]+")
 _last_stems: dict[str, str] = {}
 
 
-def _encode(value: object) -> bytes:
-    try:
-        return to_json(value, inf_nan_mode="null")
-    except ValueError:  # half a surrogate pair
-        return dumps(value).encode()
-
-
 @lru_cache(maxsize=256)
 def _encode_name(name: str) -> bytes:
     """Encode a name or title; the same ones occur again and again."""
-    return _encode(name)
+    return encode(name)
 
 
 def _member(name: bytes, value: bytes) -> bytes:
@@ -50,7 +41,7 @@ def _object(members: Iterable[bytes]) -> bytes:
     return b"{%s}" % b",".join(members)
 
 
-_HEADER = (_member(b'"runtime"', b'"prompty-python"'), _member(b'"version"', _encode(__version__)))
+_HEADER = (_member(b'"runtime"', b'"prompty-python"'), _member(b'"version"', encode(__version__)))
 
 
 class _TraceLog:
@@ -108,10 +99,10 @@ class _Frame:
         """Set the end, with the children in their order. A child that still runs is written as it began."""
         self.end = end
         if self.children:
-            self.end = [*end, _member(b'"__frames"', b"[%s]" % b",".join([child.encode() for child in self.children]))]
+            self.end = [*end, _member(b'"__frames"', b"[%s]" % b",".join([child.to_json() for child in self.children]))]
             self.children.clear()
 
-    def encode(self) -> bytes:
+    def to_json(self) -> bytes:
         return _object([*self.start, *self.end])
 
 
@@ -148,7 +139,7 @@ class FileSink:
             record = _object([_member(b'"end"', _object([_encode_id(span.id), *end]))])
             frame.log.append(record, buffered=span.name != "execute")
         elif frame.log.close():
-            _write_trace(frame.log.stem, frame.encode())
+            _write_trace(frame.log.stem, frame.to_json())
 
 
 def _encode_values(written: dict[str, bytes]) -> list[bytes]:
@@ -163,11 +154,11 @@ def _encode_end(span: Span) -> list[bytes]:
     """Return what is known of a span at its end, except for recorded values."""
     members = [_member(b'"title"', _encode_name(span.title)), _encode_time(span)]
     if span.attributes:
-        members.append(_member(b'"attributes"', _encode(span.attributes)))
+        members.append(_member(b'"attributes"', encode(span.attributes)))
     if span.error:
-        members.append(_member(b'"error"', _encode({"type": span.error[0], "message": span.error[1]})))
+        members.append(_member(b'"error"', encode({"type": span.error[0], "message": span.error[1]})))
     if span.usage:
-        members.append(_member(b'"__usage"', _encode(span.usage)))
+        members.append(_member(b'"__usage"', encode(span.usage)))
     return members
 
 

@@ -67,7 +67,7 @@ class Sanitizer:
 
     def _item_json(self, name: str, value: object) -> bytes:
         is_secret = value is not None and is_credential_name(name)
-        return _key_json(self.text(name)) + (_to_json(MASK) if is_secret else self.json(value))
+        return _key_json(self.text(name)) + (encode(MASK) if is_secret else self.json(value))
 
     def _cached_json(self, value: object, convert: Callable[[], object]) -> bytes:
         """Return the JSON of an object. The cache keeps the object alive, so its id cannot be reused."""
@@ -81,10 +81,10 @@ class Sanitizer:
         try:
             encoded = to_json(value, inf_nan_mode="null", fallback=_refuse)
         except (ValueError, TypeError):  # an unknown type, a cycle, or half a surrogate pair
-            return _to_json(self.plain(value))
+            return encode(self.plain(value))
         text = encoded.decode()
         if len(text) > MAX_TEXT or may_hold_secrets(text) or (self._redactor and self._mask(text) != text):
-            return _to_json(self.plain(value))
+            return encode(self.plain(value))
         return encoded
 
     def plain(self, value: object, depth: int = 0) -> Plain:
@@ -128,14 +128,15 @@ class Sanitizer:
 
 @lru_cache(maxsize=1024)
 def _key_json(name: str) -> bytes:
-    return _to_json(name) + b":"
+    return encode(name) + b":"
 
 
 def _refuse(value: object) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _to_json(value: Plain) -> bytes:
+def encode(value: Plain) -> bytes:
+    """Return plain data as JSON."""
     try:
         return to_json(value, inf_nan_mode="null")
     except ValueError:  # half a surrogate pair
