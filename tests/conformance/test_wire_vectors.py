@@ -19,7 +19,7 @@ from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
 from prompty.providers import Api
 from prompty.registry import DEFAULT
-from prompty.wire.functions import function_of
+from prompty.wire.schema import build_function
 from tests.conformance.test_vectors import VECTORS, Vector, vectors
 
 Body = dict[str, Any]
@@ -94,7 +94,7 @@ def proof(name: str) -> list[pytest.MarkDecorator]:
 def test_wire(vector: Vector, record_property: Callable[[str, object], None]) -> None:
     given = vector["input"]
     agent = agent_of(given)
-    functions = [function_of(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
+    functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     body = api_of(given).request(agent, parse_messages(given["messages"]), functions)
     if vector["name"] in WAIVED:
         reason, like_the_vector = WAIVED[vector["name"]]

@@ -21,7 +21,7 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
 from prompty.providers.openai.chat import API, ChatDecoder, message_to_wire, part_to_wire, reply, request
-from prompty.wire.functions import function_of
+from prompty.wire.schema import build_function
 from tests.legality import assert_legal
 
 Json = dict[str, Any]
@@ -219,15 +219,15 @@ REFUSED: dict[str, tuple[Message, str, str]] = {
     "a file at a URL": (user(FilePart("https://x/y.pdf")), "file is given as a URL", "apiType: responses"),
     "audio at a URL": (user(AudioPart("https://x/y.wav")), "audio is given as a URL", "data URI"),
     "audio of no type": (user(AudioPart("AAAA")), "without a media type", "media type"),
-    "an image in a system message": (system(ImagePart(PNG)), "image data stands in the system message", "user message"),
+    "an image in a system message": (system(ImagePart(PNG)), "the system message contains image data", "user message"),
     "audio in a developer message": (
         Message("developer", [TextPart("x"), AudioPart("AAAA", "audio/wav")]),
-        "audio data stands in the developer message",
+        "the developer message contains audio data",
         "user message",
     ),
     "a file from the assistant": (
         assistant(FilePart("file-1")),
-        "file data stands in the assistant message",
+        "the assistant message contains file data",
         "user message",
     ),
 }
@@ -272,7 +272,7 @@ CITY = {"city": {"kind": "string", "required": True, "description": "Which one"}
 @pytest.mark.spec("000 §7.1.3", "a function tool is a function definition")
 @pytest.mark.spec("000 §7.1.4", "properties become a JSON Schema object")
 def test_a_tool_is_a_function_with_the_schema_of_its_parameters() -> None:
-    assert body(functions=[function_of(tool(description="Now", parameters=CITY))])["tools"] == [
+    assert body(functions=[build_function(tool(description="Now", parameters=CITY))])["tools"] == [
         {
             "type": "function",
             "function": {
@@ -293,7 +293,7 @@ def test_a_tool_is_a_function_with_the_schema_of_its_parameters() -> None:
 
 @pytest.mark.spec("000 §7.1.3", "strict stands on the function and closes the schema")
 def test_a_strict_tool_says_so_beside_a_closed_schema() -> None:
-    [sent] = body(functions=[function_of(tool(parameters=CITY, strict=True))])["tools"]
+    [sent] = body(functions=[build_function(tool(parameters=CITY, strict=True))])["tools"]
     function = sent["function"]
     assert function["strict"] is True
     assert function["parameters"]["additionalProperties"] is False
@@ -303,7 +303,7 @@ def test_a_strict_tool_says_so_beside_a_closed_schema() -> None:
 
 @pytest.mark.spec("000 §7.1.3", "bound parameters are stripped")
 def test_what_the_host_fills_in_is_not_shown() -> None:
-    [sent] = body(functions=[function_of(tool(parameters=CITY, bindings={"city": "Oslo"}))])["tools"]
+    [sent] = body(functions=[build_function(tool(parameters=CITY, bindings={"city": "Oslo"}))])["tools"]
     assert sent["function"]["parameters"] == {"type": "object", "properties": {"days": {"type": "integer"}}}
 
 
@@ -332,7 +332,7 @@ KINDS = {
 @pytest.mark.spec("000 §7.1.4", "kinds become JSON types")
 @pytest.mark.parametrize(("kind", "json_type"), KINDS.items())
 def test_kinds_become_the_types_of_the_table(kind: str, json_type: str) -> None:
-    function = function_of(tool(parameters={"x": {"kind": kind}}))
+    function = build_function(tool(parameters={"x": {"kind": kind}}))
     [sent] = body(functions=[function])["tools"]
     assert sent["function"]["parameters"]["properties"]["x"]["type"] == json_type
 
@@ -367,7 +367,7 @@ def test_options_go_under_their_names_on_the_wire(options: Json, expected: Json)
 
 @pytest.mark.parametrize("several", [True, False])
 def test_several_calls_at_once_are_asked_for_beside_tools(several: bool) -> None:
-    sent = body(of=agent({"allowMultipleToolCalls": several}), functions=[function_of(tool())])
+    sent = body(of=agent({"allowMultipleToolCalls": several}), functions=[build_function(tool())])
     assert sent["parallel_tool_calls"] is several
 
 

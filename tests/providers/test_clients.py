@@ -283,7 +283,7 @@ def test_an_api_that_a_provider_does_not_have(pair: tuple[str, str], offered: st
     provider, api_type = pair
     with pytest.raises(RequestError, match=f"'{provider}' has no API of type '{api_type}'") as caught:
         invoke(agent_of(provider, api_type))
-    assert caught.value.fix == f"Write `apiType:` one of {offered}."
+    assert caught.value.fix == f"Write `apiType:` with one of {offered}."
 
 
 # No connection at all: the SDK's own variables.

@@ -12,7 +12,7 @@ from prompty.model.request import Function
 from prompty.pipeline.process import process_reply
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT
-from prompty.wire.options import dropped_options
+from prompty.wire.options import list_dropped_options
 from tests.legality import assert_legal
 
 Json = dict[str, Any]
@@ -95,7 +95,7 @@ def test_only_additional_properties_cross_and_override_nothing(api_type: str) ->
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 def test_what_is_left_out_can_be_asked_for(api: Any) -> None:
-    dropped = dropped_options(agent("embedding", **CHAT_OPTIONS).model.options, api.options)
+    dropped = list_dropped_options(agent("embedding", **CHAT_OPTIONS).model.options, api.options)
     assert dropped == [name for name in CHAT_OPTIONS if name != "allowMultipleToolCalls"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.wire.functions import function_of
+from prompty.wire.schema import build_function
 from tests.legality import assert_legal
 from tests.strategies import agents, histories
 
@@ -30,7 +30,7 @@ def test_every_request_is_legal_with_and_without_a_stream(name: str, data: st.Da
     api = APIS[name]
     agent = data.draw(agents(name))
     history = data.draw(histories(name, api))
-    functions = [function_of(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
+    functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     body = api.request(agent, history, functions)
     assert_legal(name, body)
     if api.decoder:

@@ -32,7 +32,7 @@ from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import build_request
 from prompty.providers import register_provider
-from prompty.providers.listening import Answered
+from prompty.providers.wiretap import ExchangeResult
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
@@ -226,13 +226,13 @@ def test_a_stream_that_broke_breaks_again(wire: Wire, mode: Mode, end: Any, serv
 def test_errors_are_kept_with_their_kind_and_where_they_came(path: Path) -> None:
     request, plain = mask_request("p", WireRequest(path="/x", body={}, headers={}), str), str
     cases = [
-        Answered(chunks=None, error=ModelError("no", status=503, retryable=True, retry_after=1.5)),
-        Answered(chunks=[], error=EmptyReply("nothing in it")),
-        Answered(chunks=[b"a"], error=StreamCut("cut")),
-        Answered(chunks=[b"a"], left=True),
+        ExchangeResult(chunks=None, error=ModelError("no", status=503, retryable=True, retry_after=1.5)),
+        ExchangeResult(chunks=[], error=EmptyReply("nothing in it")),
+        ExchangeResult(chunks=[b"a"], error=StreamCut("cut")),
+        ExchangeResult(chunks=[b"a"], abandoned=True),
     ]
     read = [decode_exchange(encode_exchange(request, case, plain))[1] for case in cases]
-    assert [(case.chunks, case.left) for case in read] == [(case.chunks, case.left) for case in cases]
+    assert [(case.chunks, case.abandoned) for case in read] == [(case.chunks, case.abandoned) for case in cases]
     assert [type(case.error) for case in read] == [ModelError, EmptyReply, ModelError, type(None)]
     for before, after in zip(cases[:3], read[:3], strict=True):
         assert before.error
@@ -511,10 +511,10 @@ def test_exchanges_at_once_are_whole_lines(path: Path) -> None:
 @given(chunks=st.lists(st.binary() | st.text().map(str.encode)), body=json_objects)
 def test_a_line_gives_back_what_was_written(chunks: list[bytes], body: Json) -> None:
     request = mask_request("p", WireRequest(path="/x", body=body, headers={"a": "b"}, stream=True), str)
-    line = encode_exchange(request, Answered(chunks=chunks), str)
+    line = encode_exchange(request, ExchangeResult(chunks=chunks), str)
     assert line.count(b"\n") == 1
     read, told = decode_exchange(line)
-    assert (read, read.key, told) == (request, request.key, Answered(chunks=chunks))
+    assert (read, read.key, told) == (request, request.key, ExchangeResult(chunks=chunks))
 
 
 def test_providers_of_the_host_are_recorded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from prompty.model.options import ModelOptions
-from prompty.wire.options import CHAT, MESSAGES, NONE, RESPONSES, dropped_options, wire_options
+from prompty.providers.anthropic import messages
+from prompty.providers.openai import chat, responses
+from prompty.wire.options import list_dropped_options, map_options
 
 ALL: dict[str, Any] = {
     "temperature": 0.5,
@@ -19,7 +21,7 @@ ALL: dict[str, Any] = {
 }
 WIRE: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
     "chat": (
-        CHAT,
+        chat.OPTIONS,
         {
             "temperature": 0.5,
             "max_completion_tokens": 9,
@@ -32,16 +34,16 @@ WIRE: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
         ["topK"],
     ),
     "responses": (
-        RESPONSES,
+        responses.OPTIONS,
         {"temperature": 0.5, "max_output_tokens": 9, "top_p": 0.9},
         ["topK", "frequencyPenalty", "presencePenalty", "seed", "stopSequences"],
     ),
     "messages": (
-        MESSAGES,
+        messages.OPTIONS,
         {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "top_k": 3, "stop_sequences": ["a"]},
         ["frequencyPenalty", "presencePenalty", "seed"],
     ),
-    "neither": (NONE, {}, list(ALL)),
+    "neither": ({}, {}, list(ALL)),
 }
 
 
@@ -53,17 +55,17 @@ def test_options_have_the_names_of_the_table_and_the_rest_is_left_out(
     table: Any, expected: dict[str, Any], dropped: list[str]
 ) -> None:
     options = ModelOptions.model_validate(ALL)
-    assert wire_options(options, table) == expected
-    assert dropped_options(options, table) == dropped
+    assert map_options(options, table) == expected
+    assert list_dropped_options(options, table) == dropped
 
 
-@pytest.mark.parametrize("table", [CHAT, RESPONSES, MESSAGES, NONE], ids=["chat", "responses", "messages", "neither"])
+@pytest.mark.parametrize("table", [table for table, _, _ in WIRE.values()], ids=WIRE)
 def test_what_is_not_set_is_neither_sent_nor_missed(table: Any) -> None:
-    assert wire_options(ModelOptions(), table) == {}
-    assert dropped_options(ModelOptions(), table) == []
+    assert map_options(ModelOptions(), table) == {}
+    assert list_dropped_options(ModelOptions(), table) == []
 
 
 def test_additional_properties_cross_and_override_nothing() -> None:
     options = ModelOptions.model_validate({"topP": 0.9, "additionalProperties": {"top_p": 0.1, "logprobs": True}})
-    assert wire_options(options, CHAT) == {"top_p": 0.9, "logprobs": True}
-    assert dropped_options(options, CHAT) == []
+    assert map_options(options, chat.OPTIONS) == {"top_p": 0.9, "logprobs": True}
+    assert list_dropped_options(options, chat.OPTIONS) == []

@@ -6,8 +6,7 @@ import pytest
 
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, ToolCall, assistant, tool_result, user
-from prompty.providers.openai.chat import ChatDecoder, reply, request
-from prompty.wire.reasoning import reasoning_field
+from prompty.providers.openai.chat import ChatDecoder, get_reasoning_field, reply, request
 
 SERVERS = {
     "https://api.openai.com/v1": None,
@@ -33,14 +32,14 @@ def agent_at(endpoint: str, **parts: Any) -> PromptAgent:
 
 @pytest.mark.parametrize(("endpoint", "field"), SERVERS.items(), ids=list(SERVERS))
 def test_each_server_has_its_field(endpoint: str, field: str | None) -> None:
-    assert reasoning_field(agent_at(endpoint)) == field
+    assert get_reasoning_field(agent_at(endpoint)) == field
 
 
 @pytest.mark.parametrize(
     ("told", "field"), {"reasoning": "reasoning", "none": None, "nonsense": "reasoning_content"}.items()
 )
 def test_a_file_can_say_it_itself(told: str, field: str | None) -> None:
-    assert reasoning_field(agent_at("http://localhost/v1", metadata={"reasoning": told})) == field
+    assert get_reasoning_field(agent_at("http://localhost/v1", metadata={"reasoning": told})) == field
 
 
 def test_thoughts_go_under_the_name_the_server_takes() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given, strategies as st
 
 from prompty.model.property import Property
 from prompty.model.tool import FunctionTool
-from prompty.wire.functions import function_of
-from prompty.wire.schema import schema_of
+from prompty.wire.schema import build_function, build_schema
 
 Json = dict[str, Any]
 
@@ -36,7 +35,7 @@ SHAPES: dict[str, tuple[Json, Json]] = {
 
 @pytest.mark.parametrize(("data", "expected"), SHAPES.values(), ids=SHAPES)
 def test_each_kind_becomes_its_type(data: Json, expected: Json) -> None:
-    schema = schema_of([Property.model_validate({"name": "x", **data})])
+    schema = build_schema([Property.model_validate({"name": "x", **data})])
     assert schema == {"type": "object", "properties": {"x": expected}}
 
 
@@ -48,7 +47,7 @@ def test_strict_closes_every_object_and_makes_what_is_optional_nullable() -> Non
     ]
     closed = {"additionalProperties": False}
     deep = {"type": ["object", "null"], "properties": {}, **closed}
-    assert schema_of(properties, strict=True) == {
+    assert build_schema(properties, strict=True) == {
         "type": "object",
         "properties": {
             "plain": {"type": "string"},
@@ -71,13 +70,13 @@ PARAMETERS = {"user": {"kind": "string", "required": True}, "limit": {"kind": "i
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("binding", ["static", {"input": "who"}])
 def test_bound_parameters_are_in_neither_properties_nor_required(strict: bool, binding: object) -> None:
-    function = function_of(tool(parameters=PARAMETERS, bindings={"user": binding}, strict=strict))
+    function = build_function(tool(parameters=PARAMETERS, bindings={"user": binding}, strict=strict))
     assert "user" not in str(function.parameters)
     assert function.parameters["required"] == ["limit"]
 
 
 def test_a_function_whose_parameters_are_all_bound_takes_none() -> None:
-    function = function_of(tool(parameters=PARAMETERS, bindings={"user": 1, "limit": 2}))
+    function = build_function(tool(parameters=PARAMETERS, bindings={"user": 1, "limit": 2}))
     assert function.parameters == {"type": "object", "properties": {}}
 
 
@@ -96,7 +95,7 @@ entry = st.recursive(
 
 @given(st.dictionaries(names, entry, max_size=4), st.booleans())
 def test_every_schema_is_valid_and_strict_ones_are_closed_all_the_way_down(data: Json, strict: bool) -> None:
-    schema = schema_of(tool(parameters=data).parameters, strict=strict)
+    schema = build_schema(tool(parameters=data).parameters, strict=strict)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
     for inner in objects_in(schema):
         if strict:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from prompty.errors import PromptyError, ResultError
-from prompty.wire.structured import StructuredResult, cast, structured
+from prompty.wire.structured import StructuredResult, cast, parse_structured
 
 TEXT = '{"city": "Oslo", "days": [1, 2]}'
 
@@ -43,7 +43,7 @@ class AsModel(BaseModel):
 
 
 def test_an_object_is_a_dict_that_remembers_its_text() -> None:
-    result = structured(TEXT)
+    result = parse_structured(TEXT)
     assert isinstance(result, dict)
     assert isinstance(result, StructuredResult)
     assert result == {"city": "Oslo", "days": [1, 2]}
@@ -67,11 +67,11 @@ VALUES: dict[str, tuple[str, object]] = {
 @pytest.mark.spec("000 §7.7", "what is not JSON is returned as it is")
 @pytest.mark.parametrize(("text", "expected"), VALUES.values(), ids=VALUES)
 def test_what_is_not_json_stays_text(text: str, expected: object) -> None:
-    assert structured(text) == expected
+    assert parse_structured(text) == expected
 
 
 def test_a_result_becomes_a_type_of_the_callers() -> None:
-    result = structured(TEXT)
+    result = parse_structured(TEXT)
     assert cast(result, AsDataclass) == AsDataclass(city="Oslo", days=[1, 2])
     assert cast(result, AsTypedDict) == {"city": "Oslo", "days": [1, 2]}
     assert cast(result, AsPlainTypedDict) == {"city": "Oslo", "days": [1, 2]}
@@ -90,7 +90,7 @@ def test_text_and_plain_values_become_a_type_too() -> None:
     assert cast("Hello", str) == "Hello"
 
 
-@pytest.mark.parametrize("result", [structured('{"city": 1}'), "Sorry, no.", [1], None], ids=type)
+@pytest.mark.parametrize("result", [parse_structured('{"city": 1}'), "Sorry, no.", [1], None], ids=type)
 @pytest.mark.parametrize("output_type", [AsDataclass, AsTypedDict, AsPlainTypedDict, AsStruct, AsModel])
 def test_what_does_not_fit_is_an_error_naming_the_type(result: object, output_type: type) -> None:
     with pytest.raises(ResultError, match=f"not a {output_type.__name__}") as caught:
@@ -102,4 +102,4 @@ def test_what_does_not_fit_is_an_error_naming_the_type(result: object, output_ty
 @given(st.dictionaries(st.text(max_size=5), st.lists(st.integers()) | st.text(max_size=9), max_size=4))
 def test_what_json_writes_is_read_back(data: dict[str, object]) -> None:
     text = json.dumps(data)
-    assert structured(text) == cast(structured(text), dict[str, object]) == data
+    assert parse_structured(text) == cast(parse_structured(text), dict[str, object]) == data

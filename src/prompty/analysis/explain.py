@@ -12,7 +12,7 @@ from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request
 from prompty.providers import Address, Api
 from prompty.safety.redaction import mask_secrets
-from prompty.wire.options import dropped_options
+from prompty.wire.options import list_dropped_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,7 @@ def _build_headers(address: Address, request: WireRequest) -> tuple[str, ...]:
 
 def _find_dropped(agent: PromptAgent, api: Api, body: Json) -> dict[str, str]:
     reason = f"`apiType: {agent.model.api_type}` of {agent.model.provider} has no such option"
-    dropped = dict.fromkeys(dropped_options(agent.model.options, api.options), reason)
+    dropped = dict.fromkeys(list_dropped_options(agent.model.options, api.options), reason)
     if agent.model.options.allow_multiple_tool_calls is not None and "tools" not in body:
         dropped["allowMultipleToolCalls"] = "the prompt offers no tools"
     return dropped

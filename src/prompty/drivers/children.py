@@ -21,7 +21,7 @@ from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
 from prompty.tools.results import Metered
 from prompty.tools.toolbox import handlers_of
-from prompty.wire.schema import schema_of
+from prompty.wire.schema import build_schema
 
 MAX_DEPTH = 5
 
@@ -33,7 +33,7 @@ class ChildKind:
         child = load_child(tool, agent)
         agentic = isinstance(tool, PromptyTool) and tool.mode == "agentic"
         function = Function(
-            name=tool.name, description=tool.description or child.description, parameters=schema_of(child.inputs)
+            name=tool.name, description=tool.description or child.description, parameters=build_schema(child.inputs)
         )
 
         async def call(arguments: Json, context: ToolContext) -> object:

@@ -36,7 +36,7 @@ from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.prepare import record_inputs
 from prompty.providers import Api
-from prompty.providers.listening import Answered, Exchange
+from prompty.providers.wiretap import Exchange, ExchangeResult
 from prompty.tools.kinds import KindRunner
 from prompty.tools.toolbox import BoundTool
 from prompty.tracing import names
@@ -48,7 +48,7 @@ class _CallSpan:
 
     def __init__(self, call: int, span: Span) -> None:
         self.call, self.span = call, span
-        self.exchanges: list[tuple[PromptAgent, Api, WireRequest, Answered]] = []
+        self.exchanges: list[tuple[PromptAgent, Api, WireRequest, ExchangeResult]] = []
         self.failed_after: int | None = None
 
     def begin_attempt(self, attempt: int) -> None:
@@ -242,7 +242,7 @@ def open_run_spans(operation: str, source: object) -> RunSpans:
     return RunSpans(begin(operation, {names.AGENT_NAME: label}, title=f"{shown} {label or ''}".strip()))
 
 
-def _exchange_to_json(agent: PromptAgent, api: Api, request: WireRequest, answer: Answered) -> dict[str, Any]:
+def _exchange_to_json(agent: PromptAgent, api: Api, request: WireRequest, answer: ExchangeResult) -> dict[str, Any]:
     text = None if answer.chunks is None else b"".join(answer.chunks).decode(errors="replace")
     response = None if text is None else _read_json(text)
     error = str(answer.error) if answer.error else None

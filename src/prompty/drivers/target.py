@@ -8,7 +8,7 @@ from prompty.drivers.reply_reader import as_object, parse_reply
 from prompty.drivers.span_attributes import begin_call_span, record_reply
 from prompty.errors import ModelError, PromptyError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, ToolCall, parse_messages
+from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
 from prompty.pipeline.process import process_reply
@@ -21,10 +21,9 @@ from prompty.providers import (
     ProcessorProtocol,
     Provider,
     Transport,
-    turn_messages,
 )
-from prompty.providers.listening import AsyncListeningTransport, Exchange, ListeningTransport
 from prompty.providers.transport import address_of
+from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport
 from prompty.safety.redaction import mask_secrets
 from prompty.tracing.spans import Span
 from prompty.wire.json_bytes import read_bytes
@@ -50,7 +49,7 @@ class HttpTarget:
     def intercept(self, begin: Callable[[WireRequest], Exchange]) -> None:
         """Record every exchange of the transport."""
         wrap: Callable[[Any, Any], Transport | AsyncTransport] = (
-            AsyncListeningTransport if self._is_async else ListeningTransport
+            AsyncWiretapTransport if self._is_async else WiretapTransport
         )
         self.transport = wrap(self.transport, begin)
 
@@ -75,11 +74,11 @@ class PairTarget:
         return mask_secrets(text)
 
     def reply(self, request: WireRequest) -> Reply:
-        raw = self.pair.executor.execute(self.agent, parse_messages(request.body))
+        raw = self.pair.executor.execute(self.agent, list(request.messages))
         return _reply_from_result(self.pair.processor.process(self.agent, raw))
 
     async def reply_async(self, request: WireRequest) -> Reply:
-        raw = await self.pair.executor.execute_async(self.agent, parse_messages(request.body))
+        raw = await self.pair.executor.execute_async(self.agent, list(request.messages))
         return _reply_from_result(await self.pair.processor.process_async(self.agent, raw))
 
 
@@ -175,7 +174,7 @@ def _pair_reply(_: Json) -> Reply:
 
 
 # The request of an executor: messages in our own JSON form.
-PAIR_API = Api(path="", request=_pair_request, reply=_pair_reply, tool_messages=turn_messages)
+PAIR_API = Api(path="", request=_pair_request, reply=_pair_reply)
 
 
 def _reply_from_result(result: object) -> Reply:

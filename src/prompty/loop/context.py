@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from prompty.model.content import TextPart
-from prompty.model.message import Message, Usage, user
+from prompty.model.message import INSTRUCTION_ROLES, Message, Usage, user
 
 SUMMARY = "[Summary of earlier conversation]"
 CHARACTERS_PER_TOKEN = 4.0
 _MEDIA = 1_000  # about what an image costs
 _LONGEST_SUMMARY = 2_000
 _LONGEST_LINE = 120
-_INSTRUCTING = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def units(messages: Sequence[Message]) -> list[list[int]]:
     """The positions of what belongs together, without system messages."""
     found: list[list[int]] = []
     for position, message in enumerate(messages):
-        if message.role in _INSTRUCTING:
+        if message.role in INSTRUCTION_ROLES:
             continue
         if message.role == "tool" and found:
             found[-1].append(position)
@@ -112,7 +111,7 @@ def _line(text: str) -> str:
 def compacted(messages: Sequence[Message], gone: frozenset[int], summary: str) -> list[Message]:
     """The conversation without what is gone; the summary stands after the system messages that lead it."""
     kept = [message for position, message in enumerate(messages) if position not in gone]
-    leading = next((at for at, message in enumerate(kept) if message.role not in _INSTRUCTING), len(kept))
+    leading = next((at for at, message in enumerate(kept) if message.role not in INSTRUCTION_ROLES), len(kept))
     return [*kept[:leading], user(f"{SUMMARY}\n{summary}"), *kept[leading:]]
 
 

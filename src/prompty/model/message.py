@@ -23,6 +23,7 @@ from prompty.model.content import (
 Json = dict[str, object]
 
 MESSAGE_ROLES = ("system", "developer", "user", "assistant", "tool")
+INSTRUCTION_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

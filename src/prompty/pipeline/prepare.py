@@ -10,7 +10,7 @@ from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
 from prompty.pipeline.rich_inputs import Placeholders, hide_rich_inputs, insert_rich_inputs
 from prompty.pipeline.validate import to_plain_inputs, validate_inputs
-from prompty.providers import tapped
+from prompty.providers import active_interceptors
 from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
 from prompty.tracing.spans import Span, begin
 
@@ -60,15 +60,15 @@ def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:
     """Record inputs, with sensitive ones and those bound to tools masked."""
-    taps = tapped()
-    if not span.live and not taps:
+    interceptors = active_interceptors()
+    if not span.live and not interceptors:
         return
     given = dict(inputs or {})
     sensitive = {one.name for one in agent.inputs if one.sensitive}
     hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
     hidden += [one.default for one in agent.inputs if one.sensitive]
-    for tap in taps:
-        tap.hide(hidden)
+    for interceptor in interceptors:
+        interceptor.hide(hidden)
     if not span.live:
         return
     remember_secrets(secrets_in(agent))

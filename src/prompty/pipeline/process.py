@@ -3,7 +3,7 @@
 from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
 from prompty.tracing.spans import begin
-from prompty.wire.structured import structured
+from prompty.wire.structured import parse_structured
 
 
 def process_reply(agent: PromptAgent, reply: Reply) -> object:
@@ -22,4 +22,4 @@ def _extract_result(agent: PromptAgent, reply: Reply) -> object:
         return reply.value
     if reply.refusal:
         return reply.refusal
-    return structured(reply.text) if agent.outputs and reply.text else reply.text
+    return parse_structured(reply.text) if agent.outputs and reply.text else reply.text

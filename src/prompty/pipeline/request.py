@@ -10,7 +10,7 @@ from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.providers import Api
 from prompty.tools.kinds import project_tools
-from prompty.wire.functions import function_of
+from prompty.wire.schema import build_function
 
 
 def build_request(
@@ -50,7 +50,7 @@ def read_messages(messages: Sequence[object]) -> list[Message]:
 
 def list_declared_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions that a file declares. A duplicate name is an error before anything is sent (W6)."""
-    functions = [function_of(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
+    functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     names = [function.name for function in functions]
     for name in names:
         if names.count(name) > 1:

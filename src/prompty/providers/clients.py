@@ -98,7 +98,7 @@ class SdkConnector:
                 return transport
         if len(transports) == MAX_CLIENTS:
             return min(transports, key=lambda transport: transport.busy)
-        client = _alike(transports[0]) if transports else self._client(place, asynchronous=True)
+        client = _clone(transports[0]) if transports else self._client(place, asynchronous=True)
         transports.append(self._async_class(client, self._sdk(), found.turns, anonymous=_is_anonymous(place)))
         return transports[-1]
 
@@ -128,7 +128,7 @@ class SdkConnector:
         return require(self._package, extra=self._package)
 
 
-def _alike(transport: AsyncSdkTransport) -> Any:
+def _clone(transport: AsyncSdkTransport) -> Any:
     """One more client for the same endpoint with the same credential, and a pool of its own."""
     http_client = transport.sdk.DefaultAsyncHttpxClient(**connection_limits(idle=CALLS_PER_CLIENT))
     return transport.client.copy(http_client=http_client)

@@ -21,8 +21,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.model.secrets import secrets_in
-from prompty.providers import AsyncTransport, Provider, Tap, Transport
-from prompty.providers.listening import Answered, AsyncListeningTransport, Exchange, ListeningTransport
+from prompty.providers import AsyncTransport, Provider, Transport, TransportInterceptor
+from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, ExchangeResult, WiretapTransport
 from prompty.safety.redaction import (
     MASK,
     SHORTEST_NAMED,
@@ -94,10 +94,10 @@ def _mask_json(value: Any, mask: Mask) -> Any:
     return value
 
 
-def encode_exchange(request: RecordedRequest, answer: Answered, mask: Mask) -> bytes:
+def encode_exchange(request: RecordedRequest, answer: ExchangeResult, mask: Mask) -> bytes:
     """Encode an exchange as a line, newline included."""
     chunks = None if answer.chunks is None else [_encode_chunk(chunk) for chunk in _mask_chunks(answer.chunks, mask)]
-    fields: Json = {"chunks": chunks, "error": _encode_error(answer.error, mask), "left": answer.left}
+    fields: Json = {"chunks": chunks, "error": _encode_error(answer.error, mask), "left": answer.abandoned}
     return write_bytes({"version": RECORDING_VERSION, "request": asdict(request), "answer": fields}) + b"\n"
 
 
@@ -122,15 +122,15 @@ def _encode_error(error: ModelError | None, mask: Mask) -> Json | None:
     return {"kind": type(error).__name__, "cause": mask(str(error)), **details}
 
 
-def decode_exchange(line: bytes) -> tuple[RecordedRequest, Answered]:
+def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:
     """Decode a line. Raise ValueError, LookupError or TypeError if it is malformed."""
     data = json.loads(line)
     if data["version"] != RECORDING_VERSION:
         raise ValueError(f"it has version {data['version']}, but this release reads version {RECORDING_VERSION}")
     fields = data["answer"]
     chunks = None if fields["chunks"] is None else [_decode_chunk(chunk) for chunk in fields["chunks"]]
-    return RecordedRequest(**data["request"]), Answered(
-        chunks=chunks, error=_decode_error(fields["error"]), left=fields["left"]
+    return RecordedRequest(**data["request"]), ExchangeResult(
+        chunks=chunks, error=_decode_error(fields["error"]), abandoned=fields["left"]
     )
 
 
@@ -145,7 +145,7 @@ def _decode_error(data: Any) -> ModelError | None:
     return _ERRORS.get(data["kind"], ModelError)(data["cause"], **details)
 
 
-class Recorder(Tap):
+class Recorder(TransportInterceptor):
     """Within `with Recorder(path):`, write every exchange with a model to a file when it ends.
 
     The first exchange replaces the file. Secrets are masked before they are written.
@@ -158,11 +158,11 @@ class Recorder(Tap):
 
     def transport(self, provider: Provider, agent: PromptAgent, /) -> Transport:
         inner = provider.transport(agent)
-        return ListeningTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
+        return WiretapTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def transport_async(self, provider: Provider, agent: PromptAgent, /) -> AsyncTransport:
         inner = provider.transport_async(agent)
-        return AsyncListeningTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
+        return AsyncWiretapTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def _listen(self, provider: str, agent: PromptAgent, request: WireRequest, inner: object) -> Exchange:
         mask = create_mask(agent, request, self._hidden, inner)
@@ -189,10 +189,10 @@ class Recording(NamedTuple):
 
     line: int
     request: RecordedRequest
-    answer: Answered
+    answer: ExchangeResult
 
 
-class Player(Tap):
+class Player(TransportInterceptor):
     """Within `with Player(path):`, answer model calls from a file. Each recording is played once, in order."""
 
     def __init__(self, path: str | Path) -> None:
@@ -239,7 +239,7 @@ class Player(Tap):
         yield from chunks
         if answer.error:
             raise answer.error
-        if answer.left:
+        if answer.abandoned:
             raise self._missing(
                 f"line {recording.line} of {self.path} ends after {len(chunks)} chunks, where its reader stopped"
             )

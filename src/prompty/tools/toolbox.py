@@ -14,7 +14,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, ToolOptions, make_handler
 from prompty.tools.kinds import KindRunner, project_tools
-from prompty.wire.functions import function_of
+from prompty.wire.schema import build_function
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
 
@@ -138,7 +138,7 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
             f"Pass a function of that name in `tools=`, or register one: register_tool('{tool.name}', function).",
         )
     _check_fit(tool, handler)
-    function = function_of(tool)
+    function = build_function(tool)
     return BoundTool(function=function, handler=handler, bindings=tool.bindings, approval=(tool.approval_mode,))
 
 

@@ -1,4 +1,4 @@
-"""Media values in the forms the APIs take: a data URI, bare base64 with its type, or a URL."""
+"""Media in the forms that APIs accept: a data URI, bare base64 with its type, or a URL."""
 
 import re
 from base64 import b64encode
@@ -11,8 +11,8 @@ from prompty.model.message import Message
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
-class Encoded(NamedTuple):
-    """Base64 data and what it is."""
+class InlineData(NamedTuple):
+    """Base64 data and its media type."""
 
     media_type: str
     data: str
@@ -22,38 +22,37 @@ def is_url(value: str) -> bool:
     return value[:8].lower().startswith(("http://", "https://"))
 
 
-def encoded(part: ImagePart | AudioPart | FilePart) -> Encoded | None:
-    """The data of a part that carries its own; None when it is a URL or an id."""
+def get_inline_data(part: ImagePart | AudioPart | FilePart) -> InlineData | None:
+    """Return the data inside a part; None if its value is a URL or an id."""
     if part.value[:5].lower() == "data:":
         head, _, data = part.value[5:].partition(",")
-        media_type = _bare(head) or _bare(part.media_type or "") or "application/octet-stream"
-        return Encoded(media_type, data if head.lower().endswith(";base64") else _base64(data))
+        media_type = _strip_parameters(head) or _strip_parameters(part.media_type or "") or "application/octet-stream"
+        return InlineData(media_type, data if head.lower().endswith(";base64") else _encode_percent(data))
     if is_url(part.value) or part.media_type is None:
         return None
-    return Encoded(_bare(part.media_type), part.value)
+    return InlineData(_strip_parameters(part.media_type), part.value)
 
 
-def _bare(media_type: str) -> str:
-    """A media type without its parameters."""
+def _strip_parameters(media_type: str) -> str:
     return media_type.partition(";")[0].strip()
 
 
-def _base64(text: str) -> str:
-    """What a data URI holds in percent signs instead of base64."""
-    data = _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode())
+def _encode_percent(text: str) -> str:
+    """Encode the percent-encoded data of a data URI as base64."""
+    data = _PERCENT.sub(lambda match: bytes.fromhex(match[1].decode()), text.encode())
     return b64encode(data).decode("ascii")
 
 
-def data_uri(found: Encoded) -> str:
-    return f"data:{found.media_type};base64,{found.data}"
+def to_data_uri(data: InlineData) -> str:
+    return f"data:{data.media_type};base64,{data.data}"
 
 
-def only_text(message: Message) -> str:
-    """The text of a message that may hold nothing else."""
+def require_text(message: Message) -> str:
+    """Return the text of a message. Raise RequestError if it holds media (W15)."""
     for part in message.content:
         if not isinstance(part, TextPart):
             raise RequestError(
-                f"{part.kind} data stands in the {message.role} message, where no provider takes any",
+                f"the {message.role} message contains {part.kind} data, which no provider accepts there",
                 "Move it into a user message.",
             )
     return message.text

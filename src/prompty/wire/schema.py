@@ -1,57 +1,60 @@
-"""Properties to JSON Schema (§7.1.4)."""
+"""JSON Schema of properties (§7.1.4), and functions with such schemas as parameters (§7.1.3)."""
 
 from collections.abc import Iterable
 
 from prompty.model.message import Json
 from prompty.model.property import Property
+from prompty.model.request import Function
+from prompty.model.tool import FunctionTool
 
-# Rich kinds travel as text when a model writes them.
+# Models write rich kinds as text.
 _TYPES = {"integer": "integer", "float": "number", "boolean": "boolean", "array": "array", "object": "object"}
 
 
-def schema_of(properties: Iterable[Property], *, strict: bool = False) -> Json:
-    """An object schema of these properties.
+def build_function(tool: FunctionTool) -> Function:
+    """Return a function tool as the model sees it, without bound parameters (§2.9.1)."""
+    visible = [parameter for parameter in tool.parameters if parameter.name not in tool.bindings]
+    parameters = build_schema(visible, strict=tool.strict)
+    return Function(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)
 
-    Strict mode refuses an object whose properties are not all required and closed; one that the file calls
-    optional (`required: false`) may then be null.
+
+def build_schema(properties: Iterable[Property], *, strict: bool = False) -> Json:
+    """Return an object schema of these properties.
+
+    Strict mode requires every property and allows no others. A property with `required: false` can then be null.
     """
-    wanted = list(properties)
-    schema: Json = {"type": "object", "properties": {one.name: _property_schema(one, strict) for one in wanted}}
-    required = [one.name for one in wanted if strict or one.required]
-    if required:
+    declared = list(properties)
+    schema: Json = {"type": "object", "properties": {one.name: _build_property(one, strict) for one in declared}}
+    if required := [one.name for one in declared if strict or one.required]:
         schema["required"] = required
     if strict:
         schema["additionalProperties"] = False
     return schema
 
 
-def _property_schema(one: Property, strict: bool) -> Json:
-    schema: Json = _shape(one, strict)
+def _build_property(one: Property, strict: bool) -> Json:
+    schema: Json = _build_type(one, strict)
     if one.description:
         schema["description"] = one.description
     if one.enum_values:
         schema["enum"] = list(one.enum_values)
-    if strict and _may_be_missing(one):
+    if strict and "required" in one.model_fields_set and not one.required:
         schema["type"] = [schema["type"], "null"]
         if one.enum_values:
             schema["enum"] = [*one.enum_values, None]
     return schema
 
 
-def _shape(one: Property, strict: bool) -> Json:
+def _build_type(one: Property, strict: bool) -> Json:
     if one.kind == "object" and (one.properties or strict):
-        return schema_of(one.properties, strict=strict)
+        return build_schema(one.properties, strict=strict)
     if one.kind == "array":
-        return {"type": "array", "items": _items(one, strict)}
+        return {"type": "array", "items": _build_items(one, strict)}
     return {"type": _TYPES.get(one.kind, "string")}
 
 
-def _items(one: Property, strict: bool) -> Json:
-    """What an array holds; APIs refuse one that does not say, and strict ones that do not say it by type."""
+def _build_items(one: Property, strict: bool) -> Json:
+    """Return the schema of an array's items. APIs refuse an array without one; strict mode also wants a type."""
     if one.items is not None:
-        return _property_schema(one.items, strict)
+        return _build_property(one.items, strict)
     return {"type": "string"} if strict else {}
-
-
-def _may_be_missing(one: Property) -> bool:
-    return "required" in one.model_fields_set and not one.required

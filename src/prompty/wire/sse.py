@@ -1,23 +1,23 @@
-"""Server-sent events: bytes, however they are cut, into the JSON of each event."""
+"""Server-sent events: the JSON of each event, from bytes in chunks of any size."""
 
 from prompty.errors import ModelError
 from prompty.wire.json_bytes import read_bytes
 
 MAX_EVENT_BYTES = 64_000_000
-_MARKED = b"\xef\xbb\xbfdata:"  # some begin a stream with a byte order mark
+_MARKED = b"\xef\xbb\xbfdata:"  # some servers begin a stream with a byte order mark
 
 
 class EventReader:
-    """Collects bytes and gives back whole events. `[DONE]` and comments are passed over. Each byte is looked at a
-    fixed number of times, in however many pieces an event comes."""
+    """Collects bytes and returns complete events, without `[DONE]` and comments. Takes linear time, whatever the number
+    of chunks of an event."""
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []  # pieces of the line that is not yet whole
-        self._data: list[bytes] = []  # data lines of the event that is not yet whole
+        self._line: list[bytes] = []  # pieces of the incomplete line
+        self._data: list[bytes] = []  # data lines of the incomplete event
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[dict[str, object]]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         self._size += len(chunk)
         if self._size > MAX_EVENT_BYTES:
             raise ModelError(f"an event of more than {MAX_EVENT_BYTES:,} bytes")
@@ -25,7 +25,7 @@ class EventReader:
         if b"\n" not in chunk and b"\r" not in chunk:
             return []
         lines = b"".join(self._line).splitlines(keepends=True)
-        # a line that ends in a lone carriage return may go on with the other half of its end
+        # a lone carriage return at the end may be the first half of a line break
         self._line = [] if lines[-1].endswith(b"\n") else [lines.pop()]
         return self._read(lines)
 
@@ -47,7 +47,7 @@ class EventReader:
         return [event] if isinstance(event, dict) else []
 
     def finish(self) -> list[dict[str, object]]:
-        """What is left when the bytes end without a blank line: an event, or half of one, which is no event."""
+        """Return the last event if the bytes ended without a blank line. An incomplete one is dropped."""
         lines, self._line = b"".join(self._line).splitlines(keepends=True), []
         try:
             return self._read([*lines, b"\n"])

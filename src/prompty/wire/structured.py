@@ -1,4 +1,4 @@
-"""Structured results (§7.7): JSON text into a dict that remembers it, and into a type of the caller's."""
+"""Structured results (§7.7): JSON text as a dict, or as a type of the caller."""
 
 from typing import Any, TypeVar, cast as cast_type, get_type_hints, is_typeddict
 
@@ -10,14 +10,14 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.safety.json import read_json
-from prompty.wire.schema import schema_of
+from prompty.wire.schema import build_schema
 
 T = TypeVar("T")
 SCHEMA_NAME = "structured_output"
 
 
 class StructuredResult(dict[str, Any]):
-    """A dict that remembers the text it was read from, so that `cast` decodes once."""
+    """A dict that keeps the JSON text it was parsed from, so that `cast` decodes once."""
 
     raw: str
 
@@ -27,12 +27,12 @@ class StructuredResult(dict[str, Any]):
 
 
 def output_schema(agent: PromptAgent) -> Json | None:
-    """The schema of a prompt's `outputs`, which every provider gets closed and with all of it required."""
-    return schema_of(agent.outputs, strict=True) if agent.outputs else None
+    """Return the strict schema of a prompt's `outputs`; None if it declares none."""
+    return build_schema(agent.outputs, strict=True) if agent.outputs else None
 
 
-def structured(text: str) -> object:
-    """Text as the value it holds: an object remembers its text; what is not JSON stays text."""
+def parse_structured(text: str) -> object:
+    """Parse JSON text; an object keeps its text. Text that is not JSON is returned unchanged."""
     try:
         value = read_json(text)
     except ValueError:
@@ -41,10 +41,13 @@ def structured(text: str) -> object:
 
 
 def cast(result: object, output_type: type[T]) -> T:
-    """A result as a dataclass, TypedDict, pydantic model, msgspec struct or any other type pydantic knows."""
+    """Convert a result to a dataclass, TypedDict, pydantic model, msgspec struct or any other type that pydantic knows.
+
+    Raise ResultError if it does not fit.
+    """
     if hasattr(output_type, "__struct_fields__"):
-        return _as_struct(result, output_type)
-    adapter = TypeAdapter(_readable(output_type))
+        return _cast_to_struct(result, output_type)
+    adapter = TypeAdapter(_adapt_type(output_type))
     try:
         if isinstance(result, StructuredResult):
             return adapter.validate_json(result.raw)
@@ -55,8 +58,8 @@ def cast(result: object, output_type: type[T]) -> T:
         raise ResultError(output_type, error) from None
 
 
-def _readable(output_type: type[T]) -> type[T]:
-    """The type as pydantic reads it: before Python 3.12 it knows the TypedDict of typing_extensions only."""
+def _adapt_type(output_type: type[T]) -> type[T]:
+    """Return a type that pydantic accepts: before Python 3.12 it knows the TypedDict of typing_extensions only."""
     if not is_typeddict(output_type):
         return output_type
     fields = get_type_hints(output_type, include_extras=True)
@@ -64,7 +67,7 @@ def _readable(output_type: type[T]) -> type[T]:
     return cast_type("type[T]", TypedDict(output_type.__name__, fields, total=total))  # type: ignore[operator]  # mypy wants a literal
 
 
-def _as_struct(result: object, output_type: type[T]) -> T:
+def _cast_to_struct(result: object, output_type: type[T]) -> T:
     msgspec = require("msgspec", extra="openai")
     text = result.raw if isinstance(result, StructuredResult) else result
     try:

@@ -9,20 +9,20 @@ from prompty.model.content import TextPart
 from prompty.model.message import Json, Message, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
-from prompty.providers import Api, turn_messages
+from prompty.providers import Api
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-    """One text is a string, several are an array; chat options do not cross (W8)."""
+    """Return the body of a request: one text is a string, several are an array. Chat options are not sent (W8)."""
     texts = [part.value for message in messages for part in message.content if isinstance(part, TextPart)]
     if not texts:
         raise RequestError("there is no text to embed", "Write some text in the body of the prompt.")
-    own = {"model": agent.model.id, "input": texts[0] if len(texts) == 1 else texts}
-    return {**(agent.model.options.additional_properties or {}), **own}
+    body = {"model": agent.model.id, "input": texts[0] if len(texts) == 1 else texts}
+    return {**(agent.model.options.additional_properties or {}), **body}
 
 
 def reply(payload: Json) -> Reply:
-    """One vector, or a list of them in the order of the texts."""
+    """Parse an answer: one vector, or a list of them in the order of the texts."""
     data = cast(dict[str, Any], payload)
     entries = sorted(data.get("data") or [], key=lambda entry: entry.get("index") or 0)
     if not entries:
@@ -32,4 +32,4 @@ def reply(payload: Json) -> Reply:
     return Reply(value=vectors[0] if len(vectors) == 1 else vectors, usage=usage, model=data.get("model"))
 
 
-API = Api(path="/embeddings", request=request, reply=reply, tool_messages=turn_messages, operation="embeddings")
+API = Api(path="/embeddings", request=request, reply=reply, operation="embeddings")

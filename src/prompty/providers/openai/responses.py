@@ -1,7 +1,7 @@
 """OpenAI Responses: the wire format (004, §7.4, §8.4).
 
-Four pure functions between our `Message`/`Reply` and the JSON the API speaks. An answer is a list of items; those of
-a turn that called tools go back as they came, since a reasoning item and the call after it belong together.
+Pure functions between `Message` and `Reply` and the JSON of the API. An answer is a list of items. Those of a turn with
+tool calls go back unchanged, since a reasoning item and the call after it belong together.
 """
 
 import re
@@ -13,32 +13,33 @@ from prompty.errors import EmptyReply, Refused, RequestError, ResponseFailed, St
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
-from prompty.model.message import Json, Message, ToolCall, Usage
+from prompty.model.message import INSTRUCTION_ROLES, Json, Message, ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
-from prompty.providers import Api, turn_messages
-from prompty.wire.media import data_uri, encoded, is_url, only_text
-from prompty.wire.options import RESPONSES, wire_options
+from prompty.providers import Api
+from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
+from prompty.wire.options import map_options
 from prompty.wire.stream import CallAssembler
 from prompty.wire.structured import SCHEMA_NAME, output_schema
 
 Item = dict[str, Any]
 
-_INSTRUCTING = ("system", "developer")
-_NO_ANSWER = ("failed", "cancelled", "queued", "in_progress")
-# Errors that may be gone the next time; all others are about the request or the account.
-_PASSING = (None, "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "vector_store_timeout")
+OPTIONS = {"temperature": "temperature", "max_output_tokens": "max_output_tokens", "top_p": "top_p"}
+_UNANSWERED = ("failed", "cancelled", "queued", "in_progress")
+# Errors worth a retry; all others are about the request or the account.
+_TRANSIENT = (None, "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "vector_store_timeout")
 _BLANK_LINE = "\n\n"
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-    """The body of a request (004)."""
+    """Return the body of a request (004)."""
     options = agent.model.options
-    told = [only_text(message) for message in messages if message.role in _INSTRUCTING]
-    items = [item for message in messages if message.role not in _INSTRUCTING for item in message_to_items(message)]
-    body: Json = {**wire_options(options, RESPONSES), "model": agent.model.id, "input": items}
-    if any(told):
-        body["instructions"] = _BLANK_LINE.join(filter(None, told))
+    instructions = [require_text(message) for message in messages if message.role in INSTRUCTION_ROLES]
+    spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
+    body: Json = {**map_options(options, OPTIONS), "model": agent.model.id}
+    body["input"] = [item for message in spoken for item in message_to_items(message)]
+    if any(instructions):
+        body["instructions"] = _BLANK_LINE.join(filter(None, instructions))
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
         if options.allow_multiple_tool_calls is not None:
@@ -50,63 +51,62 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
 
 
 def function_to_wire(function: Function) -> Json:
-    """A flat function. Without `strict` the API takes it for strict and makes optional parameters mandatory (W9)."""
-    described: Json = {"description": function.description} if function.description else {}
-    named: Json = {"type": "function", "name": function.name, **described}
-    return {**named, "parameters": function.parameters, "strict": function.strict}
+    """Return a flat function definition. Without `strict` the API assumes it, and requires optional parameters (W9)."""
+    definition: Json = {"type": "function", "name": function.name}
+    if function.description:
+        definition["description"] = function.description
+    return {**definition, "parameters": function.parameters, "strict": function.strict}
 
 
 def message_to_items(message: Message) -> list[Json]:
-    """Convert one message: none, one or several items."""
+    """Convert one message to any number of items."""
     if message.role == "assistant":
         return _assistant_items(message)
     if message.role == "tool":
-        return [{"type": "function_call_output", "call_id": message.tool_call_id or "", "output": _output(message)}]
-    match message.content:
-        case [TextPart(value=text)]:
-            return [{"role": message.role, "content": text}]
-        case parts:
-            return [{"role": message.role, "content": [part_to_wire(part) for part in parts]}]
+        output = {"call_id": message.tool_call_id or "", "output": _content_to_output(message.content)}
+        return [{"type": "function_call_output", **output}]
+    if len(message.content) == 1 and isinstance(part := message.content[0], TextPart):
+        return [{"role": message.role, "content": part.value}]
+    return [{"role": message.role, "content": [part_to_wire(part) for part in message.content]}]
 
 
 def _assistant_items(message: Message) -> list[Json]:
-    text, calls = only_text(message), message.tool_calls
+    text, calls = require_text(message), message.tool_calls
     stored = message.opaque.get("responses_items")
     if calls and isinstance(stored, list):
-        return _stored_items(stored, calls)
-    said: list[Json] = [{"role": "assistant", "content": text}] if text else []
-    return said + [
+        return _update_stored_items(stored, calls)
+    spoken: list[Json] = [{"role": "assistant", "content": text}] if text else []
+    return spoken + [
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls
     ]
 
 
-def _stored_items(stored: list[Json], calls: Sequence[ToolCall]) -> list[Json]:
-    """The items as they came, but with what the calls have by now: ids that repeat are made unique (L1), and what no
-    server takes was changed."""
-    if len(_of_type(stored, "function_call")) != len(calls):
+def _update_stored_items(stored: list[Json], calls: Sequence[ToolCall]) -> list[Json]:
+    """Return the items unchanged, except for calls that `normalize_history` changed: repeated ids are made unique (L1),
+    and names and arguments valid."""
+    if len(_filter_type(stored, "function_call")) != len(calls):
         return stored
-    left = iter(calls)
-    return [_as_called(item, next(left)) if item.get("type") == "function_call" else item for item in stored]
+    current = iter(calls)
+    return [_update_call(item, next(current)) if item.get("type") == "function_call" else item for item in stored]
 
 
-def _as_called(item: Json, call: ToolCall) -> Json:
+def _update_call(item: Json, call: ToolCall) -> Json:
     return {**item, "call_id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def _output(message: Message) -> str | list[Json]:
-    if all(isinstance(part, TextPart) for part in message.content):
-        return message.text
-    return [part_to_wire(part) for part in message.content]
+def _content_to_output(content: Sequence[ContentPart]) -> str | list[Json]:
+    texts = [part.value for part in content if isinstance(part, TextPart)]
+    return "".join(texts) if len(texts) == len(content) else [part_to_wire(part) for part in content]
 
 
 def part_to_wire(part: ContentPart) -> Json:
-    """Convert one part of a user message or of a tool's result (W9, W15)."""
+    """Convert one part of a user message or of a tool result (W9, W15)."""
     match part:
         case TextPart(value=text):
             return {"type": "input_text", "text": text}
         case ImagePart():
-            found = encoded(part)
-            url = data_uri(found) if found else part.value
+            inline = get_inline_data(part)
+            url = to_data_uri(inline) if inline else part.value
             return {"type": "input_image", "image_url": url, "detail": part.detail or "auto"}
         case AudioPart():
             raise RequestError("the Responses API takes no audio", "Use `apiType: chat`.")
@@ -117,103 +117,103 @@ def part_to_wire(part: ContentPart) -> Json:
 def _file(part: FilePart) -> Json:
     if is_url(part.value):
         return {"file_url": part.value}
-    if (found := encoded(part)) is None:
+    if (inline := get_inline_data(part)) is None:
         return {"file_id": part.value}
-    return {"filename": part.name or "file", "file_data": data_uri(found)}
+    return {"filename": part.name or "file", "file_data": to_data_uri(inline)}
 
 
 def reply(payload: Json) -> Reply:
-    """Read a whole answer (§8.4)."""
+    """Parse a whole answer (§8.4)."""
     data = cast(Item, payload)
-    if data.get("error") or data.get("status") in _NO_ANSWER:
-        cause, retryable = _failure(data)
+    if data.get("error") or data.get("status") in _UNANSWERED:
+        cause, retryable = _get_failure(data)
         raise ResponseFailed(cause, retryable=retryable)
     if "output" not in data and "output_text" not in data:
         raise EmptyReply("the provider answered without output", retryable=True)
-    return _read(data)
+    return _parse(data)
 
 
-def _failure(data: Item) -> tuple[str, bool]:
-    """What went wrong, and whether it may pass."""
+def _get_failure(data: Item) -> tuple[str, bool]:
+    """Return the cause of a failure, and True if a retry may help."""
     error = data.get("error")
     if isinstance(error, dict):
         cause = error.get("message") or error.get("code") or "no reason was given"
-        return str(cause), error.get("code") in _PASSING
+        return str(cause), error.get("code") in _TRANSIENT
     return str(error or f"the provider answered with the status '{data.get('status')}'"), True
 
 
-def _read(data: Item) -> Reply:
+def _parse(data: Item) -> Reply:
     output: list[Item] = data.get("output") or []
-    kept = _finished(output, incomplete=data.get("status") == "incomplete")
-    calls = tuple(_call(item) for item in _of_type(kept, "function_call"))
-    messages = [part for item in _of_type(output, "message") for part in item.get("content") or []]
-    text = "".join(part.get("text") or "" for part in _of_type(messages, "output_text"))
-    reasoning = _of_type(output, "reasoning")
-    # OpenAI gives a summary of the thoughts; servers of open models give the thoughts themselves.
-    thoughts = [part for item in reasoning for key in ("summary", "content") for part in item.get(key) or []]
+    complete = _drop_incomplete(output, incomplete=data.get("status") == "incomplete")
+    calls = tuple(_parse_call(item) for item in _filter_type(complete, "function_call"))
+    messages = [part for item in _filter_type(output, "message") for part in item.get("content") or []]
+    text = "".join(part.get("text") or "" for part in _filter_type(messages, "output_text"))
+    # OpenAI sends a summary of the reasoning; servers of open models send the reasoning itself.
+    items = _filter_type(output, "reasoning")
+    reasoning = [part for item in items for key in ("summary", "content") for part in item.get(key) or []]
     return Reply(
         text=text if output else data.get("output_text") or "",
         tool_calls=calls,
-        reasoning=_BLANK_LINE.join(filter(None, (part.get("text") for part in thoughts))),
+        reasoning=_BLANK_LINE.join(filter(None, (part.get("text") for part in reasoning))),
         refusal="".join(part.get("refusal") or "" for part in messages) or None,
-        finish_reason=_finish_reason(data, calls, cut_off=len(kept) < len(output)),
-        usage=_usage(data.get("usage")),
+        finish_reason=_get_finish_reason(data, calls, truncated=len(complete) < len(output)),
+        usage=_parse_usage(data.get("usage")),
         id=data.get("id"),
         model=data.get("model"),
-        opaque={"responses_items": kept} if calls else {},
+        opaque={"responses_items": complete} if calls else {},
     )
 
 
-def _of_type(items: list[Item], kind: str) -> list[Item]:
+def _filter_type(items: list[Item], kind: str) -> list[Item]:
     return [item for item in items if item.get("type") == kind]
 
 
-def _finished(output: list[Item], *, incomplete: bool) -> list[Item]:
-    """The items that may go back: no call that was cut off (P3), and no thoughts that led only to one; the API
-    refuses reasoning without the item that followed it."""
-    fine = ("completed",) if incomplete else ("completed", None)
-    kept = [item for item in output if item.get("type") != "function_call" or item.get("status") in fine]
-    while len(kept) < len(output) and kept and kept[-1].get("type") == "reasoning":
-        kept.pop()
-    return kept
+def _drop_incomplete(output: list[Item], *, incomplete: bool) -> list[Item]:
+    """Return the items without truncated calls (P3), and without reasoning that led only to one: the API refuses
+    reasoning without the item after it."""
+    statuses = ("completed",) if incomplete else ("completed", None)
+    complete = [item for item in output if item.get("type") != "function_call" or item.get("status") in statuses]
+    while len(complete) < len(output) and complete and complete[-1].get("type") == "reasoning":
+        complete.pop()
+    return complete
 
 
-def _call(item: Item) -> ToolCall:
+def _parse_call(item: Item) -> ToolCall:
     identifier = item.get("call_id") or item.get("id") or ""
     return ToolCall(id=identifier, name=item.get("name") or "", arguments=item.get("arguments") or "{}")
 
 
-def _finish_reason(data: Item, calls: Sequence[ToolCall], *, cut_off: bool) -> str:
+def _get_finish_reason(data: Item, calls: Sequence[ToolCall], *, truncated: bool) -> str:
     reason: str | None = (data.get("incomplete_details") or {}).get("reason")
     if reason and reason != "max_output_tokens":
         return reason
-    if reason or cut_off or data.get("status") == "incomplete":
+    if reason or truncated or data.get("status") == "incomplete":
         return "length"
     return "tool_calls" if calls else "stop"
 
 
-def _usage(usage: Item | None) -> Usage:
+def _parse_usage(usage: Item | None) -> Usage:
     if not usage:
         return Usage()
-    given = usage.get("input_tokens_details") or {}
-    made = usage.get("output_tokens_details") or {}
+    input_details = usage.get("input_tokens_details") or {}
+    output_details = usage.get("output_tokens_details") or {}
     return Usage(
         input_tokens=usage.get("input_tokens"),
         output_tokens=usage.get("output_tokens"),
-        cache_read_tokens=given.get("cached_tokens"),
-        cache_write_tokens=given.get("cache_write_tokens"),
-        reasoning_tokens=made.get("reasoning_tokens"),
+        cache_read_tokens=input_details.get("cached_tokens"),
+        cache_write_tokens=input_details.get("cache_write_tokens"),
+        reasoning_tokens=output_details.get("reasoning_tokens"),
     )
 
 
 class ResponsesDecoder:
-    """Puts a streamed answer together (§8.6). The last event holds the whole of it; where a server leaves the output
-    out there, and where the stream is cut, it is put together from what came before."""
+    """Assembles a streamed answer (§8.6). The last event holds the whole answer. If a server omits the output there, or
+    the stream is cut, the answer is assembled from the events before."""
 
     def __init__(self) -> None:
         self._done: list[Item] = []
         self._pieces: dict[str, list[str]] = {"message": [], "reasoning": []}
-        self._thought: list[object] | None = None
+        self._reasoning_part: list[object] | None = None
         self._calls = CallAssembler()
         self._refusal: list[str] = []
         self._response: Item = {}
@@ -227,78 +227,73 @@ class ResponsesDecoder:
                 self._response["status"] = kind.removeprefix("response.")
                 self._ended = True
             case "response.failed" | "error":
-                cause, retryable = _failure(data.get("response") or (data if data.get("error") else {"error": data}))
+                failed = data.get("response") or (data if data.get("error") else {"error": data})
+                cause, retryable = _get_failure(failed)
                 raise self._cut(f"the provider broke the stream off: {cause}", retryable=retryable)
             case "response.refusal.delta":
                 self._refusal.append(data.get("delta") or "")
             case "response.refusal.done":
                 raise Refused(data.get("refusal") or "".join(self._refusal))
             case kind:
-                return list(self._item_event(kind, data))
+                return list(self._feed_item(kind, data))
         return []
 
-    def _item_event(self, kind: str | None, data: Item) -> Iterator[Delta]:
-        index, item, more = data.get("output_index"), data.get("item") or {}, data.get("delta")
+    def _feed_item(self, kind: str | None, data: Item) -> Iterator[Delta]:
+        index, item, delta = data.get("output_index"), data.get("item") or {}, data.get("delta")
         match kind:
             case "response.output_item.added" if item.get("type") == "function_call":
-                yield self._calls.add(index, _call(item).id, item.get("name"), item.get("arguments"))
+                yield self._calls.add(index, _parse_call(item).id, item.get("name"), item.get("arguments"))
             case "response.output_item.done":
                 self._done.append(item)
                 self._pieces.get(item.get("type", ""), []).clear()
-            case "response.function_call_arguments.delta" if more:
-                yield self._calls.add(index, None, None, more)
-            case "response.output_text.delta" if more:
-                self._pieces["message"].append(more)
-                yield TextDelta(more)
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if more:
-                yield self._think(data, more)
+            case "response.function_call_arguments.delta" if delta:
+                yield self._calls.add(index, None, None, delta)
+            case "response.output_text.delta" if delta:
+                self._pieces["message"].append(delta)
+                yield TextDelta(delta)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if delta:
+                yield self._add_reasoning(data, delta)
 
-    def _think(self, data: Item, text: str) -> ReasoningDelta:
-        """Thoughts come in parts, with a blank line between them as in the whole reply."""
+    def _add_reasoning(self, data: Item, text: str) -> ReasoningDelta:
+        """Add reasoning. Its parts are separated by a blank line, as in the whole reply."""
         part = [data.get(name) for name in ("type", "output_index", "summary_index", "content_index")]
-        gap = _BLANK_LINE if self._thought not in (None, part) else ""
-        self._thought, pieces = part, self._pieces["reasoning"]
+        gap = _BLANK_LINE if self._reasoning_part not in (None, part) else ""
+        self._reasoning_part, pieces = part, self._pieces["reasoning"]
         pieces.append(gap + text if pieces else text)
         return ReasoningDelta(gap + text)
 
-    def _whole(self) -> Item:
-        return {**self._response, "output": self._response.get("output") or [*self._done, *self._unfinished()]}
+    def _assemble(self) -> Item:
+        return {**self._response, "output": self._response.get("output") or [*self._done, *self._list_unfinished()]}
 
-    def _unfinished(self) -> Iterator[Item]:
-        """What was being written. Of a call no more than that there was one: it counts when its item is done (P3)."""
-        if thoughts := "".join(self._pieces["reasoning"]):
-            yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": thoughts}]}
+    def _list_unfinished(self) -> Iterator[Item]:
+        """Yield items for what was being written. A call is only marked: it counts when its item is done (P3)."""
+        if reasoning := "".join(self._pieces["reasoning"]):
+            yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": reasoning}]}
         if text := "".join(self._pieces["message"]):
             yield {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-        for _ in range(len(self._calls.calls()) - len(_of_type(self._done, "function_call"))):
+        for _ in range(len(self._calls.calls()) - len(_filter_type(self._done, "function_call"))):
             yield {"type": "function_call", "status": "in_progress"}
 
     def _cut(self, cause: str, *, retryable: bool = True) -> StreamCut:
-        return StreamCut(cause, replace(_read(self._whole()), finish_reason=None), retryable=retryable)
+        return StreamCut(cause, replace(_parse(self._assemble()), finish_reason=None), retryable=retryable)
 
     def finish(self) -> Reply:
         if self._refusal:
             raise Refused("".join(self._refusal))
         if not self._ended:
             raise self._cut("the stream ended before the answer was complete")
-        found = reply(self._whole())
-        if found.refusal:
-            raise Refused(found.refusal)
-        return found
-
-
-def stream_body(body: Json) -> Json:
-    """Ask for a stream; its last event has the usage (P5)."""
-    return {**body, "stream": True}
+        complete = reply(self._assemble())
+        if complete.refusal:
+            raise Refused(complete.refusal)
+        return complete
 
 
 API = Api(
     path="/responses",
     request=request,
     reply=reply,
-    tool_messages=turn_messages,
     decoder=ResponsesDecoder,
-    stream_body=stream_body,
-    options=RESPONSES,
+    stream_body=lambda body: {**body, "stream": True},  # the last event has the usage (P5)
+    options=OPTIONS,
     call_ids=re.compile(r"[A-Za-z0-9_-]{1,64}"),
 )
