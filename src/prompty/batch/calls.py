@@ -1,4 +1,4 @@
-"""One row, called: a turn where the prompt has tools, one pass otherwise; and what is heard of it on the way."""
+"""Call the model for one row: a turn if the prompt has tools, one pass otherwise."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry
 from prompty.model.reply import Reply
 
-MAX_RETRIES = 8  # a row has time: a provider that is busy now will not be in a minute
+MAX_RETRIES = 8  # rows can wait: a busy provider recovers within a minute
 Price = Callable[[Reply], Decimal | None]
 Refusal = Callable[[Retry], None]
 
@@ -24,7 +24,7 @@ class Call:
         self.used = RowUsage(attempts=0)
 
     async def result(self, inputs: Mapping[str, object]) -> Any:
-        """The result, or the turn itself where it waits for a person."""
+        """Return the result, or the `Paused` value of a turn that waits for a person."""
         if self._agent.tools or self._tools:
             return await turn_async(
                 self._agent, inputs, tools=self._tools, on_event=self._hear, max_retries=MAX_RETRIES

@@ -1,7 +1,7 @@
-"""A conversation that fits: the oldest units go first, and a summary stands for them (L7).
+"""Fit a conversation into a context budget: drop the oldest units, and put a summary in their place (L7).
 
-A unit is a message, or an answer with calls together with all its results. System messages always stay, and so do the
-last user message and the last unit: without them there would be nothing to answer.
+A unit is a message, or an answer with tool calls together with its results. System messages are kept, and so are the
+last user message and the last unit: without them there is nothing to answer.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,28 +21,31 @@ _LONGEST_LINE = 120
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A size in tokens. They are counted by what the model says it read, and estimated before it has said so."""
+    """A size in tokens, measured by the usage that the model reports, and estimated before the first report."""
 
     count: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """How much of a conversation is sent: characters, or `Tokens(n)`. `summary` sums up what is left out: a function of
-    the messages and the most characters it may take, or a .prompty file with the inputs `conversation` and
-    `characters`; without it, or if it fails, a plain list of what the user asked."""
+    """How much of a conversation is sent, in characters or `Tokens(n)`.
+
+    `summary` sums up the rest: a function of the dropped messages and the maximum number of characters, or a .prompty
+    file with the inputs `conversation` and `characters`. Without it, or if it fails, a list of the user's questions
+    is used.
+    """
 
     limit: int | Tokens
     summary: Callable[[list[Message], int], str | Awaitable[str]] | str | Path | None = None
 
 
 def characters(context: Context, ratio: float) -> int:
-    """The limit in characters, with so many characters to a token."""
+    """Return the limit in characters, by the ratio of characters per token."""
     return context.limit if isinstance(context.limit, int) else int(context.limit.count * ratio)
 
 
 def measured_ratio(messages: Sequence[Message], usage: Usage, before: float) -> float:
-    """Characters to a token, by what a model says that it read."""
+    """Return the characters per token by a reported usage, or `before` if there is none."""
     return size(messages) / usage.input_tokens if usage.input_tokens and messages else before
 
 
@@ -57,7 +60,7 @@ def _size(message: Message) -> int:
 
 
 def units(messages: Sequence[Message]) -> list[list[int]]:
-    """The positions of what belongs together, without system messages."""
+    """Return the positions of each unit. System messages belong to none."""
     found: list[list[int]] = []
     for position, message in enumerate(messages):
         if message.role in INSTRUCTION_ROLES:
@@ -70,7 +73,7 @@ def units(messages: Sequence[Message]) -> list[list[int]]:
 
 
 def left_out(messages: Sequence[Message], limit: int) -> frozenset[int]:
-    """The positions that go so that the rest fits, with room for a summary; none if it fits as it is."""
+    """Return the positions to drop so that the rest and a summary fit; none if everything fits."""
     total = size(messages)
     if total <= limit:
         return frozenset()
@@ -89,12 +92,12 @@ def left_out(messages: Sequence[Message], limit: int) -> frozenset[int]:
 
 
 def room_for_summary(limit: int) -> int:
-    """A quarter of it, with its first line."""
+    """Return the characters of the summary: at most a quarter of the limit, its first line included."""
     return max(min(_LONGEST_SUMMARY, limit // 4), len(SUMMARY) + 1)
 
 
 def plain_summary(messages: Sequence[Message], most: int) -> str:
-    """What was asked, line by line, the newest last; the oldest lines go when there are too many."""
+    """Return the user's questions, one per line. If they are too long, the oldest are left out."""
     asked = [f"User asked: {_line(message.text)}" for message in messages if message.role == "user"]
     calls = [call.name for message in messages for call in message.tool_calls]
     lines = [*asked, f"Tools were called: {', '.join(dict.fromkeys(calls))}"] if calls else asked
@@ -109,14 +112,14 @@ def _line(text: str) -> str:
 
 
 def compacted(messages: Sequence[Message], gone: frozenset[int], summary: str) -> list[Message]:
-    """The conversation without what is gone; the summary stands after the system messages that lead it."""
+    """Return the conversation without the dropped messages, with the summary after the leading system messages."""
     kept = [message for position, message in enumerate(messages) if position not in gone]
     leading = next((at for at, message in enumerate(kept) if message.role not in INSTRUCTION_ROLES), len(kept))
     return [*kept[:leading], user(f"{SUMMARY}\n{summary}"), *kept[leading:]]
 
 
 def context_of(given: Any) -> Context | None:
-    """What a host gave as a context budget."""
+    """Return the context for a `context_budget` option."""
     if given is None or isinstance(given, Context):
         return given
     return Context(limit=given)

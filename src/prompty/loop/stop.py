@@ -1,7 +1,7 @@
-"""When a turn ends although the model would go on: conditions that are asked after each round of tools.
+"""Stop conditions, which are checked after each round of tools.
 
 They combine: `Stop.steps(5) | Stop.tool_called("submit")`, `Stop.tokens(9000) & ~Stop.tool_called("look_up")`. Any
-function of a `Progress` is one too.
+function of a `Progress` is a condition too.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from prompty.model.message import Message, ToolCall, Usage
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a turn has come. `calls` are those of the last round, `rounds` how many there were."""
+    """The progress of a turn. `calls` are those of the last round."""
 
     rounds: int
     calls: tuple[ToolCall, ...]
@@ -25,7 +25,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A condition."""
+    """A stop condition."""
 
     holds: Callable[[Progress], bool]
 
@@ -43,20 +43,20 @@ class Stop:
 
     @staticmethod
     def steps(count: int) -> "Stop":
-        """After so many rounds of tools."""
+        """Stop after this many rounds of tools."""
         return Stop(lambda progress: progress.rounds >= count)
 
     @staticmethod
     def tool_called(*names: str) -> "Stop":
-        """After a round in which one of these tools was asked for."""
+        """Stop after a round that called one of these tools."""
         return Stop(lambda progress: any(call.name in names for call in progress.calls))
 
     @staticmethod
     def tokens(count: int) -> "Stop":
-        """After so many tokens, in and out together."""
+        """Stop after this many tokens, in and out together."""
         return Stop(lambda progress: tokens_of(progress.usage) >= count)
 
     @staticmethod
     def cost(dollars: float | Decimal) -> "Stop":
-        """After so many dollars; never where the price is not known."""
+        """Stop after this many dollars; never if the price is unknown."""
         return Stop(lambda progress: progress.cost is not None and progress.cost >= Decimal(str(dollars)))

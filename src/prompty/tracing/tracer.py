@@ -1,4 +1,4 @@
-"""Tracing as the host uses it: sinks of its own, and spans around its own functions."""
+"""Tracing for the host: sinks and spans of its own."""
 
 import inspect
 from atexit import register
@@ -22,24 +22,24 @@ logger = getLogger("prompty.tracing")
 
 
 class Tracer:
-    """Who is told of spans, in this process."""
+    """The sinks of this process, and spans around your own code."""
 
     @staticmethod
     def add(name: str, sink: Sink | Factory) -> None:
-        """Tell a sink from now on: an object with `started` and `ended`, or a function that opens a span by its name
-        and gives what takes keys and values. It runs on a thread of its own, so that being slow, or full, costs the
-        run nothing; a sink that says `immediate = True` is told on the spot."""
+        """Add a sink: an object with `started` and `ended`, or a function that opens a span by name as a context
+        manager and returns a function for keys and values. It runs on a thread of its own, so a slow sink does not
+        slow the run; a sink with `immediate = True` is called directly."""
         told: Any = sink if hasattr(sink, "started") else FactorySink(sink)
         set_sink(name, told if getattr(told, "immediate", False) else BackgroundSink(told))
 
     @staticmethod
     def remove(name: str) -> None:
-        """Tell it no more."""
+        """Remove a sink."""
         set_sink(name, None)
 
     @staticmethod
     def clear() -> None:
-        """Tell nobody any more."""
+        """Remove all sinks."""
         clear_sinks()
 
     @staticmethod
@@ -49,14 +49,14 @@ class Tracer:
 
     @staticmethod
     def flush(seconds: float = 2.0) -> None:
-        """Wait until the sinks have been told everything so far, but not longer than this."""
+        """Wait until the sinks have received everything so far, but at most this long."""
         for sink in get_sinks():
             if isinstance(sink, BackgroundSink):
                 sink.flush(seconds)
 
 
 class FactorySink:
-    """A function that opens a span and takes keys and values, as a sink."""
+    """Adapts a factory function to a sink."""
 
     content, wire = True, False
 
@@ -79,7 +79,7 @@ class FactorySink:
 
 
 class BackgroundSink:
-    """A sink that is told on a thread of its own. What it cannot take in time is dropped, and counted in the log."""
+    """Calls a sink on a thread of its own. Spans that it cannot take in time are dropped, which is logged."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink, self.content, self.wire = sink, sink.content, getattr(sink, "wire", False)
@@ -95,7 +95,7 @@ class BackgroundSink:
         self._put(lambda: self.sink.ended(span))
 
     def flush(self, seconds: float) -> None:
-        """Wait until everything up to here was told."""
+        """Wait until the sink has received everything so far."""
         told: Queue[None] = Queue(1)
         try:
             self._waiting.put(lambda: told.put(None), timeout=seconds)
@@ -125,13 +125,12 @@ def trace(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def trace(*, name: str = ...) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def trace(function: Any = None, /, *, name: str = "") -> Any:
-    """Make a function show in traces: its arguments, its result, and what is traced inside of it. It may be async, a
-    generator, or both."""
+    """Trace a function: its arguments, its result, and the spans inside. It may be async, a generator, or both."""
     return Traced(function, name).wrapped() if function else lambda one: Traced(one, name).wrapped()
 
 
 class Traced(Generic[P, R]):
-    """A function and how it shows."""
+    """A traced function."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.function, self.name = function, name or function.__name__
