@@ -17,7 +17,6 @@ from prompty.errors import LoadError, Problem, RenderError, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import mark, read_marker
 from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
-from prompty.pipeline.files import Buffers
 from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
@@ -52,16 +51,7 @@ def check(
         text, _ = read_prompt(file, name, unsaved)
     except LoadError as error:
         return list(error.problems)
-    return check_text(
-        text,
-        name,
-        file.parent,
-        allowed_roots=allowed_roots,
-        env=env,
-        portable=portable,
-        buffers=unsaved,
-        registry=registry,
-    )
+    return _check(text, name, References(file.parent, allowed_roots, env, unsaved), registry, portable)
 
 
 def check_text(
@@ -72,16 +62,19 @@ def check_text(
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     portable: bool = False,
-    buffers: Buffers | None = None,
     registry: Registry = DEFAULT,
 ) -> list[Problem]:
     """Like `check`, for the text of a file."""
+    return _check(text, name, References(base_dir, allowed_roots, env), registry, portable)
+
+
+def _check(text: str, name: str, references: References, registry: Registry, portable: bool) -> list[Problem]:
     try:
         source, parts = open_source(text, name)
     except LoadError as error:
         return list(error.problems)
     frontmatter, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
-    built = build_agent(frontmatter, parts.body, References(base_dir, allowed_roots, env, buffers or {}))
+    built = build_agent(frontmatter, parts.body, references)
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
     body = analyze_body(parts.body, find_variables)
     unused, undeclared = _check_names(built, body, parts.body, frontmatter)

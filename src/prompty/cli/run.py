@@ -7,7 +7,7 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import invoke
-from prompty.cli.console import err, fail, out, print_json
+from prompty.cli.console import err, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
     ApiType,
@@ -20,7 +20,6 @@ from prompty.cli.options import (
     start_tracing,
     with_model,
 )
-from prompty.errors import PromptyError
 from prompty.model.event import Event, ModelReply, ReasoningDelta, Retry, TextDelta
 from prompty.model.reply import Reply
 from prompty.pipeline.load import load
@@ -49,14 +48,11 @@ def run(
             replies.append(event.reply)
         streamed = _show_event(event, quiet=as_json) or streamed
 
-    try:
-        agent = with_model(load(file), model, provider, api)
-        start_tracing(trace)
-        values = read_pairs(agent, inputs or [])
-        answer: Any = invoke(agent, values, stream=stream, timeout=timeout, on_event=show)  # type: ignore[call-overload]  # `stream` is not a literal
-        result = answer.result if stream else answer
-    except PromptyError as error:
-        fail(error)
+    agent = with_model(load(file), model, provider, api)
+    start_tracing(trace)
+    values = read_pairs(agent, inputs or [])
+    answer: Any = invoke(agent, values, stream=stream, timeout=timeout, on_event=show)  # type: ignore[call-overload]  # `stream` is not a literal
+    result = answer.result if stream else answer
     _show_result(replies[-1], result, streamed=streamed, as_json=as_json)
 
 
