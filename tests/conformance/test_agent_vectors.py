@@ -15,7 +15,7 @@ from prompty.cancellation import CancelToken
 from prompty.errors import Cancelled, GuardrailError, IterationsExceeded, PromptyError
 from prompty.model.event import Done, Event, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
 from tests.conformance.test_vectors import Vector, vectors
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, json_reply
 

@@ -15,8 +15,9 @@ from prompty.model.message import tool_result
 from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.testing import Script, call
-from tests.conversations.turns import assert_history_is_legal, every_way, run_turn, scripted
+from tests.conversations.turns import assert_history_is_legal, scripted
 from tests.legality import assert_legal
+from tests.ways import Way, sync_and_async
 
 EXAMPLES = 3_000 if os.environ.get("PROMPTY_SOAK") else 300
 words = st.text("abc ", max_size=40)
@@ -85,11 +86,11 @@ def look(at: str) -> str:
     return "x" * 300
 
 
-@every_way
-def test_a_conversation_over_its_budget_is_cut_and_summed_up(asynchronous: bool) -> None:
+@sync_and_async
+def test_a_conversation_over_its_budget_is_cut_and_summed_up(way: Way) -> None:
     history = [system("Be brief."), user("first " * 20), assistant("yes " * 50), user("and now?")]
     with Script(call("look", at="a"), "Done.") as script:
-        seen = run_turn(asynchronous, scripted(), messages=history, tools=[look], context_budget=200)
+        seen = way.turn(scripted(), messages=history, tools=[look], context_budget=200)
     assert seen.result == "Done."
     first: Any = script.requests[0]["messages"]
     assert [message["role"] for message in first] == ["system", "user", "user"]
@@ -98,19 +99,19 @@ def test_a_conversation_over_its_budget_is_cut_and_summed_up(asynchronous: bool)
     assert seen.messages[1].text.startswith("first")
 
 
-@every_way
-def test_tokens_are_counted_by_what_the_model_says_it_read(asynchronous: bool) -> None:
+@sync_and_async
+def test_tokens_are_counted_by_what_the_model_says_it_read(way: Way) -> None:
     history = [user("word " * 40), assistant("word " * 40), user("and now?")]
     with Script(call("look", at="a"), "Done.") as script:
-        run_turn(asynchronous, scripted(), messages=history, tools=[look], context_budget=Tokens(200))
+        way.turn(scripted(), messages=history, tools=[look], context_budget=Tokens(200))
     assert len(script.requests[0]["messages"]) == 3  # 408 characters are estimated at 102 tokens
     with Script("Done.") as script:
-        run_turn(asynchronous, scripted(), messages=history, context_budget=Tokens(50))
+        way.turn(scripted(), messages=history, context_budget=Tokens(50))
     assert SUMMARY in script.requests[0]["messages"][0]["content"]
 
 
-@every_way
-def test_the_host_may_sum_up_and_what_it_cannot_is_summed_up_plainly(asynchronous: bool) -> None:
+@sync_and_async
+def test_the_host_may_sum_up_and_what_it_cannot_is_summed_up_plainly(way: Way) -> None:
     def summary(messages: list[Message], characters: int) -> str:
         return f"{len(messages)} messages"
 
@@ -124,12 +125,12 @@ def test_the_host_may_sum_up_and_what_it_cannot_is_summed_up_plainly(asynchronou
     history = [user("first " * 20), assistant("yes " * 50), user("and now?")]
     for one, told in ((summary, "2 messages"), (late, "2 messages"), (broken, "User asked")):
         with Script("Done.") as script:
-            run_turn(asynchronous, scripted(), messages=history, context_budget=Context(limit=200, summary=one))
+            way.turn(scripted(), messages=history, context_budget=Context(limit=200, summary=one))
         assert told in script.requests[0]["messages"][0]["content"]
 
 
-@every_way
-def test_a_file_may_sum_up(asynchronous: bool, tmp_path: Path) -> None:
+@sync_and_async
+def test_a_file_may_sum_up(way: Way, tmp_path: Path) -> None:
     file = tmp_path / "summary.prompty"
     file.write_text(
         "---\nname: summary\nmodel: {id: s, provider: scripted}\n"
@@ -139,6 +140,6 @@ def test_a_file_may_sum_up(asynchronous: bool, tmp_path: Path) -> None:
     history = [user("first " * 20), assistant("yes " * 50), user("and now?")]
     with Script("They talked.", "Done.") as script:
         context = Context(limit=200, summary=file)
-        assert run_turn(asynchronous, scripted(), messages=history, context_budget=context).result == "Done."
+        assert way.turn(scripted(), messages=history, context_budget=context).result == "Done."
     assert "user: first first" in script.requests[0]["messages"][0]["content"]
     assert script.requests[1]["messages"][0]["content"].endswith("They talked.")

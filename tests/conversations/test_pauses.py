@@ -13,7 +13,8 @@ from prompty.errors import RequestError
 from prompty.events import RunPaused, ToolGated
 from prompty.loop.policy import needs_approval
 from prompty.testing import Script, answer, call
-from tests.conversations.turns import every_way, run_resume, run_turn, scripted
+from tests.conversations.turns import scripted
+from tests.ways import SYNC, Way, sync_and_async
 
 PAY = {
     "name": "pay",
@@ -41,69 +42,67 @@ def stored(paused: Paused) -> Paused:
     return Paused.from_json(json.loads(json.dumps(paused.to_json())))
 
 
-@every_way
-def test_a_gate_that_answers_later_pauses_the_turn_before_anything_runs(asynchronous: bool) -> None:
+@sync_and_async
+def test_a_gate_that_answers_later_pauses_the_turn_before_anything_runs(way: Way) -> None:
     bank = Bank()
     with Script(BATCH, "Done."):
-        seen = run_turn(asynchronous, scripted(), tools=[bank.pay], gate=lambda calls: [True, later()])
+        seen = way.turn(scripted(), tools=[bank.pay], gate=lambda calls: [True, later()])
         assert bank.paid == []
         assert isinstance(seen.result, Paused)
         assert seen.events[-1] == RunPaused(seen.result)
         assert [one.arguments for one in seen.result.pending] == [{"amount": 500}]
-        gone_on = run_resume(asynchronous, scripted(), stored(seen.result), [True], tools=[bank.pay])
+        gone_on = way.resume(scripted(), stored(seen.result), [True], tools=[bank.pay])
     assert gone_on.result == "Done."
     assert bank.paid == [5, 500]
     assert gone_on.texts == ["Be brief.", "Hi", "", "paid 5 from ", "paid 500 from ", "Done."]
 
 
-@every_way
-def test_a_no_that_comes_later_is_told_to_the_model(asynchronous: bool) -> None:
+@sync_and_async
+def test_a_no_that_comes_later_is_told_to_the_model(way: Way) -> None:
     bank = Bank()
     with Script(BATCH, "Sorry."):
-        seen = run_turn(asynchronous, scripted(), tools=[bank.pay], gate=lambda calls: [later(), deny("too small")])
+        seen = way.turn(scripted(), tools=[bank.pay], gate=lambda calls: [later(), deny("too small")])
         key = seen.result.pending[0].key
-        gone_on = run_resume(asynchronous, scripted(), seen.result, {key: deny("no money")}, tools=[bank.pay])
+        gone_on = way.resume(scripted(), seen.result, {key: deny("no money")}, tools=[bank.pay])
     assert bank.paid == []
     assert gone_on.texts[3:5] == ["Tool 'pay' was denied: no money", "Tool 'pay' was denied: too small"]
     assert [event.allowed for event in gone_on.of(ToolGated)] == [False, False]
 
 
-@every_way
-def test_calls_of_equal_ids_are_decided_one_by_one(asynchronous: bool) -> None:
+@sync_and_async
+def test_calls_of_equal_ids_are_decided_one_by_one(way: Way) -> None:
     bank = Bank()
     same = [call("pay", id="call_0", amount=1), call("pay", id="call_0", amount=2), call("pay", id="", amount=3)]
     with Script(same, "Done."):
-        seen = run_turn(asynchronous, scripted(), tools=[bank.pay], approval="always", tool_execution="sequential")
+        seen = way.turn(scripted(), tools=[bank.pay], approval="always", tool_execution="sequential")
         assert len({one.key for one in seen.result.pending}) == 3
-        first = run_resume(asynchronous, scripted(), seen.result, {seen.result.pending[1].key: True}, tools=[bank.pay])
+        first = way.resume(scripted(), seen.result, {seen.result.pending[1].key: True}, tools=[bank.pay])
         assert bank.paid == []
         assert [one.arguments["amount"] for one in first.result.pending] == [1, 3]
-        last = run_resume(
-            asynchronous, scripted(), first.result, [False, True], tools=[bank.pay], tool_execution="sequential"
-        )
+        last = way.resume(scripted(), first.result, [False, True], tools=[bank.pay], tool_execution="sequential")
     assert last.result == "Done."
     assert bank.paid == [2, 3]
 
 
-@every_way
-def test_a_paused_turn_holds_no_secret(asynchronous: bool) -> None:
+@sync_and_async
+def test_a_paused_turn_holds_no_secret(way: Way) -> None:
     bank = Bank()
     agent = scripted(tools=[{**PAY, "approvalMode": "always"}])
     with Script([call("pay", amount=5)], "Done."):
-        seen = run_turn(asynchronous, agent, tools=[bank.pay])
+        seen = way.turn(agent, tools=[bank.pay])
         assert "SECRET" not in json.dumps(seen.result.to_json())
         assert seen.result.pending[0].arguments == {"amount": 5, "account": "••••"}
-        gone_on = run_resume(asynchronous, agent, stored(seen.result), [True], tools=[bank.pay])
+        gone_on = way.resume(agent, stored(seen.result), [True], tools=[bank.pay])
     assert gone_on.texts[3] == "paid 5 from 1"
 
 
-@every_way
-def test_reasoning_survives_a_pause(asynchronous: bool) -> None:
+@sync_and_async
+def test_reasoning_survives_a_pause(way: Way) -> None:
     agent = scripted(model={"apiType": "messages"})
     thought = answer("", call("pay", amount=1), reasoning="It is little.", signature="signed")
     with Script(thought, "Done.") as script:
-        seen = run_turn(asynchronous, agent, tools=[Bank().pay], approval="always")
-        run_resume(asynchronous, agent, stored(seen.result), [True], tools=[Bank().pay])
+        seen = way.turn(agent, tools=[Bank().pay], approval="always")
+        way.resume(agent, stored(seen.result), [True], tools=[Bank().pay])
     body: Any = script.requests[1]
     [block] = [one for one in body["messages"][1]["content"] if one["type"] == "thinking"]
     assert (block["thinking"], block["signature"]) == ("It is little.", "signed")
@@ -129,21 +128,19 @@ def test_the_stricter_policy_wins(policies: list[object], asks: bool) -> None:
     assert needs_approval(policies, {"amount": 500}) is asks
 
 
-@every_way
-def test_without_a_gate_only_what_needs_approval_waits(asynchronous: bool) -> None:
+@sync_and_async
+def test_without_a_gate_only_what_needs_approval_waits(way: Way) -> None:
     bank = Bank()
     with Script(BATCH, "Done."):
-        seen = run_turn(
-            asynchronous, scripted(), tools=[bank.pay], approval={"pay": {"when": {"amount": {"minimum": 100}}}}
-        )
+        seen = way.turn(scripted(), tools=[bank.pay], approval={"pay": {"when": {"amount": {"minimum": 100}}}})
         assert [one.arguments["amount"] for one in seen.result.pending] == [500]
-        gone_on = run_resume(asynchronous, scripted(), seen.result, [True], tools=[bank.pay])
+        gone_on = way.resume(scripted(), seen.result, [True], tools=[bank.pay])
     assert gone_on.result == "Done."
     assert sorted(bank.paid) == [5, 500]
 
 
-@every_way
-def test_a_gate_is_told_which_calls_need_approval(asynchronous: bool) -> None:
+@sync_and_async
+def test_a_gate_is_told_which_calls_need_approval(way: Way) -> None:
     told: list[bool] = []
 
     def gate(calls: list[Any]) -> list[bool]:
@@ -152,15 +149,15 @@ def test_a_gate_is_told_which_calls_need_approval(asynchronous: bool) -> None:
 
     agent = scripted(tools=[{**PAY, "approvalMode": {"when": {"amount": {"minimum": 100}}}}])
     with Script(BATCH, "Done."):
-        assert run_turn(asynchronous, agent, tools=[Bank().pay], gate=gate).result == "Done."
+        assert way.turn(agent, tools=[Bank().pay], gate=gate).result == "Done."
     assert told == [False, True]
 
 
 @pytest.mark.parametrize("verdicts", [[], [True, True], True, {"no such key": True}])
 def test_verdicts_that_belong_to_no_call_are_an_error(verdicts: Any) -> None:
     with Script([call("pay", amount=1)]):
-        seen = run_turn(False, scripted(), tools=[Bank().pay], approval="always")
-    assert isinstance(run_resume(False, scripted(), seen.result, verdicts, tools=[Bank().pay]).error, RequestError)
+        seen = SYNC.turn(scripted(), tools=[Bank().pay], approval="always")
+    assert isinstance(SYNC.resume(scripted(), seen.result, verdicts, tools=[Bank().pay]).error, RequestError)
 
 
 def test_a_paused_turn_of_another_version_is_refused() -> None:
@@ -192,9 +189,9 @@ def test_a_turn_resumed_in_another_process_is_the_turn_without_a_pause() -> None
         return f"paid {amount}"
 
     with Script(BATCH, "Done."):
-        whole = run_turn(False, scripted(), tools=[pay], gate=lambda calls: [True, False])
+        whole = SYNC.turn(scripted(), tools=[pay], gate=lambda calls: [True, False])
     with Script(BATCH):
-        paused = run_turn(False, scripted(), tools=[pay], approval="always").result
+        paused = SYNC.turn(scripted(), tools=[pay], approval="always").result
     done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-c", PROCESS],
         input=json.dumps(paused.to_json()),

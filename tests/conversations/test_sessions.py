@@ -14,7 +14,8 @@ from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.memory.store import MemoryStore
 from prompty.model.message import Json, Message, assistant, user
 from prompty.testing import Fault, Script, call
-from tests.conversations.turns import assert_history_is_legal, every_way, run_resume, run_turn, scripted
+from tests.conversations.turns import assert_history_is_legal, scripted
+from tests.ways import Way, sync_and_async
 
 EXAMPLES = "system:\nBe brief.\nuser:\nexample\nassistant:\nlike this\nuser:\n{{q}}"
 THREAD = "system:\nBe brief.\n{{history}}\nuser:\n{{q}}"
@@ -35,33 +36,33 @@ def sent(script: Script, number: int = -1) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in body["messages"]]
 
 
-@every_way
-def test_the_next_turn_knows_what_was_said(asynchronous: bool, store: MemoryStore) -> None:
+@sync_and_async
+def test_the_next_turn_knows_what_was_said(way: Way, store: MemoryStore) -> None:
     remembered: dict[str, Any] = {"memory": store, "session_id": "s", "tools": [look]}
     with Script("Hello Ada.", call("look", at="you"), "You are Ada.") as script:
-        run_turn(asynchronous, scripted(), {"q": "I am Ada"}, **remembered)
-        assert run_turn(asynchronous, scripted(), {"q": "Who am I?"}, **remembered).result == "You are Ada."
+        way.turn(scripted(), {"q": "I am Ada"}, **remembered)
+        assert way.turn(scripted(), {"q": "Who am I?"}, **remembered).result == "You are Ada."
     said = [("user", "I am Ada"), ("assistant", "Hello Ada."), ("user", "Who am I?")]
     assert sent(script, 1) == [("system", "Be brief."), *said]
     roles = [message["role"] for message in store.load("s")]
     assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant"]
 
 
-@every_way
-def test_what_the_file_says_itself_is_made_anew_and_not_stored(asynchronous: bool, store: MemoryStore) -> None:
+@sync_and_async
+def test_what_the_file_says_itself_is_made_anew_and_not_stored(way: Way, store: MemoryStore) -> None:
     agent = scripted(instructions=EXAMPLES)
     with Script("one", "two") as script:
         for question in ("first", "second"):
-            run_turn(asynchronous, agent, {"q": question}, memory=store, session_id="s")
+            way.turn(agent, {"q": question}, memory=store, session_id="s")
     assert [text for _, text in sent(script)] == ["Be brief.", "example", "like this", "first", "one", "second"]
 
 
-@every_way
-def test_history_goes_where_the_file_has_a_thread(asynchronous: bool, store: MemoryStore) -> None:
+@sync_and_async
+def test_history_goes_where_the_file_has_a_thread(way: Way, store: MemoryStore) -> None:
     agent = scripted(instructions=THREAD, inputs={"q": "Hi", "history": {"kind": "thread"}})
     with Script("one", "two") as script:
         for question in ("first", "the history goes here"):
-            run_turn(asynchronous, agent, {"q": question}, memory=store, session_id="s")
+            way.turn(agent, {"q": question}, memory=store, session_id="s")
     assert [text for _, text in sent(script)] == ["Be brief.", "first", "one", "the history goes here"]
 
 
@@ -73,9 +74,9 @@ def test_a_thread_that_the_caller_gives_is_the_callers(store: MemoryStore) -> No
     assert [text for _, text in sent(script)] == ["Be brief.", "given", "yes", "stored", "new"]
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("end", ["the model fails", "cancelled in a tool"])
-def test_a_turn_that_is_cut_off_leaves_a_session_that_works(asynchronous: bool, end: str, store: MemoryStore) -> None:
+def test_a_turn_that_is_cut_off_leaves_a_session_that_works(way: Way, end: str, store: MemoryStore) -> None:
     token = CancelToken()
 
     @tool
@@ -88,9 +89,9 @@ def test_a_turn_that_is_cut_off_leaves_a_session_that_works(asynchronous: bool, 
     faults = [] if cancel else [Fault(ModelError("down", status=400))]
     with Script(calls, *faults, "Still here."):
         options: dict[str, Any] = {"memory": store, "session_id": "s", "tools": [stop], "max_retries": 0}
-        error = run_turn(asynchronous, scripted(), {"q": "go"}, cancel=cancel, **options).error
+        error = way.turn(scripted(), {"q": "go"}, cancel=cancel, **options).error
         assert isinstance(error, Cancelled if cancel else ModelError)
-        assert run_turn(asynchronous, scripted(), {"q": "and?"}, **options).result == "Still here."
+        assert way.turn(scripted(), {"q": "and?"}, **options).result == "Still here."
     stored = [Message.from_json(message) for message in store.load("s")]
     assert [message.role for message in stored] == ["user", "assistant", "tool", "tool", "user", "assistant"]
     assert_history_is_legal(stored)
@@ -134,14 +135,14 @@ BROKEN: dict[str, tuple[list[Json], str]] = {
 }
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize(("stored", "problem"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_history_is_mended_and_reported(
-    asynchronous: bool, stored: list[Json], problem: str, store: MemoryStore
+    way: Way, stored: list[Json], problem: str, store: MemoryStore
 ) -> None:
     store.append("s", tuple(stored))
     with Script("Hello."):
-        seen = run_turn(asynchronous, scripted(), memory=store, session_id="s")
+        seen = way.turn(scripted(), memory=store, session_id="s", sendable=False)  # the session stays as it was stored
     assert seen.result == "Hello."
     [report] = seen.of(HistoryRepaired)
     assert problem in report.problems[0]
@@ -173,27 +174,27 @@ def test_turns_of_one_session_wait_for_each_other(store: MemoryStore) -> None:
     assert all(part[0].text == part[2].text for part in turns)
 
 
-@every_way
-def test_a_turn_that_never_had_the_session_stores_nothing(asynchronous: bool, store: MemoryStore) -> None:
+@sync_and_async
+def test_a_turn_that_never_had_the_session_stores_nothing(way: Way, store: MemoryStore) -> None:
     token = CancelToken()
     release = store.acquire("s")
     assert release is not None
     threading.Timer(0.2, token.cancel, ["tired of waiting"]).start()
     with Script("never") as script:
-        seen = run_turn(asynchronous, scripted(), memory=store, session_id="s", cancel=token)
+        seen = way.turn(scripted(), memory=store, session_id="s", cancel=token)
     release()
     assert str(seen.error) == "tired of waiting"
     assert script.requests == []
     assert store.load("s") == []
 
 
-@every_way
-def test_a_paused_turn_goes_on_in_its_session(asynchronous: bool, store: MemoryStore) -> None:
+@sync_and_async
+def test_a_paused_turn_goes_on_in_its_session(way: Way, store: MemoryStore) -> None:
     with Script(call("look", at="x"), "Done."):
         options: dict[str, Any] = {"memory": store, "tools": [look]}
-        paused = run_turn(asynchronous, scripted(), session_id="s", approval="always", **options).result
+        paused = way.turn(scripted(), session_id="s", approval="always", **options).result
         assert [message["role"] for message in store.load("s")] == ["user"]
-        run_resume(asynchronous, scripted(), paused, [True], **options)
+        way.resume(scripted(), paused, [True], **options)
     assert [message["role"] for message in store.load("s")] == ["user", "assistant", "tool", "assistant"]
 
 

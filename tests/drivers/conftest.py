@@ -9,9 +9,10 @@ from typing import NoReturn
 
 import pytest
 
-from tests.drivers.modes import MODES, Mode, close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import WIRES, Wire
 from tests.loopback import Server
+from tests.ways import STREAMED, WAYS, WHOLE, Way
 
 TIME_LIMIT = 30.0
 
@@ -62,21 +63,21 @@ def server() -> Iterator[Server]:
         close_clients()
 
 
-@pytest.fixture(params=MODES, ids=str)
-def mode(request: pytest.FixtureRequest) -> Mode:
-    found: Mode = request.param
+@pytest.fixture(params=WAYS, ids=str)
+def way(request: pytest.FixtureRequest) -> Way:
+    found: Way = request.param
     return found
 
 
-@pytest.fixture(params=[mode for mode in MODES if mode.streamed], ids=str)
-def stream_mode(request: pytest.FixtureRequest) -> Mode:
-    found: Mode = request.param
+@pytest.fixture(params=STREAMED, ids=str)
+def stream_way(request: pytest.FixtureRequest) -> Way:
+    found: Way = request.param
     return found
 
 
-@pytest.fixture(params=[mode for mode in MODES if not mode.streamed], ids=str)
-def whole_mode(request: pytest.FixtureRequest) -> Mode:
-    found: Mode = request.param
+@pytest.fixture(params=WHOLE, ids=str)
+def whole_way(request: pytest.FixtureRequest) -> Way:
+    found: Way = request.param
     return found
 
 

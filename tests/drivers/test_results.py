@@ -12,9 +12,9 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 from prompty import ToolCall, cast, invoke, invoke_async, process, run, run_async
 from prompty.errors import Refused, ResultError
 from prompty.model.message import Json
-from tests.drivers.modes import Mode
 from tests.drivers.wires import Chat, Messages, Responses, Wire
 from tests.loopback import Reply, Server, event, json_reply, stream
+from tests.ways import Way
 
 OUTPUTS = [{"name": "city", "kind": "string"}, {"name": "people", "kind": "integer"}]
 BERLIN = {"city": "Berlin", "people": 3_800_000}
@@ -38,20 +38,20 @@ class CityDict(TypedDict):
     people: int
 
 
-def answered(wire: Wire, mode: Mode, *words: str) -> Reply:
-    return stream(*wire.stream(*words)) if mode.streamed else json_reply(wire.whole("".join(words)))
+def answered(wire: Wire, way: Way, *words: str) -> Reply:
+    return stream(*wire.stream(*words)) if way.streamed else json_reply(wire.whole("".join(words)))
 
 
-def test_declared_outputs_become_a_dict(server: Server, mode: Mode, wire: Wire) -> None:
-    server.answer(answered(wire, mode, *PIECES))
-    result = mode.call(wire.agent(server, outputs=OUTPUTS)).result
+def test_declared_outputs_become_a_dict(server: Server, way: Way, wire: Wire) -> None:
+    server.answer(answered(wire, way, *PIECES))
+    result = way.invoke(wire.agent(server, outputs=OUTPUTS)).result
     assert result == BERLIN
     assert cast(result, CityModel) == CityModel(city="Berlin", people=3_800_000)
 
 
-def test_text_that_is_no_json_stays_text(server: Server, mode: Mode, wire: Wire) -> None:
-    server.answer(answered(wire, mode, "I would ", "rather not"))
-    assert mode.call(wire.agent(server, outputs=OUTPUTS)).result == "I would rather not"
+def test_text_that_is_no_json_stays_text(server: Server, way: Way, wire: Wire) -> None:
+    server.answer(answered(wire, way, "I would ", "rather not"))
+    assert way.invoke(wire.agent(server, outputs=OUTPUTS)).result == "I would rather not"
 
 
 TYPES: dict[str, tuple[type, object]] = {
@@ -65,21 +65,21 @@ TYPES: dict[str, tuple[type, object]] = {
 
 @pytest.mark.parametrize(("output_type", "expected"), TYPES.values(), ids=TYPES)
 def test_the_result_has_the_type_that_was_asked_for(
-    server: Server, mode: Mode, output_type: type, expected: object
+    server: Server, way: Way, output_type: type, expected: object
 ) -> None:
     wire = Chat()
-    server.answer(answered(wire, mode, TEXT))
-    seen = mode.call(wire.agent(server), output_type=output_type)
+    server.answer(answered(wire, way, TEXT))
+    seen = way.invoke(wire.agent(server), output_type=output_type)
     assert seen.result == expected
     assert type(seen.result) is type(expected)
 
 
 @pytest.mark.parametrize("outputs", [[], OUTPUTS], ids=["nothing declared", "declared"])
 @pytest.mark.parametrize("text", ['{"city": "Berlin"}', "Berlin", "[1]", ""])
-def test_an_answer_of_another_type_is_an_error(server: Server, mode: Mode, text: str, outputs: list[Json]) -> None:
+def test_an_answer_of_another_type_is_an_error(server: Server, way: Way, text: str, outputs: list[Json]) -> None:
     wire = Chat()
-    server.answer(answered(wire, mode, text))
-    error = mode.call(wire.agent(server, outputs=outputs), output_type=CityModel).error
+    server.answer(answered(wire, way, text))
+    error = way.invoke(wire.agent(server, outputs=outputs), output_type=CityModel).error
     assert isinstance(error, ResultError)
     assert "CityModel" in str(error)
     assert len(server.requests) == 1
@@ -108,13 +108,13 @@ REFUSALS: dict[str, tuple[Wire, Json, list[Any]]] = {
 
 @pytest.mark.parametrize(("wire", "whole", "events"), REFUSALS.values(), ids=REFUSALS)
 def test_a_refusal_is_text_unless_a_type_was_asked_for_or_it_was_streamed(
-    server: Server, mode: Mode, wire: Wire, whole: Json, events: list[Any]
+    server: Server, way: Way, wire: Wire, whole: Json, events: list[Any]
 ) -> None:
-    server.answer(stream(*map(event, events)) if mode.streamed else json_reply(whole))
-    plain, typed = mode.call(wire.agent(server)), mode.call(wire.agent(server), output_type=CityModel)
+    server.answer(stream(*map(event, events)) if way.streamed else json_reply(whole))
+    plain, typed = way.invoke(wire.agent(server)), way.invoke(wire.agent(server), output_type=CityModel)
     assert isinstance(typed.error, Refused)
     assert typed.error.refusal == "I cannot."
-    assert isinstance(plain.error, Refused) if mode.streamed else plain.result == "I cannot."
+    assert isinstance(plain.error, Refused) if way.streamed else plain.result == "I cannot."
     assert len(server.requests) == 2
 
 
@@ -163,9 +163,9 @@ def test_a_raw_answer_can_be_processed_by_itself(wire: Wire) -> None:
     assert process(agent, wire.whole("Hello")) == "Hello"
 
 
-def test_calls_are_the_result_when_there_are_any(server: Server, mode: Mode) -> None:
+def test_calls_are_the_result_when_there_are_any(server: Server, way: Way) -> None:
     wire = Chat()
     call = wire.call(index=0, id="c", function={"name": "look", "arguments": "{}"})
     events = [*wire.said("Well"), wire.chunk({"tool_calls": [call]}), *wire.ended(finish="tool_calls")]
-    server.answer(stream(*map(event, events)) if mode.streamed else json_reply(wire.whole("Well", tool_calls=[call])))
-    assert mode.call(wire.agent(server)).result == [ToolCall(id="c", name="look", arguments="{}")]
+    server.answer(stream(*map(event, events)) if way.streamed else json_reply(wire.whole("Well", tool_calls=[call])))
+    assert way.invoke(wire.agent(server)).result == [ToolCall(id="c", name="look", arguments="{}")]

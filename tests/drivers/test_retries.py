@@ -13,15 +13,15 @@ from prompty.model.event import ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.reply import Reply as ModelAnswer
 from prompty.model.request import WireRequest
 from prompty.providers.transport import retry_after
-from tests.drivers.modes import Mode
 from tests.drivers.wires import Chat, Wire
 from tests.loopback import CLOSE, RESET, Pause, Reply, Server, event, json_reply, refusing_port, stream
+from tests.ways import Way
 
 AT_ONCE = {"retry-after": "0"}
 
 
-def fine(wire: Wire, mode: Mode, text: str = "Hello") -> Reply:
-    return stream(*wire.stream(text)) if mode.streamed else json_reply(wire.whole(text))
+def fine(wire: Wire, way: Way, text: str = "Hello") -> Reply:
+    return stream(*wire.stream(text)) if way.streamed else json_reply(wire.whole(text))
 
 
 def failed(status: int, headers: dict[str, str] | None = None, **error: object) -> Reply:
@@ -34,22 +34,22 @@ def soon() -> str:
 
 @pytest.mark.parametrize("headers", [AT_ONCE, {"retry-after": "0.01"}, {"retry-after-ms": "10"}], ids=str)
 def test_too_many_requests_is_tried_again_when_the_server_says(
-    server: Server, mode: Mode, wire: Wire, headers: dict[str, str]
+    server: Server, way: Way, wire: Wire, headers: dict[str, str]
 ) -> None:
-    server.answer(failed(429, headers), fine(wire, mode))
-    seen = mode.call(wire.agent(server))
+    server.answer(failed(429, headers), fine(wire, way))
+    seen = way.invoke(wire.agent(server))
     assert seen.result == "Hello"
     assert len(server.requests) == 2
     asked = float(headers.get("retry-after") or "0.01")
-    assert [(retry.attempt, retry.seconds) for retry in seen.retries] == ([(1, asked)] if mode.streamed else [])
+    assert [(retry.attempt, retry.seconds) for retry in seen.of(Retry)] == [(1, asked)]
 
 
-def test_the_time_to_try_again_may_be_a_date(server: Server, mode: Mode) -> None:
+def test_the_time_to_try_again_may_be_a_date(server: Server, way: Way) -> None:
     wire = Chat()
-    server.answer(failed(429, {"retry-after": soon()}), fine(wire, mode))
-    seen = mode.call(wire.agent(server))
+    server.answer(failed(429, {"retry-after": soon()}), fine(wire, way))
+    seen = way.invoke(wire.agent(server))
     assert seen.result == "Hello"
-    assert all(retry.seconds <= 0.01 for retry in seen.retries)
+    assert all(retry.seconds <= 0.01 for retry in seen.of(Retry))
 
 
 RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
@@ -74,34 +74,34 @@ def test_how_long_a_server_asks_to_wait(headers: dict[str, str], seconds: float 
     assert retry_after(headers) == seconds
 
 
-def test_a_time_to_wait_that_makes_no_sense_is_not_waited_for(server: Server, mode: Mode) -> None:
+def test_a_time_to_wait_that_makes_no_sense_is_not_waited_for(server: Server, way: Way) -> None:
     wire = Chat()
-    server.answer(failed(429, {"retry-after": "nan"}), fine(wire, mode))
-    assert mode.call(wire.agent(server)).result == "Hello"
+    server.answer(failed(429, {"retry-after": "nan"}), fine(wire, way))
+    assert way.invoke(wire.agent(server)).result == "Hello"
 
 
 @pytest.mark.parametrize("status", [408, 409, 500, 502, 503, 529])
-def test_what_may_pass_is_tried_as_often_as_allowed(server: Server, mode: Mode, status: int) -> None:
+def test_what_may_pass_is_tried_as_often_as_allowed(server: Server, way: Way, status: int) -> None:
     server.answer(failed(status, AT_ONCE))
-    seen = mode.call(Chat().agent(server), max_retries=2)
+    seen = way.invoke(Chat().agent(server), max_retries=2)
     assert isinstance(seen.error, ModelError)
     assert (seen.error.status, seen.error.retryable) == (status, True)
     assert len(server.requests) == 3
-    assert [retry.attempt for retry in seen.retries] == ([1, 2] if mode.streamed else [])
+    assert [retry.attempt for retry in seen.of(Retry)] == [1, 2]
 
 
-def test_each_api_is_retried_and_then_given_up(server: Server, mode: Mode, wire: Wire) -> None:
+def test_each_api_is_retried_and_then_given_up(server: Server, way: Way, wire: Wire) -> None:
     server.answer(failed(503, AT_ONCE))
-    error = mode.call(wire.agent(server), max_retries=1).error
+    error = way.invoke(wire.agent(server), max_retries=1).error
     assert isinstance(error, ModelError)
     assert error.status == 503
     assert [request.path for request in server.requests] == [wire.path] * 2
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-def test_what_cannot_pass_is_never_tried_again(server: Server, mode: Mode, wire: Wire, status: int) -> None:
+def test_what_cannot_pass_is_never_tried_again(server: Server, way: Way, wire: Wire, status: int) -> None:
     server.answer(failed(status, AT_ONCE))
-    error = mode.call(wire.agent(server)).error
+    error = way.invoke(wire.agent(server)).error
     assert isinstance(error, ModelError)
     assert (error.status, error.retryable) == (status, False)
     assert len(server.requests) == 1
@@ -116,27 +116,27 @@ PERMANENT: dict[str, Reply] = {
 
 
 @pytest.mark.parametrize("reply", PERMANENT.values(), ids=PERMANENT)
-def test_what_waiting_does_not_mend_is_never_tried_again(server: Server, mode: Mode, reply: Reply) -> None:
+def test_what_waiting_does_not_mend_is_never_tried_again(server: Server, way: Way, reply: Reply) -> None:
     server.answer(reply)
-    error = mode.call(Chat().agent(server)).error
+    error = way.invoke(Chat().agent(server)).error
     assert isinstance(error, ModelError)
     assert not error.retryable
     assert len(server.requests) == 1
 
 
-def test_the_sdk_retries_nothing_by_itself(server: Server, mode: Mode, wire: Wire) -> None:
+def test_the_sdk_retries_nothing_by_itself(server: Server, way: Way, wire: Wire) -> None:
     server.answer(failed(429, AT_ONCE))
-    assert mode.call(wire.agent(server), max_retries=0).error
+    assert way.invoke(wire.agent(server), max_retries=0).error
     assert len(server.requests) == 1
 
 
-def test_a_refused_connection_is_tried_again(mode: Mode, wire: Wire) -> None:
+def test_a_refused_connection_is_tried_again(way: Way, wire: Wire) -> None:
     with refusing_port() as port:
-        seen = mode.call(wire.agent(f"http://127.0.0.1:{port}"), max_retries=1)
+        seen = way.invoke(wire.agent(f"http://127.0.0.1:{port}"), max_retries=1)
     assert isinstance(seen.error, ModelError)
     assert (seen.error.status, seen.error.retryable) == (None, True)
     assert "connection failed" in str(seen.error)
-    assert len(seen.retries) == (1 if mode.streamed else 0)
+    assert len(seen.of(Retry)) == 1
 
 
 BROKEN: dict[str, Reply] = {
@@ -150,28 +150,28 @@ BROKEN: dict[str, Reply] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_a_connection_that_breaks_before_a_word_is_tried_again(server: Server, mode: Mode, broken: Reply) -> None:
+def test_a_connection_that_breaks_before_a_word_is_tried_again(server: Server, way: Way, broken: Reply) -> None:
     wire = Chat()
-    server.answer(broken, fine(wire, mode))
-    seen = mode.call(wire.agent(server))
+    server.answer(broken, fine(wire, way))
+    seen = way.invoke(wire.agent(server))
     assert seen.error is None
     assert seen.result == "Hello"
     assert len(server.requests) == 2
 
 
-def test_a_stream_that_breaks_before_a_word_is_tried_again(server: Server, stream_mode: Mode, wire: Wire) -> None:
-    server.answer(stream(*map(event, wire.said()), Pause(0.01), RESET), fine(wire, stream_mode))
-    seen = stream_mode.call(wire.agent(server))
+def test_a_stream_that_breaks_before_a_word_is_tried_again(server: Server, stream_way: Way, wire: Wire) -> None:
+    server.answer(stream(*map(event, wire.said()), Pause(0.01), RESET), fine(wire, stream_way))
+    seen = stream_way.invoke(wire.agent(server))
     assert seen.result == seen.text == "Hello"
     assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("end", [RESET, CLOSE], ids=["reset", "closed"])
 def test_a_stream_that_breaks_after_a_word_is_cut_and_never_tried_again(
-    server: Server, stream_mode: Mode, wire: Wire, end: Any
+    server: Server, stream_way: Way, wire: Wire, end: Any
 ) -> None:
     server.answer(stream(*map(event, wire.said("Hel", "lo")), Pause(0.01), end))
-    seen = stream_mode.call(wire.agent(server))
+    seen = stream_way.invoke(wire.agent(server))
     assert seen.text == "Hello"
     assert isinstance(seen.error, StreamCut)
     assert isinstance(seen.error.partial, ModelAnswer)
@@ -180,18 +180,18 @@ def test_a_stream_that_breaks_after_a_word_is_cut_and_never_tried_again(
     assert len(server.requests) == 1
 
 
-def test_words_in_an_event_without_its_end_count_as_said(server: Server, stream_mode: Mode) -> None:
+def test_words_in_an_event_without_its_end_count_as_said(server: Server, stream_way: Way) -> None:
     wire = Chat()
     server.answer(stream(*map(event, wire.said()), event(wire.chunk({"content": "Hello"})).rstrip()))
-    seen = stream_mode.call(wire.agent(server))
+    seen = stream_way.invoke(wire.agent(server))
     assert seen.text == "Hello"
     assert isinstance(seen.error, StreamCut)
     assert len(server.requests) == 1
 
 
-def test_trying_again_does_not_outlast_the_time_for_the_call(server: Server, mode: Mode) -> None:
+def test_trying_again_does_not_outlast_the_time_for_the_call(server: Server, way: Way) -> None:
     server.answer(failed(429, {"retry-after": "30"}))
-    error = mode.call(Chat().agent(server), timeout=0.2).error
+    error = way.invoke(Chat().agent(server), timeout=0.2).error
     assert isinstance(error, ModelError)
     assert (error.status, error.retry_after) == (429, 30)
     assert len(server.requests) == 1

@@ -10,11 +10,12 @@ import pytest
 
 from prompty import AsyncPromptyStream, PromptyStream, ToolCall, invoke, invoke_async
 from prompty.errors import ModelError, StreamCut
+from prompty.events import Retry
 from prompty.model.event import Done, IterationStarted, ModelReply, ModelRequested, RunStarted, TextDelta
 from prompty.model.reply import Reply
-from tests.drivers.modes import Mode
 from tests.drivers.wires import USAGE, Chat, Wire
 from tests.loopback import CLOSE, Forever, Hold, Server, cut, event, json_reply, stream
+from tests.ways import Way
 
 WORDS = ("Grüße, ", "", "\U0001f600 line\n", "break\r\n\u2028end", '"')
 
@@ -30,16 +31,15 @@ def test_a_stream_comes_to_the_same_as_the_whole_answer(server: Server, wire: Wi
         assert answer.usage == USAGE
 
 
-def replies(server: Server, mode: Mode, wire: Wire) -> Reply:
-    events = mode.call(wire.agent(server)).events
-    last = events[-1]
+def replies(server: Server, way: Way, wire: Wire) -> Reply:
+    last = way.invoke(wire.agent(server)).answer[-1]
     assert isinstance(last, ModelReply)
     return last.reply
 
 
 def test_both_drivers_put_the_same_reply_together(server: Server, wire: Wire) -> None:
     server.answer(stream(*wire.stream(*WORDS)))
-    both = [replies(server, Mode(asynchronous, streamed=True), wire) for asynchronous in (False, True)]
+    both = [replies(server, Way(asynchronous, streamed=True), wire) for asynchronous in (False, True)]
     assert both[0] == both[1]
     assert (both[0].text, both[0].finish_reason, both[0].usage) == ("".join(WORDS), "stop", USAGE)
 
@@ -52,10 +52,10 @@ def test_bytes_may_be_cut_anywhere(server: Server, wire: Wire) -> None:
         assert invoke(agent, stream=True).result == "".join(WORDS)
 
 
-def test_each_byte_may_come_alone(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_each_byte_may_come_alone(server: Server, stream_way: Way, wire: Wire) -> None:
     content = b"".join(wire.stream(*WORDS))
     server.answer(stream(*cut(content, *range(1, len(content)))))
-    assert stream_mode.call(wire.agent(server)).result == "".join(WORDS)
+    assert stream_way.invoke(wire.agent(server)).result == "".join(WORDS)
 
 
 FRAMINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -72,22 +72,22 @@ FRAMINGS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("framed", FRAMINGS.values(), ids=FRAMINGS)
 def test_events_may_be_framed_in_many_ways(
-    server: Server, stream_mode: Mode, wire: Wire, framed: Callable[[bytes], bytes]
+    server: Server, stream_way: Way, wire: Wire, framed: Callable[[bytes], bytes]
 ) -> None:
     server.answer(stream(framed(b"".join(wire.stream("Hel", "lo")))))
-    reply = replies(server, stream_mode, wire)
+    reply = replies(server, stream_way, wire)
     assert (reply.text, reply.id) == ("Hello", "a")
 
 
-def test_a_byte_order_mark_does_not_swallow_the_first_event(server: Server, stream_mode: Mode) -> None:
+def test_a_byte_order_mark_does_not_swallow_the_first_event(server: Server, stream_way: Way) -> None:
     wire = Chat()
     server.answer(stream(b"\xef\xbb\xbf", *map(event, [wire.chunk({"content": "Hello"}), *wire.ended()])))
-    assert stream_mode.call(wire.agent(server)).result == "Hello"
+    assert stream_way.invoke(wire.agent(server)).result == "Hello"
 
 
-def test_a_stream_may_end_with_its_connection(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_a_stream_may_end_with_its_connection(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer([b"HTTP/1.1 200 OK\r\n\r\n", *wire.stream("Hello"), CLOSE])
-    assert stream_mode.call(wire.agent(server)).result == "Hello"
+    assert stream_way.invoke(wire.agent(server)).result == "Hello"
 
 
 # How a stream is read.
@@ -164,23 +164,23 @@ def test_calls_come_after_the_text(server: Server) -> None:
 # Streams that end badly.
 
 
-def test_a_stream_that_ends_without_its_end_is_cut(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_a_stream_that_ends_without_its_end_is_cut(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(*map(event, wire.said("Hel", "lo"))))
-    seen = stream_mode.call(wire.agent(server))
+    seen = stream_way.invoke(wire.agent(server))
     assert isinstance(seen.error, StreamCut)
     assert isinstance(seen.error.partial, Reply)
     assert (seen.error.partial.text, seen.error.partial.finish_reason) == ("Hello", None)
     assert len(server.requests) == 1
 
 
-def test_an_empty_stream_is_tried_again(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_an_empty_stream_is_tried_again(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(), stream(*wire.stream("Hello")))
-    assert stream_mode.call(wire.agent(server)).result == "Hello"
+    assert stream_way.invoke(wire.agent(server)).result == "Hello"
 
 
-def test_an_error_inside_a_stream(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_an_error_inside_a_stream(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(*map(event, [*wire.said("Hel"), wire.error_event("overloaded")])))
-    seen = stream_mode.call(wire.agent(server))
+    seen = stream_way.invoke(wire.agent(server))
     assert isinstance(seen.error, StreamCut)
     assert "overloaded" in str(seen.error)
     assert isinstance(seen.error.partial, Reply)
@@ -188,56 +188,56 @@ def test_an_error_inside_a_stream(server: Server, stream_mode: Mode, wire: Wire)
     assert len(server.requests) == 1
 
 
-def test_an_error_before_a_word_is_tried_again(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_an_error_before_a_word_is_tried_again(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(event(wire.error_event("overloaded"))), stream(*wire.stream("Hello")))
-    seen = stream_mode.call(wire.agent(server))
+    seen = stream_way.invoke(wire.agent(server))
     assert seen.result == "Hello"
-    assert "overloaded" in seen.retries[0].reason
+    assert "overloaded" in seen.of(Retry)[0].reason
 
 
-def test_a_stream_that_falls_silent(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_a_stream_that_falls_silent(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(*map(event, wire.said("Hel")), Hold()))
-    seen = stream_mode.call_until_heard(wire.agent(server), timeout=0.3)
+    seen = stream_way.invoke_until_heard(wire.agent(server), timeout=0.3)
     assert isinstance(seen.error, StreamCut)
     assert isinstance(seen.error.partial, Reply)
     assert seen.error.partial.text == "Hel"
     assert server.wait_until(lambda: server.open == 0)
 
 
-def test_a_server_that_says_nothing_at_all(server: Server, mode: Mode, wire: Wire) -> None:
+def test_a_server_that_says_nothing_at_all(server: Server, way: Way, wire: Wire) -> None:
     server.answer([Hold()])
-    error = mode.call(wire.agent(server), timeout=0.1).error
+    error = way.invoke(wire.agent(server), timeout=0.1).error
     assert isinstance(error, ModelError)
     assert "in time" in str(error)
     assert server.wait_until(lambda: server.open == 0)
 
 
-def test_chunks_slower_than_the_limit(server: Server, stream_mode: Mode) -> None:
+def test_chunks_slower_than_the_limit(server: Server, stream_way: Way) -> None:
     wire = Chat()
     server.answer(stream(*map(event, wire.said("Hel")), Hold(), *map(event, wire.ended())))
-    answer = stream_mode.call_until_heard(wire.agent(server), timeout=0.1)
+    answer = stream_way.invoke_until_heard(wire.agent(server), timeout=0.1)
     assert isinstance(answer.error, StreamCut)
     assert "in time" in str(answer.error)
 
 
-def test_a_stream_that_never_ends_is_ended(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_a_stream_that_never_ends_is_ended(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(*map(event, wire.said()), Forever(event(wire.said("on and ")[-1]))))
-    seen = stream_mode.call_until_heard(wire.agent(server), timeout=0.3)
+    seen = stream_way.invoke_until_heard(wire.agent(server), timeout=0.3)
     assert isinstance(seen.error, StreamCut)
     assert seen.text.startswith("on and ")
     assert not seen.error.retryable
     assert server.wait_until(lambda: server.open == 0)
 
 
-def test_signs_of_life_are_not_an_answer(server: Server, stream_mode: Mode, wire: Wire) -> None:
+def test_signs_of_life_are_not_an_answer(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(Forever(b": wait\n\n")))
-    assert isinstance(stream_mode.call(wire.agent(server), timeout=0.1).error, ModelError)
+    assert isinstance(stream_way.invoke(wire.agent(server), timeout=0.1).error, ModelError)
     assert server.wait_until(lambda: server.open == 0)
 
 
-def test_a_whole_answer_in_drops_ends_in_time(server: Server, whole_mode: Mode, wire: Wire) -> None:
+def test_a_whole_answer_in_drops_ends_in_time(server: Server, whole_way: Way, wire: Wire) -> None:
     server.answer(stream(Forever(b" ")))
-    error = whole_mode.call(wire.agent(server), timeout=0.1).error
+    error = whole_way.invoke(wire.agent(server), timeout=0.1).error
     assert isinstance(error, ModelError)
     assert "time" in str(error)
     assert server.wait_until(lambda: server.open == 0)

@@ -9,7 +9,7 @@ from prompty import bind_tools, tool, turn
 from prompty.errors import PromptyWarning, ToolError
 from prompty.testing import Script, call
 from prompty.tools import register_tool
-from tests.loop.ways import Way, agent_of, every_way
+from tests.ways import Way, agent_of, every_way
 
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
 LISTEN = {"name": "listen", "kind": "function"}

@@ -15,12 +15,12 @@ from prompty.model.event import Event
 from prompty.model.reply import Reply
 from prompty.testing import Fault, Script, call
 from prompty.testing.encoding import WIRES as ENCODINGS
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import WIRES, Wire
 from tests.legality import assert_legal
 from tests.loop.bodies import APIS, assert_sendable
-from tests.loop.ways import LONG, Way, agent_of, every_way
 from tests.loopback import Hold, Reply as Steps, Server, json_reply, stream
+from tests.ways import LONG, Way, agent_of, every_way
 
 AGENT = agent_of()
 NOT_RUN = "Error: Tool '{}' was not run: the turn was cancelled"

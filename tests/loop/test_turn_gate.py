@@ -12,7 +12,7 @@ from prompty.events import ToolGated, ToolStarted
 from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in
-from tests.loop.ways import Way, agent_of, every_way, every_wire, tool_events
+from tests.ways import Way, agent_of, every_way, every_wire
 
 AGENT = agent_of()
 Gate = Callable[[list[GatedCall]], object]
@@ -80,7 +80,7 @@ def test_a_call_that_is_denied_does_not_run_and_the_model_is_told(way: Way, wire
         (True, ""),
         (False, "not at night"),
     ]
-    assert tool_events(seen) == [("ToolGated", "look")] * 3 + [("ToolStarted", "look"), ("ToolFinished", "look")]
+    assert seen.tool_events == [("ToolGated", "look")] * 3 + [("ToolStarted", "look"), ("ToolFinished", "look")]
 
 
 UNCLEAR: dict[str, Callable[[int], object]] = {

@@ -8,7 +8,7 @@ from prompty import GatedCall, ToolCall, ToolContext
 from prompty.events import ToolFinished, ToolGated, ToolStarted
 from prompty.testing import Script
 from tests.loop.bodies import APIS, assert_taken, calls_in, results_in
-from tests.loop.ways import Seen, Way, agent_of, every_way, every_wire
+from tests.ways import Seen, Way, agent_of, every_way, every_wire
 
 IDS: dict[str, list[list[str]]] = {
     "all the same": [["call_0", "call_0"], ["call_0"], ["call_0", "call_0"]],

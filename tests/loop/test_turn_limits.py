@@ -15,7 +15,7 @@ from prompty.events import Done, IterationStarted, ModelReply, Retry, RunFailed,
 from prompty.loop.stop import Progress
 from prompty.model.event import Event
 from prompty.testing import Fault, Script, answer, call
-from tests.loop.ways import Way, agent_of, every_way, every_wire
+from tests.ways import Way, agent_of, every_way, every_wire
 
 AGENT = agent_of()
 Condition = Callable[[Progress], bool]

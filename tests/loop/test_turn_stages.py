@@ -12,7 +12,7 @@ from prompty.events import MessagesChanged, ToolFinished, ToolStarted
 from prompty.model.event import Event
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in
-from tests.loop.ways import LONG, WAYS, Seen, Way, agent_of, every_way, every_wire, tool_events
+from tests.ways import LONG, WAYS, Seen, Way, agent_of, every_way, every_wire
 
 AGENT = agent_of()
 both_kinds = pytest.mark.parametrize("kind", ["functions", "coroutines"])
@@ -96,7 +96,7 @@ def test_sequential_tools_never_overlap(way: Way, kind: str, marked: bool, execu
     with Script(calls("work", 1, 2, 3), "Done."):
         seen = way.turn(AGENT, tools=[overlaps.tool(kind, sequential=marked)], tool_execution=execution)
     assert (overlaps.most, overlaps.log) == (1, IN_ORDER)
-    assert tool_events(seen) == [("ToolStarted", "work"), ("ToolFinished", "work")] * 3
+    assert seen.tool_events == [("ToolStarted", "work"), ("ToolFinished", "work")] * 3
 
 
 @every_way

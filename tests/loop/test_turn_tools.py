@@ -19,7 +19,7 @@ from prompty.events import ToolFinished, ToolStarted
 from prompty.model.content import ImagePart
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in
-from tests.loop.ways import LONG, Way, agent_of, every_way, every_wire, tool_events
+from tests.ways import LONG, Way, agent_of, every_way, every_wire
 
 AGENT = agent_of()
 
@@ -202,7 +202,7 @@ def test_a_tool_that_the_model_invented_is_answered_with_those_there_are(way: Wa
     with Script([call(name, at="it"), call("look", at="it")], "Done."):
         seen = way.turn(agent_of(wire), tools=[look, look_async])
     assert seen.told == [f"Error: There is no tool '{name}'. The tools are: look, look_async.", "saw it"]
-    assert tool_events(seen) == [("ToolStarted", "look"), ("ToolFinished", "look")]
+    assert seen.tool_events == [("ToolStarted", "look"), ("ToolFinished", "look")]
 
 
 ARGUMENTS: dict[str, tuple[str, str | None]] = {

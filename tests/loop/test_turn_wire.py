@@ -12,7 +12,7 @@ from prompty.model.content import ImagePart
 from prompty.providers.openai import chat
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in, results_in
-from tests.loop.ways import Way, agent_of, every_way, every_wire
+from tests.ways import Way, agent_of, every_way, every_wire
 
 COMPATIBLE = {"kind": "anonymous", "endpoint": "http://localhost:8080/v1"}
 AGENT = agent_of(model={"connection": COMPATIBLE})

@@ -18,7 +18,7 @@ from prompty.errors import ModelError, RequestError
 from prompty.model.message import Json
 from prompty.providers import AsyncTransport, Transport, register_connection
 from prompty.registry import DEFAULT
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat, Messages, Responses, Wire
 from tests.loopback import Request, Server, json_reply
 

@@ -16,7 +16,7 @@ from prompty.providers import Provider, register_executor, register_processor, r
 from prompty.providers.clients import SdkConnector, connection_limits
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import WIRES, Chat, Wire
 from tests.loopback import Server, json_reply, stream
 

@@ -15,9 +15,10 @@ from prompty import Message, PromptAgent, turn, turn_async, user
 from prompty.model.event import Done, Event
 from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
-from tests.drivers.modes import MODES, Mode, close_clients
+from tests.drivers.clients import close_clients
 from tests.legality import assert_legal
 from tests.loopback import Reply, Server, event, json_reply, stream
+from tests.ways import SYNC, Way, every_way
 
 Json = dict[str, Any]
 
@@ -393,7 +394,6 @@ CASES = {
 }
 
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-each_mode = pytest.mark.parametrize("mode", MODES, ids=str)
 
 
 @pytest.fixture
@@ -410,21 +410,21 @@ def look(at: str) -> str:
     return f"Nothing at {at}"
 
 
-def done(mode: Mode, agent: PromptAgent, messages: Sequence[object] | None = None) -> Done:
+def done(way: Way, agent: PromptAgent, messages: Sequence[object] | None = None) -> Done:
     """What a turn comes to."""
     heard: list[Event] = []
     options: dict[str, Any] = {"tools": [look], "on_event": heard.append, "messages": messages}
 
     async def asynchronously() -> None:
-        if mode.streamed:
+        if way.streamed:
             async with await turn_async(agent, stream=True, **options) as streamed:
                 await streamed.result()
         else:
             await turn_async(agent, **options)
 
-    if mode.asynchronous:
+    if way.asynchronous:
         asyncio.run(asynchronously())
-    elif mode.streamed:
+    elif way.streamed:
         with turn(agent, stream=True, **options) as streamed:
             assert streamed.result == "It is there."
     else:
@@ -434,16 +434,16 @@ def done(mode: Mode, agent: PromptAgent, messages: Sequence[object] | None = Non
     return found
 
 
-def exchange(case: Case, mode: Mode, server: Server, *answers: Answer) -> Done:
+def exchange(case: Case, way: Way, server: Server, *answers: Answer) -> Done:
     """A turn in which the model gives these answers, or those of the case."""
-    server.answer(*(case.wire.reply(one, streamed=mode.streamed) for one in answers or case.answers))
-    return done(mode, case.agent(server.url))
+    server.answer(*(case.wire.reply(one, streamed=way.streamed) for one in answers or case.answers))
+    return done(way, case.agent(server.url))
 
 
-def going_on(case: Case, mode: Mode, server: Server, before: Done) -> Json:
+def going_on(case: Case, way: Way, server: Server, before: Done) -> Json:
     """The request of a turn that follows another."""
-    server.answer(case.wire.reply(case.answers[-1], streamed=mode.streamed))
-    done(mode, case.agent(server.url), [*before.messages, user("And now?")])
+    server.answer(case.wire.reply(case.answers[-1], streamed=way.streamed))
+    done(way, case.agent(server.url), [*before.messages, user("And now?")])
     return server.requests[-1].body
 
 
@@ -464,10 +464,10 @@ def thoughts_in(body: object) -> set[str]:
     return set(THOUGHT.findall(json.dumps(body)))
 
 
-@each_mode
+@every_way
 @each_case
-def test_thoughts_go_back_with_their_calls_exactly_as_they_came(case: Case, mode: Mode, server: Server) -> None:
-    exchange(case, mode, server)
+def test_thoughts_go_back_with_their_calls_exactly_as_they_came(case: Case, way: Way, server: Server) -> None:
+    exchange(case, way, server)
     first, second, third = (request.body for request in server.requests)
     assert thoughts_in(first) == set()
     for body, answers in ((second, case.answers[:1]), (third, case.answers[:2])):
@@ -480,11 +480,11 @@ def test_thoughts_go_back_with_their_calls_exactly_as_they_came(case: Case, mode
     assert thoughts_in(third) == {"THOUGHT-first", "THOUGHT-second"}
 
 
-@each_mode
+@every_way
 @each_case
-def test_thoughts_that_led_to_no_call_stay_here_in_the_next_turn(case: Case, mode: Mode, server: Server) -> None:
-    before = exchange(case, mode, server)
-    last_of_turn, body = server.requests[-1].body, going_on(case, mode, server, before)
+def test_thoughts_that_led_to_no_call_stay_here_in_the_next_turn(case: Case, way: Way, server: Server) -> None:
+    before = exchange(case, way, server)
+    last_of_turn, body = server.requests[-1].body, going_on(case, way, server, before)
     assert_legal(case.wire.name, without_extras(body))
     key = "input" if case.wire.name == "responses" else "messages"
     assert body[key][: len(last_of_turn[key])] == last_of_turn[key]  # what a provider has cached is sent again
@@ -492,12 +492,12 @@ def test_thoughts_that_led_to_no_call_stay_here_in_the_next_turn(case: Case, mod
     assert thoughts_in(body) == {"THOUGHT-first", "THOUGHT-second"}
 
 
-@each_mode
+@every_way
 @each_case
-def test_of_a_conversation_without_calls_no_thought_is_sent(case: Case, mode: Mode, server: Server) -> None:
-    before = exchange(case, mode, server, case.answers[-1])
+def test_of_a_conversation_without_calls_no_thought_is_sent(case: Case, way: Way, server: Server) -> None:
+    before = exchange(case, way, server, case.answers[-1])
     assert thoughts_in(before.messages[-1].to_json()) == {"THOUGHT-last"}  # it is kept, for people to read
-    body = going_on(case, mode, server, before)
+    body = going_on(case, way, server, before)
     assert_legal(case.wire.name, without_extras(body))
     assert thoughts_in(body) == set()
     assert not reasoning_keys(body)
@@ -539,7 +539,7 @@ OWN_SERVERS: dict[str, Json] = {
 @pytest.mark.parametrize("place", OWN_SERVERS.values(), ids=OWN_SERVERS)
 @each_case
 def test_no_thought_ever_goes_to_the_chat_api_of_openai(case: Case, place: Json, server: Server) -> None:
-    messages: Sequence[Message] = exchange(case, MODES[0], server).messages
+    messages: Sequence[Message] = exchange(case, SYNC, server).messages
     agent = agent_of("gpt-4o", **place)
     api = DEFAULT.providers.get(agent.model.provider).api("chat")
     body = build_request(agent, [*messages, user("And now?")], api).body

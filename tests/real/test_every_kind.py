@@ -14,12 +14,13 @@ from prompty.errors import IterationsExceeded
 from prompty.events import ToolFinished
 from prompty.testing import Script, call
 from prompty.tools import register_tool_kind
-from tests.conversations.turns import assert_history_is_legal, every_way, run_turn
+from tests.conversations.turns import assert_history_is_legal
 from tests.loopback import Server, json_reply
 from tests.real.ways import FAMILIES, Family
 from tests.tools.openapi_parts import one_operation, own_kind
 from tests.tools.test_children import Echo
 from tests.tools.test_mcp_http import OwnServer, running
+from tests.ways import Way, sync_and_async
 
 CHILD = "---\nname: shorten\nmodel: {MODEL}\ninputs: {text: {kind: string, required: true}}\n---\nuser:\n{{text}}\n"
 CALLS = [
@@ -70,14 +71,12 @@ def agent_with(folder: Path, service: Server, model: dict[str, Any]) -> PromptAg
     return load(folder / "all.prompty")
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("api_type", ["chat", "responses", "messages"])
-def test_a_tool_of_every_kind_runs_on_every_wire(
-    asynchronous: bool, api_type: str, outside: Server, tmp_path: Path
-) -> None:
+def test_a_tool_of_every_kind_runs_on_every_wire(way: Way, api_type: str, outside: Server, tmp_path: Path) -> None:
     agent = agent_with(tmp_path, outside, {"id": "m", "provider": "scripted", "apiType": api_type})
     with Script(CALLS, "Short.", "Done."):
-        seen = run_turn(asynchronous, agent, tools=[count, add])
+        seen = way.turn(agent, tools=[count, add])
     assert seen.result == "Done."
     assert seen.texts[2:7] == ["3", "Short.", "3", '{"name": "Rex"}', seen.texts[6]]
     assert json.loads(seen.texts[6])["key"] == "secret"
@@ -85,10 +84,10 @@ def test_a_tool_of_every_kind_runs_on_every_wire(
     assert_history_is_legal(seen.messages)
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 def test_a_tool_of_every_kind_runs_on_a_real_server(
-    asynchronous: bool, family: Family, outside: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: Way, family: Family, outside: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model writes nonsense, but it must call something, by the schemas that every kind has given."""
     monkeypatch.setattr("prompty.loop.model_step.FIRST_WAIT", 0.01)
@@ -99,7 +98,7 @@ def test_a_tool_of_every_kind_runs_on_a_real_server(
         forced = {"tool_choice": family.must_call, "seed": seed}
         options = {"maxOutputTokens": 100, "temperature": 0.9, "additionalProperties": forced}
         agent = agent_with(tmp_path, outside, {**model, "options": options})
-        seen = run_turn(asynchronous, agent, tools=[count, add], max_iterations=1)
+        seen = way.turn(agent, tools=[count, add], max_iterations=1)
         assert seen.error is None or isinstance(seen.error, IterationsExceeded), seen.error
         assert_history_is_legal(seen.messages)
         finished += [event.call.name for event in seen.of(ToolFinished)]

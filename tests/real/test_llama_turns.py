@@ -46,10 +46,10 @@ from prompty.model.event import (
 from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.tools.arguments import parse_arguments
-from tests.drivers.modes import MODES, Mode
 from tests.legality import assert_legal
 from tests.real.figures import record
 from tests.real.ways import FAMILIES, SOAK, Family, Prompts
+from tests.ways import WAYS as MODES, Way as Mode
 
 SEEDS = range(200 if SOAK else 20)
 # For most calls. What is cut off is no call, except in the Responses API of this server: it says that all is complete.

@@ -21,8 +21,9 @@ from prompty.events import ToolFinished
 from prompty.model.content import FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server
-from tests.conversations.turns import Seen, every_way, run_turn, scripted
+from tests.conversations.turns import scripted
 from tests.real.ways import SOAK
+from tests.ways import SYNC, Seen, Way, sync_and_async
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "npm"
@@ -72,20 +73,20 @@ def processes() -> dict[int, str]:
     return found
 
 
-def asked(asynchronous: bool, server: str, *answers: Any, **options: Any) -> Seen:
+def asked(way: Way, server: str, *answers: Any, **options: Any) -> Seen:
     with Script(*answers, "Done."):
-        return run_turn(asynchronous, scripted(tools=[{"name": server, "kind": "mcp"}]), **options)
+        return way.turn(scripted(tools=[{"name": server, "kind": "mcp"}]), **options)
 
 
 def answers_of(seen: Seen) -> list[list[Any]]:
     return [list(message.content) for message in seen.messages if message.role == "tool"]
 
 
-@every_way
-def test_every_tool_is_offered(asynchronous: bool, servers: Path) -> None:
+@sync_and_async
+def test_every_tool_is_offered(way: Way, servers: Path) -> None:
     agent = scripted(tools=[{"name": name, "kind": "mcp"} for name in ("everything", "files")])
     with Script("Done.") as script:
-        assert run_turn(asynchronous, agent).result == "Done."
+        assert way.turn(agent).result == "Done."
     functions = {one["function"]["name"]: one["function"] for one in script.requests[0]["tools"]}
     assert len(functions) == 13 + 14
     assert functions["get-sum"]["parameters"]["required"] == ["a", "b"]
@@ -93,8 +94,8 @@ def test_every_tool_is_offered(asynchronous: bool, servers: Path) -> None:
     assert len(processes()) == 2
 
 
-@every_way
-def test_calls_give_text_images_resources_and_structures(asynchronous: bool, servers: Path) -> None:
+@sync_and_async
+def test_calls_give_text_images_resources_and_structures(way: Way, servers: Path) -> None:
     calls = [
         call("echo", message="hello"),
         call("get-tiny-image"),
@@ -103,7 +104,7 @@ def test_calls_give_text_images_resources_and_structures(asynchronous: bool, ser
         call("get-resource-links", count=1),
         call("get-sum", a=1, b="x"),
     ]
-    echo, image, resource, structure, links, refused = answers_of(asked(asynchronous, "everything", calls))
+    echo, image, resource, structure, links, refused = answers_of(asked(way, "everything", calls))
     assert echo == [TextPart("Echo: hello")]
     [picture] = [part for part in image if isinstance(part, ImagePart)]
     assert (b64decode(picture.value)[1:4], picture.media_type) == (b"PNG", "image/png")
@@ -113,11 +114,11 @@ def test_calls_give_text_images_resources_and_structures(asynchronous: bool, ser
     assert "is not of type" in refused[0].value
 
 
-@every_way
-def test_files_are_written_and_read_and_what_is_outside_is_refused(asynchronous: bool, servers: Path) -> None:
+@sync_and_async
+def test_files_are_written_and_read_and_what_is_outside_is_refused(way: Way, servers: Path) -> None:
     path = str(servers / "note.txt")
     seen = asked(
-        asynchronous,
+        way,
         "files",
         call("write_file", path=path, content="tea"),
         [call("read_text_file", path=path), call("read_text_file", path="/etc/passwd")],
@@ -129,16 +130,16 @@ def test_files_are_written_and_read_and_what_is_outside_is_refused(asynchronous:
 
 
 def test_a_process_knows_nothing_of_our_keys(servers: Path) -> None:
-    [[part]] = answers_of(asked(False, "everything", call("get-env")))
+    [[part]] = answers_of(asked(SYNC, "everything", call("get-env")))
     assert '"GIVEN": "by the host"' in part.value
     assert '"PATH"' in part.value
     assert "MADE_UP_API_KEY" not in part.value
 
 
-@every_way
-def test_progress_goes_to_the_logger(asynchronous: bool, servers: Path, caplog: pytest.LogCaptureFixture) -> None:
+@sync_and_async
+def test_progress_goes_to_the_logger(way: Way, servers: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(INFO, "prompty.tools")
-    asked(asynchronous, "everything", call("trigger-long-running-operation", duration=0.2, steps=2))
+    asked(way, "everything", call("trigger-long-running-operation", duration=0.2, steps=2))
     assert "trigger-long-running-operation: 1 of 2" in caplog.text
 
 
@@ -172,43 +173,43 @@ def in_the_middle(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[Callab
         logger.removeHandler(handler)
 
 
-@every_way
+@sync_and_async
 def test_a_server_that_is_killed_in_a_call_is_an_error_and_comes_back(
-    asynchronous: bool, servers: Path, in_the_middle: Callable[[Callable[[], object]], None]
+    way: Way, servers: Path, in_the_middle: Callable[[Callable[[], object]], None]
 ) -> None:
-    asked(asynchronous, "everything")
+    asked(way, "everything")
     [first] = processes()
     in_the_middle(lambda: os.kill(first, SIGKILL))
-    seen = asked(asynchronous, "everything", LONG)
+    seen = asked(way, "everything", LONG)
     assert seen.result == "Done."
     [[part]] = answers_of(seen)
     assert part.value.startswith(
         "Error: Tool 'trigger-long-running-operation' failed: the connection to the MCP server"
     )
-    assert answers_of(asked(asynchronous, "everything", call("echo", message="back"))) == [[TextPart("Echo: back")]]
+    assert answers_of(asked(way, "everything", call("echo", message="back"))) == [[TextPart("Echo: back")]]
     [second] = processes()
     assert second != first
 
 
-@every_way
-def test_a_server_that_died_between_turns_is_started_again(asynchronous: bool, servers: Path) -> None:
-    asked(asynchronous, "everything")
+@sync_and_async
+def test_a_server_that_died_between_turns_is_started_again(way: Way, servers: Path) -> None:
+    asked(way, "everything")
     [first] = processes()
     os.kill(first, SIGKILL)
-    assert answers_of(asked(asynchronous, "everything", call("echo", message="back"))) == [[TextPart("Echo: back")]]
+    assert answers_of(asked(way, "everything", call("echo", message="back"))) == [[TextPart("Echo: back")]]
 
 
-@every_way
+@sync_and_async
 def test_a_call_that_is_given_up_leaves_the_session_whole(
-    asynchronous: bool, servers: Path, in_the_middle: Callable[[Callable[[], object]], None]
+    way: Way, servers: Path, in_the_middle: Callable[[Callable[[], object]], None]
 ) -> None:
     cancel = CancelToken()
-    timed_out = asked(asynchronous, "everything", LONG, tool_timeout=0.2)
+    timed_out = asked(way, "everything", LONG, tool_timeout=0.2)
     assert "no result within 0.2 s" in answers_of(timed_out)[0][0].value
     [first] = processes()
     in_the_middle(cancel.cancel)
-    assert isinstance(asked(asynchronous, "everything", LONG, cancel=cancel).error, Cancelled)
-    assert answers_of(asked(asynchronous, "everything", call("echo", message="on"))) == [[TextPart("Echo: on")]]
+    assert isinstance(asked(way, "everything", LONG, cancel=cancel).error, Cancelled)
+    assert answers_of(asked(way, "everything", call("echo", message="on"))) == [[TextPart("Echo: on")]]
     assert list(processes()) == [first]
 
 
@@ -242,12 +243,12 @@ def test_many_turns_at_once_share_a_process(servers: Path) -> None:
     assert len(processes()) == 1
 
 
-@every_way
-def test_servers_open_and_close_again_and_again(asynchronous: bool, servers: Path) -> None:
+@sync_and_async
+def test_servers_open_and_close_again_and_again(way: Way, servers: Path) -> None:
     for number in range(CYCLES // 2):
-        seen = asked(asynchronous, "everything", call("echo", message=str(number)))
+        seen = asked(way, "everything", call("echo", message=str(number)))
         assert answers_of(seen) == [[TextPart(f"Echo: {number}")]]
-        if asynchronous:
+        if way.asynchronous:
             asyncio.run(close_mcp_servers_async())
         else:
             close_mcp_servers()
@@ -280,14 +281,14 @@ STARTS = {
 }
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize(("command", "said"), STARTS.values(), ids=STARTS)
 def test_a_server_that_does_not_start_says_why(
-    asynchronous: bool, command: list[str], said: str, servers: Path, monkeypatch: pytest.MonkeyPatch
+    way: Way, command: list[str], said: str, servers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "within" in said:
         monkeypatch.setattr("prompty.tools.mcp.connection.CONNECT_SECONDS", 0.5)
     register_mcp_server("broken", command=command)
-    seen = asked(asynchronous, "broken")
+    seen = asked(way, "broken")
     assert "cannot use the MCP server 'broken' (tool 'broken')" in str(seen.error)
     assert said in str(seen.error)

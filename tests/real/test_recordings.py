@@ -13,7 +13,7 @@ from prompty import ModelError, PromptAgent, Stop, invoke, load, prepare, turn, 
 from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.testing import Player, Recorder
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.real.llama import llama_server
 from tests.real.ways import FAMILIES, Family, Prompts, in_all_ways
 

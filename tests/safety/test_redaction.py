@@ -18,7 +18,7 @@ from prompty.batch.records import describe_error
 from prompty.safety.redaction import MASK, Redactor, find_secret, mask_secrets, may_hold_secrets
 from prompty.testing import Recorder
 from prompty.tracing import Tracer
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, json_reply
 

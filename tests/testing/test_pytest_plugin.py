@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.drivers.modes import close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, json_reply
 

@@ -28,6 +28,7 @@ from prompty import (
 )
 from prompty.drivers.target import ProviderExecutor
 from prompty.errors import Cancelled, EmptyReply, StreamCut
+from prompty.events import Retry
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import build_request
@@ -37,14 +38,15 @@ from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK
 from prompty.testing import Player, Recorder, RecordingMissing, Script, answer, call
 from prompty.testing.recordings import decode_exchange, encode_exchange, mask_request
-from tests.drivers.modes import MODES, Mode, close_clients
+from tests.drivers.clients import close_clients
 from tests.drivers.wires import KEY, WIRES, Chat, Wire
 from tests.loopback import CLOSE, RESET, Hold, Server, event, json_reply, stream
 from tests.strategies import json_objects
+from tests.ways import WAYS, Way
 
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
-every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
-every_stream = pytest.mark.parametrize("mode", [mode for mode in MODES if mode.streamed], ids=str)
+every_mode = pytest.mark.parametrize("way", WAYS, ids=str)
+every_stream = pytest.mark.parametrize("way", [way for way in WAYS if way.streamed], ids=str)
 
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
 NOWHERE = "http://127.0.0.1:9"
@@ -97,20 +99,20 @@ def once(hold: Hold, act: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def answers(wire: Wire, mode: Mode, text: str) -> Any:
-    return stream(*wire.stream(*text.split(" "))) if mode.streamed else json_reply(wire.whole(text))
+def answers(wire: Wire, way: Way, text: str) -> Any:
+    return stream(*wire.stream(*text.split(" "))) if way.streamed else json_reply(wire.whole(text))
 
 
 @every_wire
 @every_mode
-def test_what_a_server_said_is_said_again_without_it(wire: Wire, mode: Mode, server: Server, path: Path) -> None:
-    server.answer(answers(wire, mode, "Hello Zoë 👋"), answers(wire, mode, "Once more"))
+def test_what_a_server_said_is_said_again_without_it(wire: Wire, way: Way, server: Server, path: Path) -> None:
+    server.answer(answers(wire, way, "Hello Zoë 👋"), answers(wire, way, "Once more"))
     with Recorder(path):
-        live = mode.call_often(2, wire.agent(server))
+        live = way.invoke_often(2, wire.agent(server))
     with Player(path):
-        played = mode.call_often(2, wire.agent(NOWHERE))
+        played = way.invoke_often(2, wire.agent(NOWHERE))
     assert [seen.error for seen in live] == [None, None]
-    assert played == live
+    assert [seen.outcome for seen in played] == [seen.outcome for seen in live]
     assert len(server.requests) == 2
 
 
@@ -188,15 +190,16 @@ def test_an_executor_of_a_provider_is_recorded_and_played(path: Path) -> None:
 
 @every_wire
 @every_mode
-def test_an_error_is_played_and_so_is_the_retry_after_it(wire: Wire, mode: Mode, server: Server, path: Path) -> None:
+def test_an_error_is_played_and_so_is_the_retry_after_it(wire: Wire, way: Way, server: Server, path: Path) -> None:
     busy = json_reply({"error": {"message": "busy"}}, 429, {"retry-after-ms": "10"})
-    server.answer(busy, answers(wire, mode, "Now then"), json_reply({"error": {"message": "never"}}, 400))
+    server.answer(busy, answers(wire, way, "Now then"), json_reply({"error": {"message": "never"}}, 400))
     with Recorder(path):
-        live = mode.call_often(2, wire.agent(server))
+        live = way.invoke_often(2, wire.agent(server))
     with Player(path):
-        played = mode.call_often(2, wire.agent(NOWHERE))
-    assert (played[0], live[0].result) == (live[0], "Nowthen" if mode.streamed else "Now then")
-    assert len(played[0].retries) == mode.streamed
+        played = way.invoke_often(2, wire.agent(NOWHERE))
+    assert played[0].outcome == live[0].outcome
+    assert live[0].result == ("Nowthen" if way.streamed else "Now then")
+    assert len(played[0].of(Retry)) == 1
     for seen in (live[1], played[1]):
         assert isinstance(seen.error, ModelError)
         assert (type(seen.error), seen.error.status, seen.error.retryable) == (ModelError, 400, False)
@@ -207,20 +210,20 @@ def test_an_error_is_played_and_so_is_the_retry_after_it(wire: Wire, mode: Mode,
 @every_wire
 @every_stream
 @pytest.mark.parametrize("end", [RESET, CLOSE], ids=["reset", "closed"])
-def test_a_stream_that_broke_breaks_again(wire: Wire, mode: Mode, end: Any, server: Server, path: Path) -> None:
+def test_a_stream_that_broke_breaks_again(wire: Wire, way: Way, end: Any, server: Server, path: Path) -> None:
     words = [event(item) for item in wire.said("It", " was")]
     hold = Hold()
     server.answer(stream(*words, hold, end))
     release = once(hold, hold.release)
     with Recorder(path):
-        live = mode.call(wire.agent(server))
+        live = way.invoke(wire.agent(server))
     release.join()
     with Player(path):
-        played = mode.call(wire.agent(NOWHERE))
+        played = way.invoke(wire.agent(NOWHERE))
     assert isinstance(live.error, StreamCut)
     assert isinstance(played.error, StreamCut)
     assert (str(played.error), played.error.partial) == (str(live.error), live.error.partial)
-    assert played.events == live.events
+    assert played.outcome == live.outcome
 
 
 def test_errors_are_kept_with_their_kind_and_where_they_came(path: Path) -> None:
@@ -308,16 +311,16 @@ def leaky(server: Server, monkeypatch: pytest.MonkeyPatch) -> PromptAgent:
 
 @every_mode
 def test_no_secret_is_in_a_recording_whoever_repeats_it(
-    leaky: PromptAgent, mode: Mode, server: Server, path: Path
+    leaky: PromptAgent, way: Way, server: Server, path: Path
 ) -> None:
     known = [secret for secret in PLANTED if secret not in (IN_BODY, IN_NESTED, IN_SHAPE)]
     echo = " ".join([*known, f"sk-{IN_SHAPE}"])
     content = b"".join(Chat().stream(echo))
     pieces = [content[start : start + 10] for start in range(0, len(content), 10)]
-    told = stream(*pieces) if mode.streamed else json_reply(Chat().whole(echo))
+    told = stream(*pieces) if way.streamed else json_reply(Chat().whole(echo))
     server.answer(told, json_reply({"error": {"message": echo}}, 400))
     with Recorder(path):
-        live = mode.call_often(2, leaky)
+        live = way.invoke_often(2, leaky)
     sent = server.requests[0]
     assert all(secret.encode() in sent.content for secret in (IN_BODY, IN_NESTED, IN_SHAPE))
     assert sent.headers["x-access-token"] == f"Bearer {IN_HEADER}"
@@ -327,7 +330,7 @@ def test_no_secret_is_in_a_recording_whoever_repeats_it(
     written = path.read_bytes()
     assert [secret for secret in PLANTED if secret.encode() in written] == []
     with Player(path):
-        played = mode.call_often(2, leaky)
+        played = way.invoke_often(2, leaky)
     assert played[0].result == " ".join([MASK] * (len(known) + 1))
     assert str(played[1].error).removeprefix("Error code: 400 - ") == " ".join([MASK] * (len(known) + 1))
 

@@ -20,16 +20,16 @@ from prompty.testing import PROVIDER, Fault, Script, answer, call, register_scri
 from prompty.testing.encoding import WIRES
 from prompty.wire.json_bytes import read_bytes, write_bytes
 from prompty.wire.sse import EventReader
-from tests.drivers.modes import MODES, Mode
 from tests.legality import assert_legal
 from tests.strategies import json_objects, names, texts
+from tests.ways import ASYNC, WAYS, Way
 
 APIS = tuple(PROVIDER.apis)
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
 BROKEN = "the connection failed: scripted"
 
 every_api = pytest.mark.parametrize("api_type", APIS)
-every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
+every_mode = pytest.mark.parametrize("way", WAYS, ids=str)
 
 
 def agent_of(api_type: str = "chat", script: object = None, **model: Any) -> PromptAgent:
@@ -40,9 +40,9 @@ def agent_of(api_type: str = "chat", script: object = None, **model: Any) -> Pro
 
 @every_api
 @every_mode
-def test_a_script_answers_in_its_order(api_type: str, mode: Mode) -> None:
+def test_a_script_answers_in_its_order(api_type: str, way: Way) -> None:
     with Script("Hello there, Ada", call("look", at="the sky"), [call("look"), call("look", id="x")]) as played:
-        seen = mode.call_often(3, agent_of(api_type))
+        seen = way.invoke_often(3, agent_of(api_type))
     assert [entry.error for entry in seen] == [None] * 3
     assert [entry.result for entry in seen] == [
         "Hello there, Ada",
@@ -75,9 +75,9 @@ def test_a_stream_comes_in_pieces_of_every_kind(api_type: str) -> None:
 
 
 @every_mode
-def test_an_item_may_be_computed_from_the_request(mode: Mode) -> None:
+def test_an_item_may_be_computed_from_the_request(way: Way) -> None:
     with Script(lambda request: answer(f"{request.path} {request.stream}")):
-        assert mode.call(agent_of()).result == f"/chat/completions {mode.streamed}"
+        assert way.invoke(agent_of()).result == f"/chat/completions {way.streamed}"
 
 
 def test_the_requests_are_copies() -> None:
@@ -92,24 +92,24 @@ def test_the_requests_are_copies() -> None:
 
 @every_api
 @every_mode
-def test_a_fault_is_raised_before_anything_is_sent(api_type: str, mode: Mode) -> None:
+def test_a_fault_is_raised_before_anything_is_sent(api_type: str, way: Way) -> None:
     busy = ModelError("busy", status=503, retryable=True, retry_after=0)
     with Script(Fault(busy), "Now") as played:
-        assert mode.call(agent_of(api_type)).result == "Now"
+        assert way.invoke(agent_of(api_type)).result == "Now"
     assert len(played.requests) == 2
     with Script(Fault()):
-        seen = mode.call(agent_of(api_type), max_retries=0)
+        seen = way.invoke(agent_of(api_type), max_retries=0)
     assert isinstance(seen.error, ModelError)
     assert seen.error.retryable
     assert str(seen.error) == BROKEN
 
 
 @every_api
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.streamed], ids=str)
-def test_a_fault_cuts_a_stream_after_some_events(api_type: str, mode: Mode) -> None:
+@pytest.mark.parametrize("way", [way for way in WAYS if way.streamed], ids=str)
+def test_a_fault_cuts_a_stream_after_some_events(api_type: str, way: Way) -> None:
     reply = answer("one two three four")
     with Script(*(Fault(after=number, reply=reply) for number in range(9))):
-        seen = mode.call_often(9, agent_of(api_type), max_retries=0)
+        seen = way.invoke_often(9, agent_of(api_type), max_retries=0)
     heard = [entry.text for entry in seen]
     assert heard[0] == ""
     assert "one two " in heard
@@ -122,16 +122,16 @@ def test_a_fault_cuts_a_stream_after_some_events(api_type: str, mode: Mode) -> N
 
 
 @every_mode
-def test_a_call_without_a_stream_fails_where_a_stream_would_be_cut(mode: Mode) -> None:
+def test_a_call_without_a_stream_fails_where_a_stream_would_be_cut(way: Way) -> None:
     with Script(Fault(ModelError("gone"), after=1, reply=answer("a b c"))):
-        seen = mode.call(agent_of())
+        seen = way.invoke(agent_of())
     assert str(seen.error) == "gone"
 
 
 @every_mode
-def test_a_script_that_runs_out_says_how_many_answers_it_had(mode: Mode) -> None:
+def test_a_script_that_runs_out_says_how_many_answers_it_had(way: Way) -> None:
     with Script("one"):
-        first, second = mode.call_often(2, agent_of())
+        first, second = way.invoke_often(2, agent_of())
     assert first.result == "one"
     assert isinstance(second.error, ModelError)
     assert not second.error.retryable
@@ -140,9 +140,9 @@ def test_a_script_that_runs_out_says_how_many_answers_it_had(mode: Mode) -> None
 
 @every_api
 @every_mode
-def test_a_time_limit_and_a_script_go_together(api_type: str, mode: Mode) -> None:
+def test_a_time_limit_and_a_script_go_together(api_type: str, way: Way) -> None:
     with Script("Hello there"):
-        assert mode.call(agent_of(api_type), timeout=60).result == "Hello there"
+        assert way.invoke(agent_of(api_type), timeout=60).result == "Hello there"
 
 
 def test_the_innermost_script_answers_and_a_context_ends_with_its_block() -> None:
@@ -183,7 +183,7 @@ def test_tasks_have_scripts_of_their_own() -> None:
     async def ask(text: str) -> object:
         with Script(text):
             await asyncio.sleep(0)
-            return await MODES[2]._call_once_async(agent_of(), {})
+            return await ASYNC.invoke_async(agent_of())
 
     async def both() -> list[Any]:
         return list(await asyncio.gather(ask("a"), ask("b")))
@@ -279,10 +279,10 @@ def test_ids_that_are_empty_or_repeated_are_sent_as_they_are(api_type: str) -> N
 
 @every_api
 @every_mode
-def test_arguments_that_are_not_json_stay_the_text_they_are(api_type: str, mode: Mode) -> None:
+def test_arguments_that_are_not_json_stay_the_text_they_are(api_type: str, way: Way) -> None:
     broken = ToolCall(id="a", name="look", arguments='{"at": ')
     with Script(broken):
-        assert mode.call(agent_of(api_type)).result == [broken]
+        assert way.invoke(agent_of(api_type)).result == [broken]
 
 
 @every_api
@@ -293,10 +293,10 @@ def test_what_a_model_refuses_is_told(api_type: str) -> None:
 
 @every_api
 @every_mode
-def test_a_call_that_the_length_limit_cut_in_two_is_none(api_type: str, mode: Mode) -> None:
+def test_a_call_that_the_length_limit_cut_in_two_is_none(api_type: str, way: Way) -> None:
     half = ToolCall(id="a", name="look", arguments='{"at": ')
     with Script(answer("Well", half, finish_reason="length")):
-        assert mode.call(agent_of(api_type)).result == "Well"
+        assert way.invoke(agent_of(api_type)).result == "Well"
 
 
 # What is written is read back, whole and in pieces.

@@ -17,7 +17,8 @@ from prompty.testing.script import create_call
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.document import Document, parse_document
 from prompty.tools.openapi.operations import Operation, list_operations
-from tests.conversations.turns import Seen, run_turn, scripted
+from tests.conversations.turns import scripted
+from tests.ways import SYNC, Seen, Way
 
 KEY = "kq-7fd0c1e5a9b3"
 
@@ -66,10 +67,10 @@ def own_kind(*hosts: str, servers: tuple[str, ...] = ()) -> Iterator[OpenApiKind
         DEFAULT.tool_kinds.unregister("openapi")
 
 
-def called(agent: PromptAgent, arguments: Mapping[str, Any], *, name: str = "act", asynchronous: bool = False) -> Seen:
+def called(agent: PromptAgent, arguments: Mapping[str, Any], *, name: str = "act", way: Way = SYNC) -> Seen:
     """A turn in which the model calls an operation once."""
     with Script(create_call(name, arguments), "Done."):
-        return run_turn(asynchronous, agent)
+        return way.turn(agent)
 
 
 def result_of(seen: Seen) -> str:
@@ -81,7 +82,7 @@ def result_of(seen: Seen) -> str:
 def refusal(agent: PromptAgent) -> str:
     """Why a turn did not begin."""
     with Script("never") as script:
-        seen = run_turn(False, agent)
+        seen = SYNC.turn(agent)
     assert isinstance(seen.error, ToolError)
     assert script.requests == []
     return str(seen.error)

@@ -15,7 +15,7 @@ from prompty.model.request import Function
 from prompty.model.tool import CustomTool, ToolDefinition
 from prompty.testing import Script, call
 from prompty.tools import KindTool, register_tool_kind
-from tests.conversations.turns import Seen, every_way, run_turn
+from tests.ways import Seen, Way, sync_and_async
 
 CHILD = """---
 name: shorten
@@ -58,12 +58,12 @@ def parent(folder: Path, mode: str) -> PromptAgent:
     return load(folder / "editor.prompty")
 
 
-@every_way
+@sync_and_async
 @pytest.mark.spec("003 §2.9.2", "a child of the mode single is one call without tools")
 @pytest.mark.spec("000 §7.1.3", "a prompty tool has the inputs of its child as parameters")
-def test_a_child_runs_once(asynchronous: bool, folder: Path) -> None:
+def test_a_child_runs_once(way: Way, folder: Path) -> None:
     with Script(call("shorten", text="a long text"), "Short.", "Done.") as script:
-        seen = run_turn(asynchronous, parent(folder, "single"))
+        seen = way.turn(parent(folder, "single"))
     assert seen.result == "Done."
     [offered] = script.requests[0]["tools"]
     assert offered["function"]["description"] == "Shortens a text"
@@ -73,12 +73,12 @@ def test_a_child_runs_once(asynchronous: bool, folder: Path) -> None:
     assert seen.texts[-2:] == ["Short.", "Done."]
 
 
-@every_way
+@sync_and_async
 @pytest.mark.spec("003 §2.9.2", "a child of the mode agentic has its own loop and tools")
-def test_a_child_has_a_loop_of_its_own(asynchronous: bool, folder: Path) -> None:
+def test_a_child_has_a_loop_of_its_own(way: Way, folder: Path) -> None:
     answers: list[Any] = [call("shorten", text="a b c"), call("count", text="a b c"), "Three words.", "Done."]
     with Script(*answers) as script:
-        seen = run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count})
+        seen = way.turn(parent(folder, "agentic"), tools={"count": count})
     assert seen.texts[-2:] == ["Three words.", "Done."]
     assert script.requests[2]["messages"][-1]["content"] == "3"
     nested = [event.event for event in seen.of(Nested)]
@@ -90,19 +90,19 @@ def test_a_child_has_a_loop_of_its_own(asynchronous: bool, folder: Path) -> None
     assert {(event.tool, event.call_id) for event in seen.of(Nested)} == {("shorten", "call_1")}
 
 
-@every_way
-def test_what_a_child_takes_counts_for_its_parent(asynchronous: bool, folder: Path) -> None:
+@sync_and_async
+def test_what_a_child_takes_counts_for_its_parent(way: Way, folder: Path) -> None:
     answers: list[Any] = [call("shorten", text="a"), "Short.", call("shorten", text="b"), "never"]
     with Script(*answers):
-        seen = run_turn(asynchronous, parent(folder, "single"), budget=Budget(tokens=45))
+        seen = way.turn(parent(folder, "single"), budget=Budget(tokens=45))
     assert "its budget is 45" in str(seen.error)
     with Script(call("shorten", text="a"), "Short.", "Done."):
-        seen = run_turn(asynchronous, parent(folder, "single"))
+        seen = way.turn(parent(folder, "single"))
     assert seen.of(Done)[0].usage.output_tokens == 15
 
 
-@every_way
-def test_the_gate_of_the_parent_is_asked_inside_too(asynchronous: bool, folder: Path) -> None:
+@sync_and_async
+def test_the_gate_of_the_parent_is_asked_inside_too(way: Way, folder: Path) -> None:
     asked: list[str] = []
 
     def gate(calls: Sequence[Any]) -> list[bool]:
@@ -110,21 +110,21 @@ def test_the_gate_of_the_parent_is_asked_inside_too(asynchronous: bool, folder: 
         return [one.name != "count" for one in calls]
 
     with Script(call("shorten", text="a"), call("count", text="a"), "Unknown.", "Done."):
-        run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count}, gate=gate)
+        way.turn(parent(folder, "agentic"), tools={"count": count}, gate=gate)
     assert asked == ["shorten", "count"]
 
 
-@every_way
-def test_a_child_that_needs_approval_cannot_wait(asynchronous: bool, folder: Path) -> None:
+@sync_and_async
+def test_a_child_that_needs_approval_cannot_wait(way: Way, folder: Path) -> None:
     child = CHILD.replace("kind: function,", "kind: function, approvalMode: always,")
     (folder / "parts" / "shorten.prompty").write_text(child)
     with Script(call("shorten", text="a"), call("count", text="a"), "Done."):
-        seen = run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count})
+        seen = way.turn(parent(folder, "agentic"), tools={"count": count})
     assert "needs approval" in seen.texts[-2]
 
 
-@every_way
-def test_cancelling_the_parent_cancels_the_child(asynchronous: bool, folder: Path) -> None:
+@sync_and_async
+def test_cancelling_the_parent_cancels_the_child(way: Way, folder: Path) -> None:
     token = CancelToken()
 
     @tool
@@ -133,7 +133,7 @@ def test_cancelling_the_parent_cancels_the_child(asynchronous: bool, folder: Pat
         return "1"
 
     with Script(call("shorten", text="a"), call("count", text="a"), "never", "never") as script:
-        seen = run_turn(asynchronous, parent(folder, "agentic"), tools={"count": count}, cancel=token)
+        seen = way.turn(parent(folder, "agentic"), tools={"count": count}, cancel=token)
     assert str(seen.error) == "enough"
     assert len(script.requests) == 2
 
@@ -146,23 +146,23 @@ def file(folder: Path, name: str, child: str) -> PromptAgent:
     return load(folder / f"{name}.prompty")
 
 
-@every_way
-def test_prompts_that_call_themselves_are_stopped(asynchronous: bool, tmp_path: Path) -> None:
+@sync_and_async
+def test_prompts_that_call_themselves_are_stopped(way: Way, tmp_path: Path) -> None:
     file(tmp_path, "b", "./a.prompty")
     first = file(tmp_path, "a", "./b.prompty")
     with Script(call("call_a"), call("call_b"), "b is done", "a is done") as script:
-        assert run_turn(asynchronous, first).result == "a is done"
+        assert way.turn(first).result == "a is done"
     assert "would call itself" in script.requests[2]["messages"][-1]["content"]
 
 
-@every_way
-def test_prompts_that_call_too_many_others_are_stopped(asynchronous: bool, tmp_path: Path) -> None:
+@sync_and_async
+def test_prompts_that_call_too_many_others_are_stopped(way: Way, tmp_path: Path) -> None:
     for number in range(8, 0, -1):
         (tmp_path / "p9.prompty").write_text("---\nname: p9\nmodel: {id: m, provider: scripted}\n---\nuser:\nHi\n")
         first = file(tmp_path, f"p{number}", f"./p{number + 1}.prompty")
     calls = [call(f"call_p{number}") for number in range(1, 7)]
     with Script(*calls, *["done"] * 6) as script:
-        assert run_turn(asynchronous, first).result == "done"
+        assert way.turn(first).result == "done"
     told = [body["messages"][-1]["content"] for body in script.requests]
     assert any("levels deep" in str(text) for text in told)
 
@@ -174,14 +174,14 @@ OUTSIDE = {
 }
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE)
-def test_a_child_lies_below_its_parent(asynchronous: bool, path: str, tmp_path: Path) -> None:
+def test_a_child_lies_below_its_parent(way: Way, path: str, tmp_path: Path) -> None:
     (tmp_path / "secret.prompty").write_text(CHILD)
     (tmp_path / "inner").mkdir()
     agent = file(tmp_path / "inner", "a", path)
     with Script("never") as script:
-        assert run_turn(asynchronous, agent).error is not None
+        assert way.turn(agent).error is not None
     assert script.requests == []
 
 
@@ -218,12 +218,12 @@ def custom(**parts: Any) -> PromptAgent:
     return PromptAgent.model_validate({"model": model, "instructions": "user:\nHi", "tools": [ECHOING], **parts})
 
 
-@every_way
+@sync_and_async
 @pytest.mark.usefixtures("echo")
 @pytest.mark.spec("000 §7.1.3", "a custom tool is what its registered handler describes")
-def test_a_kind_of_ones_own_describes_functions_and_runs_their_calls(asynchronous: bool) -> None:
+def test_a_kind_of_ones_own_describes_functions_and_runs_their_calls(way: Way) -> None:
     with Script([call("say", text="a"), call("shout", text="b")], "Done.") as script:
-        seen = run_turn(asynchronous, custom())
+        seen = way.turn(custom())
     assert [list(one["function"]["parameters"]["properties"]) for one in script.requests[0]["tools"]] == [["text"]] * 2
     assert seen.texts[2:4] == [
         '{"name":"say","text":"a","key":"secret","call":"call_1"}',
@@ -231,15 +231,15 @@ def test_a_kind_of_ones_own_describes_functions_and_runs_their_calls(asynchronou
     ]
 
 
-@every_way
+@sync_and_async
 @pytest.mark.usefixtures("echo")
-def test_a_name_that_is_taken_is_put_behind_the_name_of_its_tool(asynchronous: bool) -> None:
+def test_a_name_that_is_taken_is_put_behind_the_name_of_its_tool(way: Way) -> None:
     @tool
     def say(text: str) -> str:
         return f"the host says {text}"
 
     with Script([call("say", text="a"), call("echo_say", text="b")], "Done."):
-        seen: Seen = run_turn(asynchronous, custom(), tools=[say])
+        seen: Seen = way.turn(custom(), tools=[say])
     assert seen.texts[2] == "the host says a"
     assert '"name":"say","text":"b"' in seen.texts[3]
 
@@ -257,10 +257,10 @@ async def invoke_later() -> Any:
     return (await invoke_async(custom()))[0]
 
 
-@every_way
-def test_a_kind_that_nobody_handles_is_an_error_before_the_first_call(asynchronous: bool) -> None:
+@sync_and_async
+def test_a_kind_that_nobody_handles_is_an_error_before_the_first_call(way: Way) -> None:
     with Script("never") as script:
-        seen = run_turn(asynchronous, custom())
+        seen = way.turn(custom())
     assert isinstance(seen.error, ToolError)
     assert "register_tool_kind('echo'" in str(seen.error)
     assert script.requests == []

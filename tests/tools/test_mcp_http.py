@@ -20,7 +20,8 @@ from prompty.events import ToolFinished, ToolProgress
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
-from tests.conversations.turns import Seen, every_way, run_turn, scripted
+from tests.conversations.turns import scripted
+from tests.ways import SYNC, Seen, Way, sync_and_async
 
 MODERN = b"2026-07-28"
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
@@ -162,11 +163,11 @@ def running(server: OwnServer) -> Iterator[OwnServer]:
         server.stop()
 
 
-def turn_with(asynchronous: bool, *answers: Any, tool: dict[str, Any] | None = None, **options: Any) -> Seen:
+def turn_with(way: Way, *answers: Any, tool: dict[str, Any] | None = None, **options: Any) -> Seen:
     """A turn of an agent that has the tools of the server."""
     agent = scripted(tools=[{"name": "own", "kind": "mcp", **(tool or {})}])
     with Script(*answers, "Done."):
-        return run_turn(asynchronous, agent, **options)
+        return way.turn(agent, **options)
 
 
 def results(seen: Seen) -> list[Message]:
@@ -174,20 +175,20 @@ def results(seen: Seen) -> list[Message]:
 
 
 @pytest.mark.spec("000 §7.1.3", "the tools of an MCP server are functions")
-@every_way
-def test_tools_are_found_and_called(asynchronous: bool, either: OwnServer) -> None:
+@sync_and_async
+def test_tools_are_found_and_called(way: Way, either: OwnServer) -> None:
     agent = scripted(tools=[{"name": "printer", "kind": "mcp", "serverName": "own"}])
     with Script(call("add", a=1, b=2), "Three.") as script:
-        seen = run_turn(asynchronous, agent)
+        seen = way.turn(agent)
     assert (seen.result, seen.texts[-2]) == ("Three.", "3")
     functions = {one["function"]["name"]: one["function"] for one in script.requests[0]["tools"]}
     assert list(functions) == ["add", "show", "fail", "figures", "wait", "report"]
     assert (functions["add"]["description"], functions["add"]["parameters"]) == ("Adds", NUMBERS)
 
 
-@every_way
-def test_results_become_parts(asynchronous: bool, either: OwnServer) -> None:
-    seen = turn_with(asynchronous, [call("show"), call("figures"), call("fail")])
+@sync_and_async
+def test_results_become_parts(way: Way, either: OwnServer) -> None:
+    seen = turn_with(way, [call("show"), call("figures"), call("fail")], sendable=False)  # Responses takes no audio
     shown, figures, failed = results(seen)
     assert shown.content == (
         TextPart("look"),
@@ -202,13 +203,13 @@ def test_results_become_parts(asynchronous: bool, either: OwnServer) -> None:
     assert (failed.text, failed.is_error) == ("Error: Tool 'fail' failed: out of paper", True)
 
 
-@every_way
+@sync_and_async
 @pytest.mark.filterwarnings("ignore:The logging capability")
 def test_progress_is_an_event_and_logs_go_to_the_logger(
-    asynchronous: bool, either: OwnServer, caplog: pytest.LogCaptureFixture
+    way: Way, either: OwnServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(INFO, "prompty.tools")
-    seen = turn_with(asynchronous, call("report"))
+    seen = turn_with(way, call("report"))
     assert results(seen)[0].text == "reported"
     assert seen.of(ToolProgress) == [ToolProgress("report", "call_1", 1, 2, "half\\u202e way")]
     told = {(one.levelname, one.getMessage()) for one in caplog.records if one.name == "prompty.tools"}
@@ -216,51 +217,51 @@ def test_progress_is_an_event_and_logs_go_to_the_logger(
     assert ("WARNING", "ink is low") in told
 
 
-@every_way
-def test_the_file_may_give_an_address_and_a_key(asynchronous: bool, own: OwnServer) -> None:
+@sync_and_async
+def test_the_file_may_give_an_address_and_a_key(way: Way, own: OwnServer) -> None:
     connection = {"endpoint": own.url, "apiKey": "sk-made-up-key"}
-    seen = turn_with(asynchronous, call("add", a=2, b=2), tool={"name": "elsewhere", "connection": connection})
+    seen = turn_with(way, call("add", a=2, b=2), tool={"name": "elsewhere", "connection": connection})
     assert results(seen)[0].text == "4"
     assert own.keys == {b"Bearer sk-made-up-key"}
 
 
-@every_way
-def test_a_new_list_is_seen_by_the_next_turn(asynchronous: bool, either: OwnServer) -> None:
-    turn_with(asynchronous)
+@sync_and_async
+def test_a_new_list_is_seen_by_the_next_turn(way: Way, either: OwnServer) -> None:
+    turn_with(way)
     either.tools = [offered("print")]
-    assert results(turn_with(asynchronous, call("print")))[0].text == "print ran"
+    assert results(turn_with(way, call("print")))[0].text == "print ran"
 
 
-@every_way
-def test_a_call_that_takes_too_long_leaves_the_session_whole(asynchronous: bool, either: OwnServer) -> None:
-    seen = turn_with(asynchronous, call("wait"), tool_timeout=0.3)
+@sync_and_async
+def test_a_call_that_takes_too_long_leaves_the_session_whole(way: Way, either: OwnServer) -> None:
+    seen = turn_with(way, call("wait"), tool_timeout=0.3)
     assert "no result within 0.3 s" in results(seen)[0].text
     assert either.abandoned.wait(5)  # the server was told
-    assert results(turn_with(asynchronous, call("add", a=1, b=1)))[0].text == "2"
+    assert results(turn_with(way, call("add", a=1, b=1)))[0].text == "2"
 
 
-@every_way
-def test_a_turn_that_is_cancelled_leaves_the_session_whole(asynchronous: bool, either: OwnServer) -> None:
+@sync_and_async
+def test_a_turn_that_is_cancelled_leaves_the_session_whole(way: Way, either: OwnServer) -> None:
     cancel = CancelToken()
     waiting = either.in_a_call(cancel.cancel)
-    seen = turn_with(asynchronous, call("wait"), cancel=cancel)
+    seen = turn_with(way, call("wait"), cancel=cancel)
     waiting.join()
     assert "was interrupted" in str([message.text for message in seen.messages])
     assert either.abandoned.wait(5)
-    assert results(turn_with(asynchronous, call("add", a=1, b=1)))[0].text == "2"
+    assert results(turn_with(way, call("add", a=1, b=1)))[0].text == "2"
 
 
-@every_way
-def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(asynchronous: bool, either: OwnServer) -> None:
+@sync_and_async
+def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(way: Way, either: OwnServer) -> None:
     dying = either.in_a_call(either.stop)
-    seen = turn_with(asynchronous, call("wait"))
+    seen = turn_with(way, call("wait"))
     dying.join()
     assert seen.result == "Done."
     assert results(seen)[0].is_error is True
-    seen = turn_with(asynchronous)
+    seen = turn_with(way)
     assert "cannot use the MCP server 'own' (tool 'own')" in str(seen.error)
     either.start()
-    assert results(turn_with(asynchronous, call("add", a=1, b=1)))[0].text == "2"
+    assert results(turn_with(way, call("add", a=1, b=1)))[0].text == "2"
 
 
 def test_many_turns_at_once_share_a_session(either: OwnServer) -> None:
@@ -278,24 +279,24 @@ def test_many_turns_at_once_share_a_session(either: OwnServer) -> None:
     assert asyncio.run(one(7)) == "8"  # on another event loop
 
 
-@every_way
-def test_a_server_that_is_closed_opens_again(asynchronous: bool, either: OwnServer) -> None:
+@sync_and_async
+def test_a_server_that_is_closed_opens_again(way: Way, either: OwnServer) -> None:
     for number in range(5):
-        assert results(turn_with(asynchronous, call("add", a=number, b=0)))[0].text == str(number)
+        assert results(turn_with(way, call("add", a=number, b=0)))[0].text == str(number)
         close_mcp_servers()
 
 
-@every_way
-def test_closing_ends_the_calls_under_way(asynchronous: bool, either: OwnServer) -> None:
+@sync_and_async
+def test_closing_ends_the_calls_under_way(way: Way, either: OwnServer) -> None:
     closing = either.in_a_call(close_mcp_servers)
-    assert "the MCP server was closed" in results(turn_with(asynchronous, call("wait")))[0].text
+    assert "the MCP server was closed" in results(turn_with(way, call("wait")))[0].text
     closing.join()
 
 
 def test_closing_does_not_wait_for_a_server_that_hangs(own: OwnServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prompty.tools.mcp.sessions.CLOSE_SECONDS", 0.2)
     own.legacy = own.deaf = True  # one of the older era is told that a session ends
-    turn_with(False)
+    turn_with(SYNC)
     started = time.monotonic()
     close_mcp_servers()
     assert 0.2 <= time.monotonic() - started < 5
@@ -304,12 +305,12 @@ def test_closing_does_not_wait_for_a_server_that_hangs(own: OwnServer, monkeypat
 def test_a_name_stands_for_one_tool(own: OwnServer) -> None:
     own.tools = [offered("print", "first"), offered("print", "last")]
     with Script("Done.") as script:
-        run_turn(False, scripted(tools=[{"name": "own", "kind": "mcp"}]))
+        SYNC.turn(scripted(tools=[{"name": "own", "kind": "mcp"}]))
     assert [one["function"]["description"] for one in script.requests[0]["tools"]] == ["last"]
 
 
 def test_an_owner_that_is_not_let_in_is_told_to_check(own: OwnServer) -> None:
     own.closed = True
-    seen = turn_with(False)
+    seen = turn_with(SYNC)
     assert "cannot use the MCP server 'own' (tool 'own')" in str(seen.error)
     assert "its headers" in str(seen.error)

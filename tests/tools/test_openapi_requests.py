@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.tools.openapi.request import build_request
-from tests.conversations.turns import every_way
 from tests.loopback import Request, Server, json_reply, reply
 from tests.tools.openapi_parts import agent_of, called, document, one_operation, operation_of, own_kind, result_of
+from tests.ways import Way, sync_and_async
 
 
 @pytest.fixture
@@ -186,14 +186,14 @@ def test_a_call_without_its_optional_body_has_none(service: Server, tmp_path: Pa
 
 
 @pytest.mark.spec("000 §7.1.3", "an openapi tool is one function for each operation")
-@every_way
-def test_a_turn_calls_the_service(service: Server, tmp_path: Path, asynchronous: bool) -> None:
+@sync_and_async
+def test_a_turn_calls_the_service(service: Server, tmp_path: Path, way: Way) -> None:
     service.answer(json_reply({"name": "Rex"}))
     parameter = {"name": "id", "in": "path", "schema": {"type": "integer"}}
     agent = agent_of(
         tmp_path, one_operation({"parameters": [parameter]}, "/p/{id}"), connection={"endpoint": service.url}
     )
-    seen = called(agent, {"id": 7}, asynchronous=asynchronous)
+    seen = called(agent, {"id": 7}, way=way)
     assert result_of(seen) == '{"name": "Rex"}'
     assert seen.result == "Done."
     assert service.requests[0].path == "/p/7"
@@ -203,16 +203,16 @@ def test_a_turn_calls_the_service(service: Server, tmp_path: Path, asynchronous:
 WRONG: list[dict[str, Any]] = [{"id": "seven"}, {}, {"id": 1, "evil": True}, {"id": None}]
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("arguments", WRONG, ids=str)
 def test_wrong_arguments_never_leave_the_process(
-    service: Server, tmp_path: Path, asynchronous: bool, arguments: dict[str, Any]
+    service: Server, tmp_path: Path, way: Way, arguments: dict[str, Any]
 ) -> None:
     parameter = {"name": "id", "in": "path", "schema": {"type": "integer"}}
     agent = agent_of(
         tmp_path, one_operation({"parameters": [parameter]}, "/p/{id}"), connection={"endpoint": service.url}
     )
-    assert result_of(called(agent, arguments, asynchronous=asynchronous)).startswith("Error: ")
+    assert result_of(called(agent, arguments, way=way)).startswith("Error: ")
     assert service.requests == []
 
 

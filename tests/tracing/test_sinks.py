@@ -22,8 +22,9 @@ from prompty.tracing.files import FileSink
 from prompty.tracing.sanitize import Sanitizer
 from prompty.tracing.spans import Span, begin
 from prompty.viewer.reader import read_trace
-from tests.conversations.turns import every_way, run_turn, scripted
+from tests.conversations.turns import scripted
 from tests.tracing.watching import Seen
+from tests.ways import Way, sync_and_async
 
 ROOT = Path(__file__).parents[2]
 
@@ -233,11 +234,11 @@ def test_a_mistake_in_code_is_an_error_with_what_to_write() -> None:
         trace_to("files")
 
 
-@every_way
-def test_the_exact_exchange_is_kept_on_request(tmp_path: Path, asynchronous: bool) -> None:
+@sync_and_async
+def test_the_exact_exchange_is_kept_on_request(tmp_path: Path, way: Way) -> None:
     trace_to(f"file:{tmp_path}", capture="wire")
     with Script("Hello."):
-        run_turn(asynchronous, scripted(name="greet"), {"q": "Hi"})
+        way.turn(scripted(name="greet"), {"q": "Hi"})
     [file] = tmp_path.iterdir()
     [execute] = [frame for frame in json.loads(file.read_bytes())["trace"]["__frames"] if frame["name"] == "execute"]
     [exchange] = execute["wire"]

@@ -26,9 +26,10 @@ from prompty import (
 from prompty.testing import Fault, Script, answer, call
 from prompty.tracing import Tracer, names
 from prompty.tracing.spans import NULL_SPAN, begin, current_span
-from tests.conversations.turns import every_way, run_turn, scripted
+from tests.conversations.turns import scripted
 from tests.durable.runs import Desk, rounds, scripted as durable, working
 from tests.tracing.watching import Seen, watching
+from tests.ways import Way, sync_and_async
 
 PREPARED: Any = ("prepare", [("render", []), ("parse", [])])
 TOOL = {"name": "look", "kind": "function", "parameters": [{"name": "city", "kind": "string"}]}
@@ -62,9 +63,9 @@ def test_nothing_is_seen_or_made_while_nobody_listens() -> None:
 
 @pytest.mark.spec("002 §8", "process and process_async are spans")
 @pytest.mark.spec("000 §7.1.8", "the executor emits an execute span")
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_call_is_one_tree(seen: Seen, asynchronous: bool, stream: bool) -> None:
+def test_a_call_is_one_tree(seen: Seen, way: Way, stream: bool) -> None:
     options: Any = {"stream": stream}
 
     async def in_async_code() -> object:
@@ -72,7 +73,7 @@ def test_a_call_is_one_tree(seen: Seen, asynchronous: bool, stream: bool) -> Non
         return await result.result() if stream else result
 
     with Script("Hello."):
-        if asynchronous:
+        if way.asynchronous:
             result = asyncio.run(in_async_code())
         else:
             said: Any = invoke(scripted(), {"q": "Hi"}, **options)
@@ -91,17 +92,17 @@ def test_a_prompt_that_is_loaded_for_a_call_is_loaded_inside_of_it(seen: Seen, t
     assert seen.one("invoke").title.startswith("invoke")
 
 
-@every_way
+@sync_and_async
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_turn_is_one_tree_with_its_tools(seen: Seen, asynchronous: bool, stream: bool) -> None:
+def test_a_turn_is_one_tree_with_its_tools(seen: Seen, way: Way, stream: bool) -> None:
     async def streamed() -> object:
         return await (await turn_async(agent(), tools=[look], stream=True)).result()
 
     with Script([call("look", city="Paris"), call("look", city="Rome")], "Sunny."):
         if not stream:
-            result = run_turn(asynchronous, agent(), tools=[look]).result
+            result = way.turn(agent(), tools=[look]).result
         else:
-            result = asyncio.run(streamed()) if asynchronous else turn(agent(), tools=[look], stream=True).result
+            result = asyncio.run(streamed()) if way.asynchronous else turn(agent(), tools=[look], stream=True).result
     assert result == "Sunny."
     tools: Any = [("execute_tool", []), ("execute_tool", [])]
     assert seen.trees() == [("turn", [PREPARED, ("execute", []), *tools, ("execute", []), ("process", [])])]
@@ -111,38 +112,38 @@ def test_a_turn_is_one_tree_with_its_tools(seen: Seen, asynchronous: bool, strea
     assert seen.one("turn").usage["input_tokens"] == sum(asked)
 
 
-@every_way
-def test_retries_are_one_span(seen: Seen, asynchronous: bool) -> None:
+@sync_and_async
+def test_retries_are_one_span(seen: Seen, way: Way) -> None:
     down = Fault(ModelError("overloaded", status=529, retryable=True, retry_after=0))
     with Script(down, down, "Hello."):
-        run_turn(asynchronous, scripted())
+        way.turn(scripted())
     span = seen.one("execute")
     assert span.attributes[names.ATTEMPTS] == 3
     assert span.error is None
     assert span.content["result"]["content"] == "Hello."
 
 
-@every_way
-def test_a_call_that_fails_is_a_span_that_failed_and_so_is_its_turn(seen: Seen, asynchronous: bool) -> None:
+@sync_and_async
+def test_a_call_that_fails_is_a_span_that_failed_and_so_is_its_turn(seen: Seen, way: Way) -> None:
     with Script(Fault(ModelError("no such model", status=404))):
-        result = run_turn(asynchronous, scripted())
+        result = way.turn(scripted())
     assert isinstance(result.error, ModelError)
     assert [span.error and span.error[0] for span in (seen.one("execute"), seen.one("turn"))] == ["ModelError"] * 2
 
 
-@every_way
-def test_a_tool_that_fails_is_a_span_that_failed_and_the_turn_goes_on(seen: Seen, asynchronous: bool) -> None:
+@sync_and_async
+def test_a_tool_that_fails_is_a_span_that_failed_and_the_turn_goes_on(seen: Seen, way: Way) -> None:
     def broken(city: str) -> str:
         raise RuntimeError(f"no window to {city}")
 
     with Script(call("look", city="Paris"), "Sorry."):
-        run_turn(asynchronous, agent(), tools={"look": broken})
+        way.turn(agent(), tools={"look": broken})
     assert seen.one("execute_tool").error == ("ToolError", "Error: Tool 'look' failed: no window to Paris")
     assert seen.one("turn").error is None
 
 
-@every_way
-def test_spans_of_parallel_tools_are_inside_their_own_call(seen: Seen, asynchronous: bool) -> None:
+@sync_and_async
+def test_spans_of_parallel_tools_are_inside_their_own_call(seen: Seen, way: Way) -> None:
     here = threading.Barrier(3, timeout=10)
 
     def look_closely(city: str) -> str:
@@ -151,7 +152,7 @@ def test_spans_of_parallel_tools_are_inside_their_own_call(seen: Seen, asynchron
             return city
 
     with Script([call("look", city=city) for city in ("Paris", "Rome", "Oslo")], "Sunny."):
-        run_turn(asynchronous, agent(), tools={"look": look_closely})
+        way.turn(agent(), tools={"look": look_closely})
     for span in seen.named("execute_tool"):
         [inner] = [one.name for one in seen.begun if one.parent is span]
         assert inner == f"in {span.content['inputs']['city']}"
