@@ -18,7 +18,7 @@ from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition
 from prompty.pipeline.load import load
 from prompty.tools.context import ToolContext
-from prompty.tools.kinds import KindTool
+from prompty.tools.kinds import KindTool, locate_file
 from prompty.tools.results import Metered
 from prompty.tools.toolbox import handlers_of
 from prompty.wire.schema import build_schema
@@ -52,16 +52,7 @@ def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     """Load the prompt of a tool: a file below the folder of its parent."""
     if not isinstance(tool, PromptyTool):
         raise ToolError(f"the tool '{tool.name}' is not a prompt", "Write `kind: prompty` and a `path:`.")
-    if agent.path is None:
-        raise ToolError(
-            f"the tool '{tool.name}' names the prompt '{tool.path}' beside its parent, but the parent has no file",
-            "Load the parent with load(path).",
-        )
-    folder = agent.path.parent.resolve()
-    path = (folder / tool.path).resolve()
-    if not path.is_relative_to(folder):
-        raise ToolError(f"the prompt '{tool.path}' of '{tool.name}' is not below the folder of its parent", "Move it.")
-    return load(path, registry=agent.registry)
+    return load(locate_file(tool.path, tool, agent), registry=agent.registry)
 
 
 def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Invocation:

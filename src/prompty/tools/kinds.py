@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from prompty.errors import ToolError
@@ -111,6 +112,20 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
             f"{suggestion}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …).",
         )
     return kinds.get(tool.kind)
+
+
+def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:
+    """Return the path of a file that a tool names. It must lie below the folder of its prompt."""
+    if agent.path is None:
+        raise ToolError(
+            f"'{path}' of the tool '{tool.name}' is relative to the file of its prompt, and the prompt has no file",
+            "Load the prompt with load(path).",
+        )
+    folder = agent.path.parent.resolve()
+    located = (folder / path).resolve()
+    if not located.is_relative_to(folder):
+        raise ToolError(f"'{path}' of the tool '{tool.name}' is not below the folder of its prompt", "Move it there.")
+    return located
 
 
 def _properties(function: Function) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from warnings import warn
 
 from prompty.errors import InputError, PromptyWarning, ToolError
@@ -12,23 +12,11 @@ from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.context import ToolContext
-from prompty.tools.function import Handler, ToolOptions, make_handler
+from prompty.tools.function import Handler, make_handler
 from prompty.tools.kinds import KindRunner, project_tools
 from prompty.wire.schema import build_function
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
-
-
-class Runner(Protocol):
-    """Runs the calls of a tool: a `Handler` or a `KindRunner`."""
-
-    @property
-    def options(self) -> ToolOptions: ...
-    @property
-    def is_async(self) -> bool: ...
-    def prepare(self, arguments: Json, context: ToolContext, /) -> Callable[[], object]:
-        """Return the call with its arguments: a coroutine function if the runner is async."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +25,7 @@ class BoundTool:
     approval policies."""
 
     function: Function
-    handler: Runner
+    handler: Handler | KindRunner
     bindings: Mapping[str, Binding] = field(default_factory=dict)
     approval: tuple[object, ...] = ()
 

@@ -18,6 +18,7 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
 from prompty.safety.json import reject_constant
 from prompty.safety.yaml import JSON, Rules, read_yaml
+from prompty.tools.kinds import locate_file
 
 MAX_DOCUMENT_BYTES = 32_000_000
 MAX_CACHED_DOCUMENTS = 64
@@ -88,7 +89,7 @@ class Documents:
         if re.match(r"https?://", url, re.IGNORECASE):
             document = self._find(url, None)
             return document or self._keep(url, None, await to_thread(parse_document, await fetch(url), url, url))
-        return await to_thread(self._read_file, _locate_file(tool, agent))
+        return await to_thread(self._read_file, locate_file(tool.specification, tool, agent))
 
     def _read_file(self, path: Path) -> Document:
         try:
@@ -117,23 +118,6 @@ class Documents:
             if len(self._cached) > MAX_CACHED_DOCUMENTS:
                 self._cached.pop(next(iter(self._cached)))
         return document
-
-
-def _locate_file(tool: OpenApiTool, agent: PromptAgent) -> Path:
-    if agent.path is None:
-        raise ToolError(
-            f"the specification '{tool.specification}' of the tool '{tool.name}' is a path, and the prompt has no file "
-            "that it could be relative to",
-            "Load the prompt with load(path), or name the specification by its URL.",
-        )
-    folder = agent.path.parent.resolve()
-    path = (folder / tool.specification).resolve()
-    if not path.is_relative_to(folder):
-        raise ToolError(
-            f"the specification '{tool.specification}' of the tool '{tool.name}' is not below the folder of its prompt",
-            "Move it there.",
-        )
-    return path
 
 
 def parse_document(content: bytes, source: str, url: str | None = None) -> Document:
