@@ -13,7 +13,7 @@ from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
 from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
-from prompty.drivers.reply_reader import MALFORMED, ReplyReader, read_reply
+from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.sync import LOCK_POLL, Results, advance, check
 from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
@@ -43,6 +43,7 @@ from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
+from prompty.wire.json_bytes import MALFORMED, read_reply
 
 T = TypeVar("T")
 V = TypeVar("V", covariant=True)
@@ -200,7 +201,7 @@ class AsyncDriver:
         deadline = self.clock.deadline(effect.call, request.timeout)
         if deadline is None:
             sending = target.transport.send(request)
-            return read_reply(target.api, await (interruptible(sending, self.cancel) if self.cancel else sending))
+            return read_reply(target.api.reply, await (interruptible(sending, self.cancel) if self.cancel else sending))
         pieces = []
         chunks = await self._open(target, request, deadline)
         try:
@@ -209,7 +210,7 @@ class AsyncDriver:
                 check_deadline(deadline)
         finally:
             await chunks.aclose()
-        return read_reply(target.api, b"".join(pieces))
+        return read_reply(target.api.reply, b"".join(pieces))
 
     async def _stream_model(self, effect: CallModel) -> AsyncGenerator[Event | Outcome[Reply], None]:
         target, request = self.targets[effect.model], effect.request

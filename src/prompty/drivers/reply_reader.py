@@ -1,18 +1,13 @@
-"""Turn the bytes of an answer into deltas and a reply. Pure: no I/O, the same for sync and async code."""
+"""Turn the bytes of a streamed answer into deltas and a reply. Pure: the same for sync and async code."""
 
 from collections.abc import Iterator
 
-from prompty.errors import ModelError, PromptyError, Refused, StreamCut
+from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.event import Delta
-from prompty.model.message import Json
 from prompty.model.reply import Reply
-from prompty.providers import Api
-from prompty.wire.json_bytes import read_bytes
+from prompty.wire.json_bytes import MALFORMED, malformed
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder
-
-# Raised while reading JSON that does not have the form of its API.
-MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class ReplyReader:
@@ -46,7 +41,7 @@ class ReplyReader:
 
 
 def cut_error(error: Exception, decoder: Decoder, has_deltas: bool) -> ModelError:
-    failure = error if isinstance(error, ModelError) else _malformed(error)
+    failure = error if isinstance(error, ModelError) else malformed(error)
     if isinstance(failure, Refused):
         return failure
     partial = failure.partial if isinstance(failure, StreamCut) else _partial_reply(decoder)
@@ -60,29 +55,3 @@ def _partial_reply(decoder: Decoder) -> object:
         return error.partial
     except (ModelError, *MALFORMED):
         return None
-
-
-def read_reply(api: Api, content: bytes) -> Reply:
-    """Return the reply in the bytes of a whole answer."""
-    return parse_reply(api, read_bytes(content))
-
-
-def parse_reply(api: Api, payload: object) -> Reply:
-    """Return the reply in the JSON of a whole answer."""
-    try:
-        return api.reply(as_object(payload))
-    except PromptyError:
-        raise
-    except MALFORMED as error:
-        raise _malformed(error) from error
-
-
-def as_object(payload: object) -> Json:
-    """Return the JSON of a whole answer, which must be an object."""
-    if not isinstance(payload, dict):
-        raise ModelError("the provider sent JSON that is not an object", retryable=True)
-    return payload
-
-
-def _malformed(error: Exception) -> ModelError:
-    return ModelError(f"the provider's answer does not have the form of its API: {error}", retryable=True)

@@ -15,7 +15,7 @@ from prompty.cancellation import CancelToken
 from prompty.concurrency import in_event_loop, in_thread
 from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
-from prompty.drivers.reply_reader import MALFORMED, ReplyReader, read_reply
+from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
 from prompty.drivers.tool_runner import ToolRunner, due, failed, interrupted, result_of_call, timed_out
@@ -43,6 +43,7 @@ from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import Bytes
 from prompty.tracing.spans import NULL_SPAN
+from prompty.wire.json_bytes import MALFORMED, read_reply
 
 T = TypeVar("T")
 LOCK_POLL = 0.02
@@ -160,7 +161,7 @@ class SyncDriver:
         deadline = self.clock.deadline(effect.call, request.timeout) if is_limited else None
         if not request.stream or target.api.decoder is None:
             with self._inside_call():
-                return read_reply(target.api, self._receive_whole(target, request, deadline))
+                return read_reply(target.api.reply, self._receive_whole(target, request, deadline))
         reader = ReplyReader(target.api.decoder())
         with self._inside_call():
             chunks = self._open(target, request, deadline)

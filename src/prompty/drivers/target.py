@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from prompty.drivers.reply_reader import as_object, parse_reply
 from prompty.drivers.span_attributes import begin_call_span, record_reply
 from prompty.errors import ModelError, PromptyError
 from prompty.model.agent import PromptAgent
@@ -26,7 +25,7 @@ from prompty.providers.transport import address_of
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport
 from prompty.safety.redaction import mask_secrets
 from prompty.tracing.spans import Span
-from prompty.wire.json_bytes import read_bytes
+from prompty.wire.json_bytes import as_object, parse_reply, read_bytes
 
 
 class HttpTarget:
@@ -150,7 +149,7 @@ def _record_raw(span: Span, api: Api, payload: Json) -> Json:
     """Record the reply in a raw payload, if it can be read."""
     if span.live:
         with suppress(PromptyError):
-            record_reply(span, parse_reply(api, payload))
+            record_reply(span, parse_reply(api.reply, payload))
     return payload
 
 
@@ -159,7 +158,7 @@ class ProviderProcessor:
 
     def process(self, agent: PromptAgent, response: object, /) -> object:
         api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
-        return process_reply(agent, parse_reply(api, response))
+        return process_reply(agent, parse_reply(api.reply, response))
 
     async def process_async(self, agent: PromptAgent, response: object, /) -> object:
         return self.process(agent, response)

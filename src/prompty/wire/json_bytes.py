@@ -1,12 +1,17 @@
-"""JSON to and from the bytes of a provider."""
+"""JSON to and from the bytes of a provider, and the reply in it."""
 
 import json
+from collections.abc import Callable
 
-from prompty.errors import ModelError, RequestError
+from prompty.errors import ModelError, PromptyError, RequestError
+from prompty.model.message import Json
+from prompty.model.reply import Reply
 from prompty.safety.json import read_json
 
 # The name under which text that should have been a JSON object is sent where only objects are taken.
 INVALID_JSON = "INVALID_JSON"
+# Raised while reading JSON that does not have the form of its API.
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -24,3 +29,29 @@ def read_bytes(data: bytes) -> object:
         return read_json(data, strict=False)
     except ValueError as error:
         raise ModelError(f"the provider sent what is not JSON: {error}", retryable=True) from None
+
+
+def read_reply(parse: Callable[[Json], Reply], data: bytes) -> Reply:
+    """Return the reply in the bytes of a whole answer, by the `reply` function of its API."""
+    return parse_reply(parse, read_bytes(data))
+
+
+def parse_reply(parse: Callable[[Json], Reply], payload: object) -> Reply:
+    """Return the reply in the JSON of a whole answer."""
+    try:
+        return parse(as_object(payload))
+    except PromptyError:
+        raise
+    except MALFORMED as error:
+        raise malformed(error) from error
+
+
+def as_object(payload: object) -> Json:
+    """Return the JSON of a whole answer, which must be an object."""
+    if not isinstance(payload, dict):
+        raise ModelError("the provider sent JSON that is not an object", retryable=True)
+    return payload
+
+
+def malformed(error: Exception) -> ModelError:
+    return ModelError(f"the provider's answer does not have the form of its API: {error}", retryable=True)
