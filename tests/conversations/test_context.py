@@ -9,7 +9,15 @@ from hypothesis import given, settings, strategies as st
 
 from prompty import Context, Message, Tokens, assistant, system, tool, user
 from prompty.events import Compacted
-from prompty.loop.context import SUMMARY, compacted, left_out, plain_summary, room_for_summary, size, units
+from prompty.loop.context import (
+    SUMMARY,
+    compact,
+    count_characters,
+    get_summary_size,
+    group_units,
+    select_dropped,
+    write_plain_summary,
+)
 from prompty.loop.repair import normalize_history
 from prompty.model.message import tool_result
 from prompty.pipeline.request import build_request
@@ -49,21 +57,21 @@ def histories(draw: st.DrawFn) -> list[Message]:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(), st.integers(60, 400))
 def test_what_is_left_is_whole_and_fits(messages: list[Message], limit: int) -> None:
-    gone = left_out(messages, limit)
+    gone = select_dropped(messages, limit)
     if not gone:
         kept = messages
     else:
-        summary = plain_summary([messages[at] for at in sorted(gone)], room_for_summary(limit) - len(SUMMARY) - 1)
-        kept = compacted(messages, gone, summary)
-    whole = [tuple(group) for group in units(messages)]
+        summary = write_plain_summary([messages[at] for at in sorted(gone)], get_summary_size(limit) - len(SUMMARY) - 1)
+        kept = compact(messages, gone, summary)
+    whole = [tuple(group) for group in group_units(messages)]
     assert all(set(group) <= gone or not set(group) & gone for group in whole)
     assert [one for one in kept if one.role == "system"] == [one for one in messages if one.role == "system"]
     last_question = [one for one in messages if one.role == "user"][-1]
     assert last_question in kept
     assert messages[-1] in kept
     staying = {*whole[-1], messages.index(last_question)}
-    least = size([one for at, one in enumerate(messages) if at in staying or one.role == "system"])
-    assert size(kept) <= max(limit, least + room_for_summary(limit))
+    least = count_characters([one for at, one in enumerate(messages) if at in staying or one.role == "system"])
+    assert count_characters(kept) <= max(limit, least + get_summary_size(limit))
     check_signatures(messages, kept)
 
 

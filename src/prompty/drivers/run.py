@@ -21,7 +21,7 @@ from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import Refused, RequestError, ResultError
 from prompty.loop.budget import Budget, Price, tokens_of
-from prompty.loop.context import Context, context_of
+from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.policy import parse_verdicts
@@ -130,7 +130,7 @@ class Run:
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_messages_only = invocation.operation == "run"
         self.inputs = {} if is_messages_only else validate_inputs(agent, invocation.inputs)
-        self._context = context_of(settings.context_budget) if settings.context_budget is not None else None
+        self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
         self.clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
         if paused is not None:

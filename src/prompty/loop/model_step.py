@@ -10,12 +10,12 @@ from itertools import count
 from prompty.errors import GuardrailError, ModelError, Refused, StreamCut
 from prompty.loop.context import (
     SUMMARY,
-    characters,
-    compacted,
-    left_out,
-    measured_ratio,
-    plain_summary,
-    room_for_summary,
+    compact,
+    get_character_limit,
+    get_summary_size,
+    measure_chars_per_token,
+    select_dropped,
+    write_plain_summary,
 )
 from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedTool, Rewrite, Summarise, Wait
 from prompty.loop.policy import parse_guardrail
@@ -49,7 +49,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
             failure = error
         else:
             if plan.context:
-                state.chars_per_token = measured_ratio(messages, reply.usage, state.chars_per_token)
+                state.chars_per_token = measure_chars_per_token(messages, reply.usage, state.chars_per_token)
             state.count(reply, choice.price)
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
@@ -129,14 +129,14 @@ def _fit_context(plan: Plan, state: TurnState) -> Loop[list[Message]]:
     """Return the messages to send: all, or as many as the context has room for, with a summary of the rest."""
     if plan.context is None:
         return state.messages
-    limit = characters(plan.context, state.chars_per_token)
-    dropped = left_out(state.messages, limit)
+    limit = get_character_limit(plan.context, state.chars_per_token)
+    dropped = select_dropped(state.messages, limit)
     if not dropped:
         return state.messages
     if dropped != state.dropped:
         messages = [state.messages[position] for position in sorted(dropped)]
-        longest = room_for_summary(limit) - len(SUMMARY) - 1
+        longest = get_summary_size(limit) - len(SUMMARY) - 1
         summary = (yield from Summarise(tuple(messages), longest)) if plan.hooks.summary else None
-        state.dropped, state.summary = dropped, (summary or plain_summary(messages, longest))[:longest]
+        state.dropped, state.summary = dropped, (summary or write_plain_summary(messages, longest))[:longest]
         yield from Emit(Compacted(len(messages), state.summary))
-    return compacted(state.messages, dropped, state.summary)
+    return compact(state.messages, dropped, state.summary)

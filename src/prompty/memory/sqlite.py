@@ -1,4 +1,4 @@
-"""Conversations in a SQLite file, for one machine and any number of processes."""
+"""Session store in a SQLite file, for any number of processes on one machine."""
 
 import json
 import os
@@ -23,24 +23,24 @@ CREATE TABLE IF NOT EXISTS messages (
 
 
 class SqliteMemory:
-    """A store in a file, which it makes private. Whoever has a session holds a lock on a file beside it, which the
-    system takes back when the process ends, however it ends."""
+    """A store in a private file. Each session has a lock file beside it, which the system releases when its process
+    ends, however it ends."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self.path, os.O_CREAT, 0o600))
-        with self._connected() as connection:
+        with self._connect() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             [version] = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, SCHEMA_VERSION):
-                raise ValueError(f"{self.path.name} was written by another release (schema {version})")
+                raise ValueError(f"{self.path.name} was written by another release of prompty (schema {version})")
             connection.execute(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it, or nothing."""
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection for one transaction."""
         connection = sqlite3.connect(self.path, timeout=30)
         try:
             with connection:
@@ -50,16 +50,16 @@ class SqliteMemory:
 
     def load(self, session_id: str, /) -> list[Json]:
         query = "SELECT message FROM messages WHERE session_id = ? ORDER BY position"
-        with self._connected() as connection:
+        with self._connect() as connection:
             return [json.loads(text) for (text,) in connection.execute(query, (session_id,))]
 
     def append(self, session_id: str, messages: tuple[Json, ...], /) -> None:
-        with self._connected() as connection:
+        with self._connect() as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._add(connection, session_id, messages)
 
     def replace(self, session_id: str, messages: tuple[Json, ...], /) -> None:
-        with self._connected() as connection:
+        with self._connect() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
             self._add(connection, session_id, messages)

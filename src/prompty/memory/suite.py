@@ -1,4 +1,4 @@
-"""What every store must do, as tests: derive a class from `MemoryStoreSuite` in your own tests, and give it a store.
+"""Test suite for session stores. Derive a class from `MemoryStoreSuite` in your own tests, and return your store:
 
 class TestMyStore(MemoryStoreSuite):
     def store(self, folder):
@@ -11,20 +11,21 @@ from pathlib import Path
 from prompty.memory.store import MemoryStore
 from prompty.model.message import Json
 
-_HELLO: Json = {"role": "user", "content": [{"kind": "text", "value": "Grüße, 世界 🌍"}]}
+_HELLO: Json = {"role": "user", "content": "Grüße, 世界 🌍"}
 _ANSWER: Json = {
     "role": "assistant",
     "content": [],
-    "metadata": {"tool_calls": [{"id": "", "function": {"name": "look", "arguments": '{"at": "\\u0000"}'}}]},
-    "local": {"finish_reason": "tool_calls", "number": 1.5, "nothing": None},
+    "tool_calls": [{"id": "", "function": {"name": "look", "arguments": '{"at": "\\u0000"}'}}],
+    "opaque": {"number": 1.5, "nothing": None},
+    "finishReason": "tool_calls",
 }
 
 
 class MemoryStoreSuite:
-    """The tests; `folder` is an empty one for each."""
+    """The tests. Each gets an empty folder."""
 
     def store(self, folder: Path) -> MemoryStore:
-        """A new store, or a second look at the one that is in this folder."""
+        """Return a new store in this folder, or another instance of the store that is there."""
         raise NotImplementedError
 
     def test_a_session_nobody_has_written_to_is_empty(self, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Anthropic SDK as transport: the only place of this provider that sees it."""
+"""The Anthropic SDK as transport. No other module of this provider uses it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
 
 class _OlderVersion(SdkConnection):
-    """Sampling options exist only in an older version of the API, which wants the key in its own header (W11)."""
+    """Sends the key in the header of the older API version, the only one with sampling options (W11)."""
 
     def headers_for(self, request: WireRequest) -> Mapping[str, Any]:
         headers = super().headers_for(request)
@@ -38,7 +38,7 @@ def locate(agent: PromptAgent) -> Endpoint:
 
 
 def build(endpoint: Endpoint, asynchronous: bool) -> Any:
-    """An SDK client that never retries by itself."""
+    """Return an SDK client without retries of its own."""
     sdk = require("anthropic", extra="anthropic")
     client_class, http_class = (
         (sdk.AsyncAnthropic, sdk.DefaultAsyncHttpxClient) if asynchronous else (sdk.Anthropic, sdk.DefaultHttpxClient)
@@ -55,7 +55,7 @@ def build(endpoint: Endpoint, asynchronous: bool) -> Any:
 
 
 def address(agent: PromptAgent, api: Api) -> Address:
-    """What a person would send by hand."""
+    """Return the URL and headers of a request as a person would write them."""
     endpoint = getattr(agent.model.connection, "endpoint", None) or "https://api.anthropic.com"
     version = api.headers(agent).get("anthropic-version") or "2023-06-01"
     return Address(

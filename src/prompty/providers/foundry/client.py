@@ -15,7 +15,7 @@ TOKEN_SCOPE = "https://cognitiveservices.azure.com/.default"  # noqa: S105  a sc
 
 
 class AzureEndpoint(NamedTuple):
-    """Where to send requests, and as whom: with a key or a token, and without either with tokens of Entra."""
+    """An endpoint and its credential: a key, a token, or without either, Entra tokens."""
 
     endpoint: str
     api_key: str | None
@@ -24,21 +24,21 @@ class AzureEndpoint(NamedTuple):
 
 
 def locate(agent: PromptAgent) -> AzureEndpoint:
-    """Where a prompt's connection leads."""
+    """Return the endpoint of a prompt's connection."""
     match agent.model.connection:
         case None:
             return _from_environment()
         case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
             secret = required_key(key, "AZURE_OPENAI_API_KEY")
-            return AzureEndpoint(required_endpoint(endpoint), secret, _version(version))
+            return AzureEndpoint(required_endpoint(endpoint), secret, _get_version(version))
         case FoundryConnection(endpoint=endpoint, api_version=version):
-            return AzureEndpoint(required_endpoint(endpoint), None, _version(version))
+            return AzureEndpoint(required_endpoint(endpoint), None, _get_version(version))
         case other:
             raise wrong_kind(other.kind, agent.model.provider, "key, foundry or reference")
 
 
 def _from_environment() -> AzureEndpoint:
-    """Where the SDK's own variables lead; it takes a token before a key."""
+    """Return the endpoint in the SDK's environment variables. A token takes precedence over a key."""
     endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
     if not endpoint:
         raise RequestError(
@@ -46,15 +46,15 @@ def _from_environment() -> AzureEndpoint:
         )
     token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
     key = None if token else os.environ.get("AZURE_OPENAI_API_KEY")
-    return AzureEndpoint(endpoint, key, _version(None), token)
+    return AzureEndpoint(endpoint, key, _get_version(None), token)
 
 
-def _version(said: str | None) -> str:
-    return said or os.environ.get("OPENAI_API_VERSION") or DEFAULT_API_VERSION
+def _get_version(version: str | None) -> str:
+    return version or os.environ.get("OPENAI_API_VERSION") or DEFAULT_API_VERSION
 
 
 def build(place: AzureEndpoint, asynchronous: bool) -> Any:
-    """The plain client for an endpoint that ends in `/openai/v1`, Azure's for any other."""
+    """Return the plain OpenAI client for an endpoint that ends in `/openai/v1`, Azure's for any other."""
     sdk = require("openai", extra="foundry")
     http_class = sdk.DefaultAsyncHttpxClient if asynchronous else sdk.DefaultHttpxClient
     options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
@@ -78,7 +78,7 @@ def _token_provider(asynchronous: bool) -> Any:
 
 
 def address(agent: PromptAgent, api: Api) -> Address:
-    """What a person would send by hand."""
+    """Return the URL and headers of a request as a person would write them."""
     connection = agent.model.connection
     endpoint = (getattr(connection, "endpoint", None) or "https://resource.openai.azure.com").rstrip("/")
     key = isinstance(connection, ApiKeyConnection)
@@ -86,7 +86,7 @@ def address(agent: PromptAgent, api: Api) -> Address:
     if endpoint.endswith("/openai/v1"):
         return Address(url=endpoint + api.path, headers=headers)
     deployment = "" if api.path == "/responses" else f"/deployments/{agent.model.id}"
-    version = _version(getattr(connection, "api_version", None))
+    version = _get_version(getattr(connection, "api_version", None))
     return Address(url=f"{endpoint}/openai{deployment}{api.path}?api-version={version}", headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""The OpenAI SDK as transport: the only place of this provider that sees it."""
+"""The OpenAI SDK as transport. No other module of this provider uses it."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def locate(agent: PromptAgent) -> Endpoint:
 
 
 def build(endpoint: Endpoint, asynchronous: bool) -> Any:
-    """An SDK client that never retries by itself."""
+    """Return an SDK client without retries of its own."""
     sdk = require("openai", extra="openai")
     client_class, http_class = (
         (sdk.AsyncOpenAI, sdk.DefaultAsyncHttpxClient) if asynchronous else (sdk.OpenAI, sdk.DefaultHttpxClient)
@@ -31,7 +31,7 @@ def build(endpoint: Endpoint, asynchronous: bool) -> Any:
 
 
 def address(agent: PromptAgent, api: Api) -> Address:
-    """What a person would send by hand."""
+    """Return the URL and headers of a request as a person would write them."""
     connection = agent.model.connection
     endpoint = getattr(connection, "endpoint", None) or "https://api.openai.com/v1"
     anonymous = isinstance(connection, AnonymousConnection)
