@@ -1,7 +1,8 @@
 """The ways to run a prompt: sync or async, streamed or not, so that a behaviour is written once.
 
 `every_way` is for what a driver does: threads, tasks, streams, time-outs, cancellation. `one_way` is for what the loop
-decides, because both drivers run the same loop; `tests/drivers/test_parity.py` holds all ways to the same outcome.
+decides, because both drivers run the same loop. `whole_and_streamed` is for what an answer becomes on the way, because
+both drivers read answers by the same code. `tests/drivers/test_parity.py` holds all ways to the same outcome.
 """
 
 import asyncio
@@ -215,6 +216,7 @@ WAYS: Sequence[Way] = (SYNC, STREAMED[0], ASYNC, STREAMED[1])
 
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)
 sync_and_async = pytest.mark.parametrize("way", WHOLE, ids=str)
+whole_and_streamed = pytest.mark.parametrize("way", [SYNC, STREAMED[0]], ids=str)
 one_way = pytest.mark.parametrize("way", [SYNC], ids=str)
 every_wire = pytest.mark.parametrize("wire", WIRES)
 

@@ -9,7 +9,7 @@ from prompty import bind_tools, tool, turn
 from prompty.errors import PromptyWarning, ToolError
 from prompty.testing import Script, call
 from prompty.tools import register_tool
-from tests.ways import Way, agent_of, every_way
+from tests.ways import Way, agent_of, one_way
 
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
 LISTEN = {"name": "listen", "kind": "function"}
@@ -25,7 +25,7 @@ def listen() -> str:
     return "heard"
 
 
-@every_way
+@one_way
 def test_a_declared_tool_without_a_function_is_an_error_before_the_model_is_asked(way: Way) -> None:
     with Script("Done.") as script:
         seen = way.turn(TWO, tools=[look])
@@ -34,7 +34,7 @@ def test_a_declared_tool_without_a_function_is_an_error_before_the_model_is_aske
     assert (script.requests, seen.events) == ([], [])
 
 
-@every_way
+@one_way
 def test_what_the_file_declares_is_what_the_model_sees(way: Way) -> None:
     described = {**LOOK, "description": "Look somewhere."}
     with Script(call("look", at="it"), "Done.") as script:
@@ -45,7 +45,7 @@ def test_what_the_file_declares_is_what_the_model_sees(way: Way) -> None:
     assert seen.told == ["saw it"]
 
 
-@every_way
+@one_way
 @pytest.mark.usefixtures("clean_registry")
 def test_a_registered_function_runs_a_tool_unless_the_turn_is_given_one(way: Way) -> None:
     register_tool("look", lambda at: f"registered {at}")
@@ -55,7 +55,7 @@ def test_a_registered_function_runs_a_tool_unless_the_turn_is_given_one(way: Way
         assert way.turn(AGENT, tools=[look]).told == ["saw it"]
 
 
-@every_way
+@one_way
 def test_bound_functions_go_into_a_turn(way: Way) -> None:
     bound = bind_tools(TWO, [look, listen])
     with Script([call("look", at="it"), call("listen")], "Done."):
@@ -120,7 +120,7 @@ BINDINGS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@every_way
+@one_way
 @pytest.mark.parametrize(("bindings", "inputs", "expected"), BINDINGS.values(), ids=BINDINGS)
 @pytest.mark.parametrize("tried", [{}, {"account": "of the thief"}], ids=["left out", "given by the model"])
 @pytest.mark.spec("003 §2.9.1", "bound parameters are injected")
@@ -135,7 +135,7 @@ def test_what_is_bound_reaches_the_function(
     assert "account" not in str(script.requests[0])
 
 
-@every_way
+@one_way
 def test_a_bound_input_that_has_no_value_is_an_error_result_and_not_a_crash(way: Way) -> None:
     agent = agent_of(tools=[{**PAY, "bindings": {"account": {"input": "who"}}}])
     with Script(call("pay", amount=5), "Done."):

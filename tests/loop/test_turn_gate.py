@@ -12,7 +12,7 @@ from prompty.events import ToolGated, ToolStarted
 from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in
-from tests.ways import Way, agent_of, every_way, every_wire
+from tests.ways import Way, agent_of, every_way, every_wire, one_way, whole_and_streamed
 
 AGENT = agent_of()
 Gate = Callable[[list[GatedCall]], object]
@@ -63,7 +63,7 @@ def test_the_gate_is_asked_once_about_the_whole_batch_before_anything_runs(way: 
     assert seen.told == ["saw a", "saw b", "saw c", "saw d"]
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @gate_kinds
 @pytest.mark.spec("001 Pairing: One Result per Call", "a denied call has its result in its own place")
@@ -100,7 +100,7 @@ UNCLEAR: dict[str, Callable[[int], object]] = {
 }
 
 
-@every_way
+@one_way
 @gate_kinds
 @pytest.mark.parametrize("answer", UNCLEAR.values(), ids=UNCLEAR)
 def test_what_is_not_a_clear_yes_is_a_no(way: Way, kind: str, answer: Callable[[int], object]) -> None:
@@ -125,7 +125,7 @@ def test_a_gate_that_raises_denies_everything(way: Way, kind: str, caplog: pytes
     assert "the gate fell over" in caplog.text
 
 
-@every_way
+@one_way
 @gate_kinds
 def test_a_gate_may_end_the_turn(way: Way, kind: str) -> None:
     def end(_: list[GatedCall]) -> object:
@@ -138,7 +138,7 @@ def test_a_gate_may_end_the_turn(way: Way, kind: str) -> None:
     assert (tools.ran, seen.told) == ([], ["Error: Tool 'look' was not run: enough for today"] * 3)
 
 
-@every_way
+@one_way
 def test_the_gate_is_asked_only_about_what_could_run(way: Way) -> None:
     asked: list[list[str]] = []
 
@@ -163,7 +163,7 @@ DECLARED = {
 }
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @pytest.mark.spec("003 §2.9.1", "a binding wins over the model")
 def test_what_the_host_fills_in_is_shown_to_nobody_but_the_tool(way: Way, wire: str) -> None:

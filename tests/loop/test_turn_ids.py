@@ -8,7 +8,7 @@ from prompty import GatedCall, ToolCall, ToolContext
 from prompty.events import ToolFinished, ToolGated, ToolStarted
 from prompty.testing import Script
 from tests.loop.bodies import APIS, assert_taken, calls_in, results_in
-from tests.ways import Seen, Way, agent_of, every_way, every_wire
+from tests.ways import Seen, Way, agent_of, every_wire, whole_and_streamed
 
 IDS: dict[str, list[list[str]]] = {
     "all the same": [["call_0", "call_0"], ["call_0"], ["call_0", "call_0"]],
@@ -28,7 +28,7 @@ def batches(pattern: list[list[str]]) -> list[list[ToolCall]]:
     ]
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @pytest.mark.parametrize("pattern", IDS.values(), ids=IDS)
 @pytest.mark.spec("001 Why ordering, not just ids", "ids that a model repeats do no harm")
@@ -89,7 +89,7 @@ def test_a_longer_conversation_sends_the_same_ids_for_what_was_there_before(wire
     assert all(APIS[wire].call_ids.fullmatch(one) for one in sent[-1])
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 def test_a_conversation_that_goes_on_keeps_its_ids_apart(way: Way, wire: str) -> None:
     agent, tools = agent_of(wire), {"look": lambda at: f"saw {at}"}

@@ -15,7 +15,7 @@ from prompty.events import Done, IterationStarted, ModelReply, Retry, RunFailed,
 from prompty.loop.stop import Progress
 from prompty.model.event import Event
 from prompty.testing import Fault, Script, answer, call
-from tests.ways import Way, agent_of, every_way, every_wire
+from tests.ways import Way, agent_of, every_way, every_wire, one_way, whole_and_streamed
 
 AGENT = agent_of()
 Condition = Callable[[Progress], bool]
@@ -33,7 +33,7 @@ def using(tokens: int, *calls: Any) -> Any:
     return answer("", *(calls or [call("look")]), usage=Usage(input_tokens=tokens - 1, output_tokens=1))
 
 
-@every_way
+@one_way
 @pytest.mark.parametrize("limit", [1, 3])
 def test_the_model_may_ask_for_tools_so_often(way: Way, limit: int) -> None:
     with Script(*[call("look")] * limit, "Done."):
@@ -67,7 +67,7 @@ CONDITIONS: dict[str, tuple[Condition, int]] = {
 }
 
 
-@every_way
+@one_way
 @pytest.mark.parametrize(("condition", "rounds"), CONDITIONS.values(), ids=CONDITIONS)
 def test_a_condition_ends_a_turn_after_a_round_of_tools(way: Way, condition: Condition, rounds: int) -> None:
     items = [using(10), using(10), answer("So.", call("submit"), usage=Usage(input_tokens=5)), using(10), "Done."]
@@ -79,7 +79,7 @@ def test_a_condition_ends_a_turn_after_a_round_of_tools(way: Way, condition: Con
     assert seen.of(Done)[0].iterations == len(script.requests)
 
 
-@every_way
+@one_way
 def test_a_turn_that_has_used_its_tokens_runs_no_tool_and_asks_no_model(way: Way) -> None:
     with Script(using(40), using(60)) as script:
         seen = way.turn(AGENT, tools=[look], budget=Budget(tokens=100))
@@ -88,7 +88,7 @@ def test_a_turn_that_has_used_its_tokens_runs_no_tool_and_asks_no_model(way: Way
     assert seen.told[1].startswith("Error: Tool 'look' was not run: the turn has used 100 tokens")
 
 
-@every_way
+@one_way
 def test_an_answer_is_given_out_even_if_it_takes_the_last_token(way: Way) -> None:
     with Script(answer("Done.", usage=Usage(input_tokens=500))):
         assert way.turn(AGENT, budget=Budget(tokens=100)).result == "Done."
@@ -97,7 +97,7 @@ def test_an_answer_is_given_out_even_if_it_takes_the_last_token(way: Way) -> Non
 PRICED = agent_of(model={"id": "gpt-4o", "connection": {"kind": "anonymous", "endpoint": "https://api.openai.com/v1"}})
 
 
-@every_way
+@one_way
 def test_a_turn_that_has_cost_too_much_ends(way: Way) -> None:
     with Script(using(1_000), using(1_000_000)):
         seen = way.turn(PRICED, tools=[look], budget=Budget(cost=0.5))
@@ -106,7 +106,7 @@ def test_a_turn_that_has_cost_too_much_ends(way: Way) -> None:
     assert len(seen.of(ToolStarted)) == 1
 
 
-@every_way
+@one_way
 def test_what_a_turn_used_is_summed_up(way: Way) -> None:
     with Script(using(1_000), answer("Done.", usage=Usage(input_tokens=999, output_tokens=1, reasoning_tokens=1))):
         done = way.turn(PRICED, tools=[look]).of(Done)[0]
@@ -116,7 +116,7 @@ def test_what_a_turn_used_is_summed_up(way: Way) -> None:
         assert way.turn(AGENT).of(Done)[0].cost is None
 
 
-@every_way
+@one_way
 def test_a_budget_of_money_for_a_model_without_a_price_is_an_error_at_once(way: Way) -> None:
     with Script("Done.") as script:
         seen = way.turn(AGENT, budget=Budget(cost=1))
@@ -142,7 +142,7 @@ BUSY = ModelError("busy", retryable=True, retry_after=0.001)
 WRONG = ModelError("wrong", status=400)
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 def test_a_failure_that_may_pass_is_tried_again(way: Way, wire: str) -> None:
     with Script(Fault(BUSY), call("look"), Fault(BUSY), Fault(BUSY), "Done.") as script:
@@ -155,7 +155,7 @@ def test_a_failure_that_may_pass_is_tried_again(way: Way, wire: str) -> None:
     assert script.requests[2] == script.requests[3] == script.requests[4]
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @pytest.mark.parametrize(("failure", "retries"), [(BUSY, 2), (WRONG, 0)], ids=["passing", "permanent"])
 def test_a_failure_that_stays_is_raised_with_what_was_done(
@@ -189,13 +189,13 @@ class City(BaseModel):
     name: str
 
 
-@every_way
+@one_way
 def test_a_result_can_be_of_a_type(way: Way) -> None:
     with Script(call("look"), '{"name": "Oslo"}'):
         assert way.turn(AGENT, tools=[look], output_type=City).result == City(name="Oslo")
 
 
-@every_way
+@one_way
 def test_an_answer_that_does_not_fit_its_type_is_an_error_with_the_messages(way: Way) -> None:
     with Script(call("look"), *["Oslo"] * 3):
         seen = way.turn(AGENT, tools=[look], output_type=City)

@@ -19,7 +19,7 @@ from prompty.events import ToolFinished, ToolStarted
 from prompty.model.content import ImagePart
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in
-from tests.ways import LONG, Way, agent_of, every_way, every_wire
+from tests.ways import LONG, Way, agent_of, every_way, every_wire, one_way
 
 AGENT = agent_of()
 
@@ -141,7 +141,7 @@ VALUES: dict[str, tuple[object, str]] = {
 }
 
 
-@every_way
+@one_way
 @pytest.mark.parametrize(("value", "expected"), VALUES.values(), ids=VALUES)
 def test_what_a_tool_returns_is_read_as_text(way: Way, value: object, expected: str) -> None:
     with Script(call("give"), "Done."):
@@ -149,7 +149,7 @@ def test_what_a_tool_returns_is_read_as_text(way: Way, value: object, expected: 
     assert (seen.told, seen.of(ToolFinished)[0].is_error) == ([expected], False)
 
 
-@every_way
+@one_way
 @every_wire
 def test_an_image_is_seen_by_the_model(way: Way, wire: str) -> None:
     image = ImagePart("aGk=", "image/png")
@@ -174,7 +174,7 @@ ERRORS: dict[str, tuple[BaseException, str]] = {
 }
 
 
-@every_way
+@one_way
 @pytest.mark.parametrize(("error", "reason"), ERRORS.values(), ids=ERRORS)
 @pytest.mark.spec("001 tool — one result per call", "the model reads a failure as text")
 def test_a_tool_that_raises_tells_the_model_why(way: Way, error: BaseException, reason: str) -> None:
@@ -195,7 +195,7 @@ def test_a_coroutine_that_cancels_itself_is_a_tool_that_failed(way: Way) -> None
     assert (seen.told[1], seen.result) == ("saw it", "Done.")
 
 
-@every_way
+@one_way
 @every_wire
 @pytest.mark.parametrize("name", ["nobody", "Look", "look "])
 def test_a_tool_that_the_model_invented_is_answered_with_those_there_are(way: Way, wire: str, name: str) -> None:
@@ -220,7 +220,7 @@ ARGUMENTS: dict[str, tuple[str, str | None]] = {
 }
 
 
-@every_way
+@one_way
 @every_wire
 @pytest.mark.parametrize(("text", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.spec(
@@ -239,7 +239,7 @@ def test_arguments_that_cannot_be_used_are_answered_and_the_tool_does_not_run(
     assert seen.result == "Done."
 
 
-@every_way
+@one_way
 @pytest.mark.spec("001 Arguments are a string until the moment of execution", "arguments stay text until a tool runs")
 def test_arguments_stay_the_text_that_the_model_wrote(way: Way) -> None:
     text = '{ "at":"it" }'
@@ -250,7 +250,7 @@ def test_arguments_stay_the_text_that_the_model_wrote(way: Way) -> None:
     assert calls_in("chat", script.requests[1])[0]["arguments"] == text
 
 
-@every_way
+@one_way
 @every_wire
 def test_arguments_in_a_fence_stay_as_they_are_for_people(way: Way, wire: str) -> None:
     text = '```json\n{ "at":"it" }\n```'
@@ -261,7 +261,7 @@ def test_arguments_in_a_fence_stay_as_they_are_for_people(way: Way, wire: str) -
     assert "```json" in str(calls_in(wire, script.requests[1])[0]["arguments"])
 
 
-@every_way
+@one_way
 @every_wire
 def test_a_tool_that_takes_nothing_runs_with_no_arguments_at_all(way: Way, wire: str) -> None:
     with Script(ToolCall(id="a", name="give", arguments=""), "Done."):
@@ -366,7 +366,7 @@ def test_the_time_of_a_tool_goes_before_that_of_the_run(way: Way) -> None:
         assert way.turn(AGENT, tools=[slow], tool_timeout=0.01).told == ["slow"]
 
 
-@every_way
+@one_way
 def test_text_beside_calls_stays_and_the_last_answer_is_the_result(way: Way) -> None:
     with Script(answer("Let me see.", call("look", at="it")), "Done."):
         seen = way.turn(AGENT, tools=[look])

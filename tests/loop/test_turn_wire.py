@@ -12,7 +12,7 @@ from prompty.model.content import ImagePart
 from prompty.providers.openai import chat
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in, results_in
-from tests.ways import Way, agent_of, every_way, every_wire
+from tests.ways import Way, agent_of, every_wire, whole_and_streamed
 
 COMPATIBLE = {"kind": "anonymous", "endpoint": "http://localhost:8080/v1"}
 AGENT = agent_of(model={"connection": COMPATIBLE})
@@ -34,7 +34,7 @@ def bodies(script: Script) -> list[dict[str, Any]]:
     return list(script.requests)
 
 
-@every_way
+@whole_and_streamed
 @pytest.mark.spec("001 The Four Roles", "messages have four roles, under the names of the wire")
 @pytest.mark.spec("001 How a Turn Interleaves", "each call is answered by one tool message before the model is asked")
 @pytest.mark.spec("001 assistant — text and/or tool calls", "a call is an id, the type function, a name and its text")
@@ -57,7 +57,7 @@ def test_a_turn_with_two_calls_is_this_very_array(way: Way) -> None:
     assert [message.role for message in seen.messages] == ["system", "user", "assistant", "tool", "tool", "assistant"]
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @pytest.mark.spec("001 How a Turn Interleaves", "a conversation goes on from all that was said before")
 @pytest.mark.spec("001 The model only ever sees this array", "what was said and done is all in the messages")
@@ -86,7 +86,7 @@ def test_words_and_parts_cross_as_they_are() -> None:
     ]
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @pytest.mark.spec("001 Message Shapes", "what is ours alone never crosses the wire")
 def test_nothing_of_our_own_crosses_the_wire(way: Way, wire: str) -> None:
@@ -108,7 +108,7 @@ def test_nothing_of_our_own_crosses_the_wire(way: Way, wire: str) -> None:
     assert results_in(wire, bodies(script)[1])[1]["content"] == "Error: Tool 'fail' failed: no sky today"
 
 
-@every_way
+@whole_and_streamed
 @pytest.mark.spec("001 Interleaved Thinking", "thoughts go back with the calls they led to and are left out of answers")
 @pytest.mark.spec("001 Where the rule lives", "what is stored keeps all thoughts")
 def test_thoughts_go_back_only_with_calls(way: Way) -> None:
@@ -130,7 +130,7 @@ def test_thoughts_are_read_under_either_name(field: str) -> None:
     assert chat.API.reply({"choices": [{"message": turn, "finish_reason": "stop"}]}).reasoning == "Hm."
 
 
-@every_way
+@whole_and_streamed
 @pytest.mark.spec("001 Interleaved Thinking", "structured thoughts go back as they came, in their order")
 def test_structured_thoughts_go_back_as_they_came(way: Way) -> None:
     thoughtful = answer("", call("look"), reasoning="Hm, a city.", reasoning_details=DETAILS)
@@ -141,7 +141,7 @@ def test_structured_thoughts_go_back_as_they_came(way: Way) -> None:
     assert "reasoning_content" not in said
 
 
-@every_way
+@whole_and_streamed
 @pytest.mark.parametrize(("wire", "along"), [("responses", "encrypted_content"), ("messages", "signature")])
 @pytest.mark.spec("001 Interleaved Thinking", "structured thoughts go back as they came, in their order")
 def test_signed_thoughts_go_back_before_their_calls(way: Way, wire: str, along: str) -> None:
@@ -156,7 +156,7 @@ def test_signed_thoughts_go_back_before_their_calls(way: Way, wire: str, along: 
     assert items[0][along] == "c2ln"
 
 
-@every_way
+@whole_and_streamed
 def test_no_thoughts_go_to_servers_that_refuse_them(way: Way) -> None:
     openai = {"kind": "anonymous", "endpoint": "https://api.openai.com/v1"}
     with Script(answer("", call("look"), reasoning="Hm.", reasoning_details=DETAILS), "Seen.") as script:
@@ -170,7 +170,7 @@ class Place:
     floors: list[int]
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 @pytest.mark.spec("001 Arguments are a string until the moment of execution", "a tool gets values of its own types")
 def test_a_tool_gets_values_of_its_own_types(way: Way, wire: str) -> None:
@@ -199,7 +199,7 @@ def test_pieces_of_a_stream_are_put_together_before_a_call_runs(wire: str, async
     assert len(seen.of(ToolFinished)) == 2
 
 
-@every_way
+@whole_and_streamed
 @every_wire
 def test_what_is_told_and_what_is_kept_are_the_messages_as_the_model_made_them(way: Way, wire: str) -> None:
     given = [user("Hi")]
