@@ -86,7 +86,7 @@ class ToolCall:
         )
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Message:
     """One entry of a conversation. It never changes: use `dataclasses.replace` to get another one.
 
@@ -98,52 +98,67 @@ class Message:
 
     role: str
     content: tuple[ContentPart, ...]
-    name: str | None
-    tool_calls: tuple[ToolCall, ...]
-    tool_call_id: str | None
-    reasoning: str
-    opaque: Mapping[str, object] = field(hash=False)
-    attributes: Mapping[str, object] = field(hash=False)
-    finish_reason: str | None
-    tool_name: str | None
-    is_error: bool
-    usage: Usage | None
-    cost: Decimal | None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning: str = ""
+    opaque: Mapping[str, object] = field(default_factory=dict, hash=False)
+    attributes: Mapping[str, object] = field(default_factory=dict, hash=False)
+    finish_reason: str | None = None
+    tool_name: str | None = None
+    is_error: bool = False
+    usage: Usage | None = None
+    cost: Decimal | None = None
 
     def __init__(
         self,
         role: str,
         content: str | Iterable[ContentPart] = (),
         *,
-        name: str | None = None,
         tool_calls: Iterable[ToolCall] = (),
-        tool_call_id: str | None = None,
-        reasoning: str = "",
         opaque: Mapping[str, object] | None = None,
         attributes: Mapping[str, object] | None = None,
+        name: str | None = None,
+        tool_call_id: str | None = None,
+        reasoning: str = "",
         finish_reason: str | None = None,
         tool_name: str | None = None,
         is_error: bool = False,
         usage: Usage | None = None,
         cost: Decimal | None = None,
     ) -> None:
-        set_field = object.__setattr__
-        set_field(self, "role", role)
-        set_field(self, "content", (TextPart(content),) if isinstance(content, str) else tuple(content))
-        set_field(self, "name", name)
-        set_field(self, "tool_calls", tuple(tool_calls))
-        set_field(self, "tool_call_id", tool_call_id)
-        set_field(self, "reasoning", reasoning)
-        set_field(self, "opaque", dict(opaque) if opaque else {})
-        set_field(self, "attributes", dict(attributes) if attributes else {})
-        set_field(self, "finish_reason", finish_reason)
-        set_field(self, "tool_name", tool_name)
-        set_field(self, "is_error", is_error)
-        set_field(self, "usage", usage)
-        set_field(self, "cost", cost)
+        # Messages are built for every request. Writing the fields that are given straight into the instance is three
+        # times as fast as `object.__setattr__` for all of them; the others are defaults of the class.
+        own = self.__dict__
+        own["role"] = role
+        own["content"] = (TextPart(content),) if isinstance(content, str) else tuple(content)
+        if tool_calls:
+            own["tool_calls"] = tuple(tool_calls)
+        own["opaque"] = dict(opaque) if opaque else {}
+        own["attributes"] = dict(attributes) if attributes else {}
+        if name is not None:
+            own["name"] = name
+        if tool_call_id is not None:
+            own["tool_call_id"] = tool_call_id
+        if reasoning:
+            own["reasoning"] = reasoning
+        if finish_reason is not None:
+            own["finish_reason"] = finish_reason
+        if tool_name is not None:
+            own["tool_name"] = tool_name
+        if is_error:
+            own["is_error"] = is_error
+        if usage is not None:
+            own["usage"] = usage
+        if cost is not None:
+            own["cost"] = cost
 
     def __repr__(self) -> str:
-        fields = [f"{name}={value!r}" for name in self.__slots__[2:] if (value := getattr(self, name))]
+        fields = [
+            f"{name}={value!r}"
+            for name in self.__dataclass_fields__
+            if name not in ("role", "content") and (value := getattr(self, name))
+        ]
         return f"Message({', '.join([repr(self.role), repr(self.content), *fields])})"
 
     @property
