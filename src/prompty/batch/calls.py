@@ -1,42 +1,40 @@
-"""Call the model for one row: a turn if the prompt has tools, one pass otherwise."""
+"""Model call of one row: a turn if the prompt has tools, otherwise a single call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 from prompty.api_async import invoke_async, turn_async
 from prompty.batch.records import RowUsage
+from prompty.loop.budget import Price
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry
-from prompty.model.reply import Reply
 
-MAX_RETRIES = 8  # rows can wait: a busy provider recovers within a minute
-Price = Callable[[Reply], Decimal | None]
-Refusal = Callable[[Retry], None]
+MAX_RETRIES = 8  # a row can wait: an overloaded provider recovers within minutes
+OnRetry = Callable[[Retry], None]
 
 
 class Call:
     """The call of one row. `used` is complete also when the call fails."""
 
-    def __init__(self, agent: PromptAgent, tools: list[object], price: Price, refused: Refusal) -> None:
-        self._agent, self._tools, self._price, self._refused = agent, tools, price, refused
+    def __init__(self, agent: PromptAgent, tools: list[object], price: Price, on_retry: OnRetry) -> None:
+        self._agent, self._tools, self._price, self._on_retry = agent, tools, price, on_retry
         self.used = RowUsage(attempts=0)
 
     async def result(self, inputs: Mapping[str, object]) -> Any:
-        """Return the result, or the `Paused` value of a turn that waits for a person."""
+        """Return the result, or a `Paused` value if the turn needs approval."""
         if self._agent.tools or self._tools:
             return await turn_async(
-                self._agent, inputs, tools=self._tools, on_event=self._hear, max_retries=MAX_RETRIES
+                self._agent, inputs, tools=self._tools, on_event=self._on_event, max_retries=MAX_RETRIES
             )
-        return await invoke_async(self._agent, inputs, on_event=self._hear, max_retries=MAX_RETRIES)
+        return await invoke_async(self._agent, inputs, on_event=self._on_event, max_retries=MAX_RETRIES)
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         used = self.used
         match event:
             case Retry():
                 self.used = replace(used, attempts=(used.attempts or 0) + 1)
-                self._refused(event)
+                self._on_retry(event)
             case ModelReply(reply):
                 cost, known = self._price(reply), used.cost
                 self.used = RowUsage(
@@ -45,6 +43,6 @@ class Call:
                     model=reply.model or self._agent.model.id,
                     attempts=(used.attempts or 0) + 1,
                 )
-            case Done():  # counts the prompts that ran as its tools, too
+            case Done():  # its usage includes prompts that ran as tools
                 cost = used.cost if event.cost is None else event.cost
                 self.used = replace(used, usage=event.usage, cost=cost)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from prompty.batch.calls import Price
 from prompty.batch.ledger import Ledger
 from prompty.batch.progress import BatchProgress
 from prompty.batch.records import PlannedRow, RowFailure, RowUsage, build_failure, encode_record
 from prompty.batch.row_index import plan_rows
+from prompty.loop.budget import Price
 from prompty.model.agent import PromptAgent
 
 

@@ -119,7 +119,7 @@ class SharedBatch(Batch):
     def _handle_pause(self, planned: PlannedRow, status: Status, paused: Paused) -> None:
         """Follow a run that was answered, and goes on in another workflow. Otherwise the row has failed."""
         run_id = get_run_id(status.id)
-        segments = [found for found in self.engine.find(run_id, outputs=False) if get_run_id(found.id) == run_id]
+        segments = [other for other in self.engine.find(run_id, outputs=False) if get_run_id(other.id) == run_id]
         last = max(segments, key=get_segment_number).id
         if last != status.id:
             self._running[last] = planned
