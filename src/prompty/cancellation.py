@@ -15,7 +15,7 @@ class CancelToken:
     """Cancels a run: pass it to the run, and call `cancel()` from any thread, any number of times."""
 
     def __init__(self) -> None:
-        self.reason = ""
+        self.reason: str = ""
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []

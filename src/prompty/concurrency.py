@@ -59,7 +59,8 @@ def _import_if_present(name: str) -> Any:
         return None
 
 
-fcntl, msvcrt = _import_if_present("fcntl"), _import_if_present("msvcrt")  # POSIX has the one, Windows the other
+fcntl: Any = _import_if_present("fcntl")  # on POSIX
+msvcrt: Any = _import_if_present("msvcrt")  # on Windows
 _LOCKED_BYTE = 2**31 - 2  # msvcrt blocks reads and writes of what it locks: lock one byte, as far back as it can
 
 

@@ -90,7 +90,7 @@ class LoadError(PromptyError, ValueError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(_listing(problems))
-        self.problems = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
 
 
 class FileMissing(LoadError, FileNotFoundError):
@@ -102,7 +102,9 @@ class InputError(PromptyError, ValueError):
 
     def __init__(self, name: str, cause: str, fix: str) -> None:
         super().__init__(f"{cause}\n    {fix}")
-        self.name, self.cause, self.fix = name, cause, fix
+        self.name = name
+        self.cause = cause
+        self.fix = fix
 
 
 class RenderError(PromptyError, ValueError):
@@ -111,7 +113,9 @@ class RenderError(PromptyError, ValueError):
     def __init__(self, cause: str, fix: str, line: int | None = None) -> None:
         where = f"line {line} of the body: " if line else ""
         super().__init__(f"{where}{cause}\n    {fix}")
-        self.cause, self.fix, self.line = cause, fix, line
+        self.cause = cause
+        self.fix = fix
+        self.line = line
 
 
 class RequestError(PromptyError, ValueError):
@@ -119,7 +123,8 @@ class RequestError(PromptyError, ValueError):
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(f"{cause}\n    {fix}")
-        self.cause, self.fix = cause, fix
+        self.cause = cause
+        self.fix = fix
 
 
 class ModelError(PromptyError):
@@ -130,7 +135,9 @@ class ModelError(PromptyError):
         self, cause: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
     ) -> None:
         super().__init__(cause)
-        self.status, self.retryable, self.retry_after = status, retryable, retry_after
+        self.status = status
+        self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class StreamCut(ModelError):
@@ -174,7 +181,8 @@ class ToolError(PromptyError, ValueError):
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(f"{cause}\n    {fix}")
-        self.cause, self.fix = cause, fix
+        self.cause = cause
+        self.fix = fix
 
 
 class Cancelled(PromptyError):
@@ -202,7 +210,8 @@ class GuardrailError(PromptyError, ValueError):
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(f"the {kind} guardrail refused: {reason}")
-        self.kind, self.reason = kind, reason
+        self.kind = kind
+        self.reason = reason
 
 
 class MemoryFailed(PromptyError):
@@ -218,7 +227,8 @@ class RunRefused(PromptyError, ValueError):
 
     def __init__(self, place: str, cause: str) -> None:
         super().__init__(f"{place} is refused: {cause}\n    Read it with the release that wrote it, or prune the run.")
-        self.place, self.cause = place, cause
+        self.place = place
+        self.cause = cause
 
 
 class RunBroken(PromptyError):
@@ -246,7 +256,8 @@ class RecordingMissing(PromptyError):
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(f"{cause}\n    {fix}")
-        self.cause, self.fix = cause, fix
+        self.cause = cause
+        self.fix = fix
 
 
 class UnknownName(PromptyError, LookupError):
@@ -255,7 +266,8 @@ class UnknownName(PromptyError, LookupError):
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         choices = ", ".join(known)
         super().__init__(f"no {kind} is called '{name}'\n    Use one of: {choices}; or register your own.")
-        self.name, self.known = name, known
+        self.name = name
+        self.known = known
 
 
 class MissingExtra(PromptyError, ImportError):
@@ -263,7 +275,8 @@ class MissingExtra(PromptyError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"`{package}` is not installed. Run: pip install 'prompty-runtime[{extra}]'")
-        self.package, self.extra = package, extra
+        self.package = package
+        self.extra = extra
 
 
 class PromptyWarning(UserWarning):

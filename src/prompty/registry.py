@@ -49,8 +49,8 @@ class Implementations(Generic[T]):
 
     def __init__(self, kind: str, built_in: Mapping[str, str] | None = None, *, create: bool = False) -> None:
         self.kind = kind
-        self.group = f"prompty.{kind}s"
-        self.built_in = dict(built_in or {})
+        self.group: str = f"prompty.{kind}s"
+        self.built_in: dict[str, str] = dict(built_in or {})
         self._create = create
         self._loaded: dict[str, T] = {}
         self._registered: set[str] = set()
@@ -134,7 +134,7 @@ class Registry:
         self.parsers: Implementations[Parser] = Implementations("parser", _PARSERS)
         self.tool_kinds: Implementations[ToolKind] = Implementations("tool_kind", _TOOL_KINDS, create=True)
         self.tools: Implementations[Callable[..., object]] = Implementations("tool")
-        self.connections = Connections()
+        self.connections: Connections = Connections()
 
     def __deepcopy__(self, _memo: object) -> "Registry":
         return self  # a copy of an agent uses the same configuration

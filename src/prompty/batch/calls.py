@@ -19,7 +19,7 @@ class Call:
 
     def __init__(self, agent: PromptAgent, tools: list[object], price: Price, on_retry: OnRetry) -> None:
         self._agent, self._tools, self._price, self._on_retry = agent, tools, price, on_retry
-        self.used = RowUsage(attempts=0)
+        self.used: RowUsage = RowUsage(attempts=0)
 
     async def result(self, inputs: Mapping[str, object]) -> Any:
         """Return the result, or a `Paused` value if the turn needs approval."""

@@ -1,6 +1,7 @@
 """Batch job: the request, and the bookkeeping that batches in this process and on workers share."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -32,13 +33,18 @@ class Batch:
     """The rows of a job, the ledger they are written to, and the progress."""
 
     def __init__(self, job: BatchJob, ledger: Ledger) -> None:
-        self.job, self.ledger = job, ledger
-        self.rows = plan_rows(job.rows, job.agent, job.numbers, ledger.index)
-        self.progress = BatchProgress(total=len(job.numbers), started=time.monotonic())
+        self.job = job
+        self.ledger = ledger
+        self.rows: Iterator[PlannedRow | None] = plan_rows(job.rows, job.agent, job.numbers, ledger.index)
+        self.progress: BatchProgress = BatchProgress(total=len(job.numbers), started=time.monotonic())
 
     @property
     def is_budget_spent(self) -> bool:
         return self.job.budget is not None and self.ledger.spent >= self.job.budget
+
+    def _skip(self) -> None:
+        """Count a row that an earlier run finished."""
+        self.progress = self.progress.count_earlier()
 
     def _finish(self, line: bytes, used: RowUsage) -> None:
         self.ledger.finish(line, used.cost)

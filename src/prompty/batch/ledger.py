@@ -32,15 +32,14 @@ class Ledger:
 
     def __init__(self, out: Path, *, retry_failed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.out = out
-        self.failures_path, self.journal_path = (
-            out.with_name(f"{out.stem}{ending}") for ending in (".failed.jsonl", ".started")
-        )
-        self.spent = Decimal()
+        self.failures_path: Path = out.with_name(f"{out.stem}.failed.jsonl")
+        self.journal_path: Path = out.with_name(f"{out.stem}.started")
+        self.spent: Decimal = Decimal()
         self.complete = False
         self._clock, self._synced = clock, clock()
         with ExitStack() as resources:
             resources.callback(_lock(out).release)
-            self.index = resources.enter_context(closing(RowIndex()))
+            self.index: RowIndex = resources.enter_context(closing(RowIndex()))
             self._out = _open(out, resources)
             self._failures = _open(self.failures_path, resources)
             self._read(self._out, out)

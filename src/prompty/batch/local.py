@@ -21,8 +21,8 @@ class LocalBatch(Batch):
 
     def __init__(self, job: BatchJob, ledger: Ledger) -> None:
         super().__init__(job, ledger)
-        self.throttle = Throttle(job.max_concurrency)
-        self.stopping = False
+        self.throttle: Throttle = Throttle(job.max_concurrency)
+        self.stopping: bool = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._write_error: OSError | None = None
@@ -50,7 +50,7 @@ class LocalBatch(Batch):
         """Start every row. Return False if the batch stopped before the last one."""
         for position, planned in enumerate(self.rows):
             if planned is None:
-                self.progress = self.progress.count_earlier()
+                self._skip()
                 if position % SKIPS_PER_YIELD == 0:
                     await asyncio.sleep(0)
             elif planned.row.problem is not None:

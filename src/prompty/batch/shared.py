@@ -36,8 +36,9 @@ class SharedBatch(Batch):
         self, job: BatchJob, ledger: Ledger, engine: Engine, *, should_stop: Callable[[], bool] = lambda: False
     ) -> None:
         super().__init__(job, ledger)
-        self.engine, self.should_stop = engine, should_stop
-        self.window = WINDOW if job.budget is None else job.max_concurrency  # submitted rows can exceed a budget
+        self.engine = engine
+        self.should_stop = should_stop
+        self.window: int = WINDOW if job.budget is None else job.max_concurrency  # submitted rows can exceed a budget
         self._prefix = get_batch_name(job.agent, ledger.out)
         self._options: DurableOptions = {"max_retries": MAX_RETRIES, "tools": list(handlers_of(job.tools)) or None}
         self._template: Record | None = None
@@ -65,7 +66,7 @@ class SharedBatch(Batch):
         records: dict[str, Json] = {}
         for planned in chunk:
             if planned is None:
-                self.progress = self.progress.count_earlier()
+                self._skip()
             else:
                 records |= self._build_record(planned)
         if self.job.retry_failed:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from prompty.batch.concurrency_limit import OVERLOAD_STATUSES, create_limit
+from prompty.batch.concurrency_limit import OVERLOAD_STATUSES, ConcurrencyLimit, create_limit
 from prompty.drivers.aio import Outcome
 from prompty.errors import ModelError
 from prompty.model.event import Event, Retry
@@ -25,7 +25,8 @@ class Throttle:
     """The current limit and its clock. Report the outcome of every call."""
 
     def __init__(self, maximum: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limit, self.clock = create_limit(maximum), clock
+        self.limit: ConcurrencyLimit = create_limit(maximum)
+        self.clock = clock
 
     def has_free_slot(self, running: int) -> bool:
         return self.limit.count_free_slots(running, self.clock()) > 0

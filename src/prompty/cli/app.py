@@ -60,7 +60,7 @@ def _load_command(name: str) -> Any:
     return get_command(single)
 
 
-app = Typer(
+app: Typer = Typer(
     name="prompty",
     cls=LazyGroup,
     help="Prompts and agents kept as text.",

@@ -108,13 +108,16 @@ class Conversation:
         ask: str | None,
         approval: str | None,
     ) -> None:
-        self.agent, self.inputs, self.functions, self.approval = agent, inputs, functions, approval
+        self.agent = agent
+        self.inputs = inputs
+        self.functions = functions
+        self.approval = approval
         self.saved = store
         self.store: MemoryStore = store if session else InProcessMemory()
-        self.session = session or uuid4().hex
-        self.ask = _choose_input(agent, inputs, ask)
+        self.session: str = session or uuid4().hex
+        self.ask: str | None = _choose_input(agent, inputs, ask)
         self.trusted: set[str] = set()
-        self.keyboard = Keyboard()
+        self.keyboard: Keyboard = Keyboard()
 
     def run(self) -> None:
         """Read and answer lines until the user leaves."""

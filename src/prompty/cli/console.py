@@ -9,8 +9,8 @@ from typer import Exit
 from prompty.errors import Problem, PromptyError
 from prompty.safety.visible import visible
 
-out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-err = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
+out: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 

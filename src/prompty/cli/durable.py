@@ -47,7 +47,9 @@ DatabaseUrl = Annotated[
         help="The database: sqlite:///runs.db, or postgresql://… for several machines.",
     ),
 ]
-runs = Typer(name="runs", help="List, show, answer, cancel, retry and delete durable runs.", no_args_is_help=True)
+runs: Typer = Typer(
+    name="runs", help="List, show, answer, cancel, retry and delete durable runs.", no_args_is_help=True
+)
 RunId = Annotated[str, Argument(help="The id of the run.")]
 _VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
 

@@ -16,7 +16,7 @@ from prompty.viewer.reader import find_traces, read_trace
 from prompty.viewer.text import format_cost, format_duration, format_tokens, format_transcript
 from prompty.viewer.trace import Frame, RecordedTrace, TraceUnreadable
 
-trace_app = Typer(name="trace", help="List, show and export recorded runs.", no_args_is_help=True)
+trace_app: Typer = Typer(name="trace", help="List, show and export recorded runs.", no_args_is_help=True)
 
 TraceFile = Annotated[Path, Argument(metavar="FILE", help="A recorded trace, or a folder to use its newest trace.")]
 _STYLES = {"ok": "green", "failed": "bold red", "unfinished": "yellow"}

@@ -1,7 +1,7 @@
 """Calls the functions and stores of the host: gate, guardrails, summary, steering, memory, listener."""
 
 from collections.abc import Callable
-from logging import getLogger
+from logging import Logger, getLogger
 
 from prompty.drivers.run_spans import RunSpans
 from prompty.errors import MemoryFailed, PromptyError
@@ -13,7 +13,7 @@ from prompty.safety.redaction import masked_traceback
 
 Summary = Callable[[list[Message], int], object]
 Question = AskGate | CheckGuardrail | Summarise
-logger = getLogger("prompty")
+logger: Logger = getLogger("prompty")
 
 
 class Host:
@@ -22,8 +22,8 @@ class Host:
     def __init__(self, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None) -> None:
         self._settings, self._summary, self._spans = settings, summary, spans
         self._release: Callable[[], None] | None = None
-        self.is_session_locked = False
-        self.is_listening = settings.on_event is not None or spans is not None
+        self.is_session_locked: bool = False
+        self.is_listening: bool = settings.on_event is not None or spans is not None
 
     def ask(self, question: Question) -> object:
         """Call the gate, a guardrail or the summary. An async function returns an awaitable."""

@@ -124,20 +124,23 @@ class Run:
         _check_settings(settings)
         if spans:
             spans.describe(agent, invocation.inputs, settings)
-        self.agent, self.settings, self.lineage, self._spans = agent, settings, lineage, spans
-        self.agents = [agent, *fallback_agents(agent, settings.fallbacks)]
+        self.agent = agent
+        self.settings: Settings = settings
+        self.lineage = lineage
+        self._spans = spans
+        self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_messages_only = invocation.operation == "run"
-        self.inputs = {} if is_messages_only else validate_inputs(agent, invocation.inputs)
+        self.inputs: dict[str, object] = {} if is_messages_only else validate_inputs(agent, invocation.inputs)
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
-        self.clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
+        self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
         if paused is not None:
             state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
-        self.run_id = run_id or uuid4().hex
+        self.run_id: str = run_id or uuid4().hex
         self._opening = Opening([], 0, 0) if state else initial_messages(agent, invocation.inputs, settings)
-        self.state = state or TurnState(self._opening.messages)
+        self.state: TurnState = state or TurnState(self._opening.messages)
 
     def sync_driver(self) -> sync.SyncDriver:
         """Connect to the models and tools, for synchronous code."""

@@ -32,7 +32,8 @@ class HttpTarget:
     """A model behind a transport. `transport` is a `Transport`, or an `AsyncTransport` in async code."""
 
     def __init__(self, agent: PromptAgent, provider: Provider, *, is_async: bool) -> None:
-        self.agent, self.api = agent, provider.api(agent.model.api_type)
+        self.agent = agent
+        self.api: Api = provider.api(agent.model.api_type)
         connect = provider.transport_async_for if is_async else provider.transport_for
         self.transport: Any = connect(agent)
         self._is_async = is_async
@@ -64,7 +65,9 @@ class PairTarget:
     url = ""
 
     def __init__(self, agent: PromptAgent, pair: Pair) -> None:
-        self.agent, self.pair, self.api = agent, pair, PAIR_API
+        self.agent = agent
+        self.pair = pair
+        self.api: Api = PAIR_API
 
     def streams(self, request: WireRequest) -> bool:
         return request.stream

@@ -44,8 +44,8 @@ class ToolRunner:
         self._run_id, self._run, self._run_tools = run_id, run, run_tools
         self._emit, self._spans = emit, spans
         self.tools: dict[str, BoundTool] = toolbox(agent, settings.tools) if run_tools else {}
-        self.cancel = settings.cancel or CancelToken()
-        self.has_kinds = has_kinds(agent)
+        self.cancel: CancelToken = settings.cancel or CancelToken()
+        self.has_kinds: bool = has_kinds(agent)
         self.before_call: Callable[[PlannedCall], Awaitable[None]] | None = None
 
     async def describe_kinds(self, *, is_async: bool) -> tuple[OfferedTool, ...]:

@@ -55,7 +55,9 @@ class DbosEngine:
             raise RequestError(
                 f"unsupported database URL {mask_secrets(url)!r}", "Use sqlite:///runs.db or postgresql://…"
             )
-        self.url, self.name, self.limits = url, name, limits or Limits()
+        self.url = url
+        self.name = name
+        self.limits: Limits = limits or Limits()
         self._dbos: Any = None
         self._client: Any = None
         self._loop: _LoopThread | None = None

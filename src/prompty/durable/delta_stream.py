@@ -69,7 +69,7 @@ class DeltaLog:
     """Deltas of a run as its readers see them: for each step those of one attempt, each once."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._deltas: dict[str, dict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
         self._read: dict[str, tuple[str, int]] = {}
 

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from logging import getLogger
+from logging import Logger, getLogger
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 CANCELLED = "the run was cancelled"
 OWNER_CHECK_AFTER = 0.25  # seconds between the start of a step and its side effect; no takeover is that quick
 MAX_OWNER_CHECKS = 3
-logger = getLogger("prompty")
+logger: Logger = getLogger("prompty")
 
 
 class CallLimiter(Protocol):
@@ -88,12 +88,16 @@ class DurableDriver:
         pace: CallLimiter | None = None,
         cancelled: bool = False,
     ) -> None:
-        self.steps, self.inner, self.run_id, self.hooks, self.cancelled = steps, inner, run_id, hooks, cancelled
+        self.steps = steps
+        self.inner = inner
+        self.run_id = run_id
+        self.hooks = hooks
+        self.cancelled = cancelled
         self.pace = pace
-        self.nonce = uuid4().hex
-        self.names = StepNames()
-        self.session = Host(Settings(memory=memory))
-        self.stored = 0
+        self.nonce: str = uuid4().hex
+        self.names: StepNames = StepNames()
+        self.session: Host = Host(Settings(memory=memory))
+        self.stored: int = 0
         self.idempotent: frozenset[str] = frozenset()
         self._found_kinds = False
         self._started_at: dict[str, float] = {}

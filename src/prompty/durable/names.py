@@ -4,7 +4,7 @@ import threading
 import time
 from contextlib import suppress
 from hashlib import sha256
-from logging import getLogger
+from logging import Logger, getLogger
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from prompty.extras import require
 
 CHECK_SECONDS = 5.0
 DEATH_SECONDS = 3.0
-logger = getLogger("prompty")
+logger: Logger = getLogger("prompty")
 
 
 class NameLock(Protocol):

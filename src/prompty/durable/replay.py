@@ -31,7 +31,7 @@ class Replay:
         self._effect: Effect[object] | None = None
         self._name = ""
         self._open: dict[str, PlannedCall] = {}
-        self.ended = False
+        self.ended: bool = False
         self.error: PromptyError | None = None
 
     def _begun(self, steps: Stored) -> Loop[object] | None:

@@ -77,7 +77,7 @@ class DurableRuntime:
         **parts: Unpack[WorkerOptions],
     ) -> None:
         self.engine: Engine = DbosEngine(url, name, limits) if isinstance(url, str) else url
-        self.parts = WorkerParts(**parts)
+        self.parts: WorkerParts = WorkerParts(**parts)
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""

@@ -35,8 +35,9 @@ class Toolset(dict[str, OfferedTool]):
 
     def __init__(self, tools: Iterable[OfferedTool]) -> None:
         super().__init__((tool.function.name, tool) for tool in tools)
-        self.validators = {name: _compile_validator(tool) for name, tool in self.items()}
-        self.has_policies = any(policy not in (None, "never") for tool in self.values() for policy in tool.approval)
+        self.validators: dict[str, Validator] = {name: _compile_validator(tool) for name, tool in self.items()}
+        policies = (policy for tool in self.values() for policy in tool.approval)
+        self.has_policies: bool = any(policy not in (None, "never") for policy in policies)
 
 
 def _compile_validator(tool: OfferedTool) -> Validator:

@@ -27,7 +27,7 @@ class SqliteMemory:
     ends, however it ends."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self.path, os.O_CREAT, 0o600))
         with self._connect() as connection:

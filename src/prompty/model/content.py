@@ -65,7 +65,9 @@ class FilePart(MediaPart):
         return cls(part.value, part.media_type, Path(path).name)
 
 
-Image, Audio, File = ImagePart, AudioPart, FilePart
+Image = ImagePart
+Audio = AudioPart
+File = FilePart
 ContentPart = TextPart | ImagePart | AudioPart | FilePart
 
 

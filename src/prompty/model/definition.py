@@ -1,7 +1,7 @@
 """The ground all definitions of a file stand on."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
@@ -12,7 +12,7 @@ from prompty.safety.redaction import mask_secrets
 class Definition(BaseModel):
     """Part of what a file says: snake_case here, camelCase in the file, never changed after loading."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,

@@ -1,7 +1,7 @@
 """The schema of inputs, outputs and parameters (§2.7)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
@@ -38,7 +38,7 @@ def _name_may_come_from_the_key(schema: dict[str, Any]) -> None:
 class Property(Definition):
     """One input, output or parameter."""
 
-    model_config = ConfigDict(json_schema_extra=_name_may_come_from_the_key)
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_name_may_come_from_the_key)
 
     name: str
     kind: Kind = "string"

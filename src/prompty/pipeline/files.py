@@ -21,7 +21,9 @@ class Unreadable(Exception):
 
     def __init__(self, code: str, message: str, fix: str) -> None:
         super().__init__(message)
-        self.code, self.message, self.fix = code, message, fix
+        self.code = code
+        self.message = message
+        self.fix = fix
 
 
 def identify(status: os.stat_result) -> Identity:

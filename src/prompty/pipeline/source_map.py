@@ -58,7 +58,8 @@ class Source:
     """The text of a file, with newlines normalized."""
 
     def __init__(self, path: str, text: str) -> None:
-        self.path, self.text = path, text
+        self.path = path
+        self.text = text
         self._cursor, self._cursor_line = 0, 1
 
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:

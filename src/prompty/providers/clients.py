@@ -33,7 +33,7 @@ class LoopTransports:
     must not be closed before them, so they are closed when it ends."""
 
     def __init__(self) -> None:
-        self.turns = Semaphore(CALLS_PER_PASS)
+        self.turns: Semaphore = Semaphore(CALLS_PER_PASS)
         self.transports: dict[Hashable, list[AsyncSdkTransport]] = {}
 
     def end_with_loop(self, forget: Callable[[], object]) -> None:

@@ -32,10 +32,12 @@ class SdkConnection:
     """An SDK client, sync or async, with what is the same for both."""
 
     def __init__(self, client: Any, sdk: ModuleType, *, anonymous: bool = False) -> None:
-        self.client, self.sdk, self.anonymous = client, sdk, anonymous
-        self.http = require("httpx2", extra="openai")
-        self.as_bytes = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
-        self.address = str(getattr(client, "base_url", ""))
+        self.client = client
+        self.sdk = sdk
+        self.anonymous = anonymous
+        self.http: ModuleType = require("httpx2", extra="openai")
+        self.as_bytes: bool = any(type(client) is getattr(sdk, name, None) for name in _PLAIN_CLIENTS)
+        self.address: str = str(getattr(client, "base_url", ""))
         self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
         self._remember_keys()
         if anonymous:
@@ -177,7 +179,7 @@ class AsyncSdkTransport(SdkConnection):
     not be looked at before their connections timed out.
     """
 
-    busy = 0
+    busy: int = 0
 
     def __init__(self, client: Any, sdk: ModuleType, turns: Semaphore, *, anonymous: bool = False) -> None:
         super().__init__(client, sdk, anonymous=anonymous)

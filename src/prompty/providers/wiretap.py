@@ -64,7 +64,7 @@ class _Wiretap(Generic[Inner]):
 
     def __init__(self, inner: Inner, begin: Callable[[WireRequest], Exchange]) -> None:
         self.inner, self._begin = inner, begin
-        self.masked = getattr(inner, "masked", mask_secrets)
+        self.masked: Callable[[str], str] = getattr(inner, "masked", mask_secrets)
 
 
 class WiretapTransport(_Wiretap[Transport]):

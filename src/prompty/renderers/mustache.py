@@ -58,7 +58,7 @@ class MustacheRenderer:
         return found
 
 
-renderer = MustacheRenderer()
+renderer: MustacheRenderer = MustacheRenderer()
 
 
 def _names(nodes: Iterable[Node], inside: bool) -> Iterator[tuple[str, int]]:

@@ -152,7 +152,7 @@ class Recorder(TransportInterceptor):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._started, self._lock = False, Lock()
         self._hidden = Redactor()
 
@@ -196,7 +196,7 @@ class Player(TransportInterceptor):
     """Within `with Player(path):`, answer model calls from a file. Each recording is played once, in order."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._recordings = list(self._read())
         self._lock, self._hidden = Lock(), Redactor()
         self._unplayed: dict[object, deque[Recording]] = defaultdict(deque)

@@ -67,10 +67,11 @@ class Signature:
 
     def __init__(self, function: Callable[..., object]) -> None:
         call = getattr(type(function), "__call__", None)  # noqa: B004  the function itself is needed, not whether it exists
-        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+        self.is_async: bool = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         inner = function.func if isinstance(function, partial) else function
         self._hints, self._hint_error = _read_hints(inner if inspect.isroutine(inner) else call)
         self._all = dict(inspect.signature(function).parameters)
+        self.description: str
         self.description, self._descriptions = parse_docstring(function.__doc__)
 
     @cached_property

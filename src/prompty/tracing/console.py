@@ -10,7 +10,8 @@ from prompty.tracing.spans import Span
 class ConsoleSink:
     """Writes `[prompty] ▶ name` and `[prompty] ◀ name (12.3 ms)`, without inputs and results."""
 
-    content, wire, immediate = False, False, True
+    content = wire = False
+    immediate = True
 
     def started(self, span: Span, /) -> None:
         known = filter(None, map(span.attributes.get, (TOOL_NAME, REQUEST_MODEL, AGENT_NAME)))

@@ -109,10 +109,11 @@ class _Frame:
 class FileSink:
     """Writes each trace into a folder, readable only by the owner of the process."""
 
-    content, immediate = True, True
+    content = immediate = True
 
     def __init__(self, folder: str | Path = "traces", *, wire: bool = False) -> None:
-        self.folder, self.wire = os.path.abspath(folder), wire
+        self.folder: str = os.path.abspath(folder)
+        self.wire = wire
 
     def started(self, span: Span, /) -> None:
         parent: _Frame | None = span.parent.handles.get(self) if span.parent else None

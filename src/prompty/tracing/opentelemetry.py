@@ -41,7 +41,8 @@ class OpenTelemetrySink:
     thread of its own.
     """
 
-    wire, immediate = False, True
+    wire = False
+    immediate = True
 
     def __init__(self) -> None:
         self._trace: Any = require("opentelemetry.trace", extra="otel")
@@ -50,7 +51,7 @@ class OpenTelemetrySink:
         self._metrics = Metrics()
         capture = environ.get(CAPTURE_VARIABLE, "").upper()
         self._on_span, self._on_event = capture in CAPTURE_ON_SPAN, capture in CAPTURE_ON_EVENT
-        self.content = self._on_span or self._on_event
+        self.content: bool = self._on_span or self._on_event
 
     def started(self, span: Span, /) -> None:
         parent = self._context_of(span.parent) if span.parent else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from logging import getLogger
+from logging import Logger, getLogger
 from os import environ
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from prompty.tracing.spans import Span
 
 VARIABLE = "PROMPTY_TRACE"
-logger = getLogger("prompty.tracing")
+logger: Logger = getLogger("prompty.tracing")
 
 
 class Sink(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextvars import ContextVar, Token
 from functools import partial
 from json import loads
-from logging import getLogger
+from logging import Logger, getLogger
 from random import getrandbits
 from typing import Any, Self, TypeVar, cast
 
@@ -18,7 +18,7 @@ from prompty.tracing import names, sinks
 from prompty.tracing.sanitize import Plain, Sanitizer
 from prompty.tracing.sinks import EnteringSink, Sink, get_sinks
 
-logger = getLogger("prompty.tracing")
+logger: Logger = getLogger("prompty.tracing")
 _current: ContextVar["Span | None"] = ContextVar("prompty_span", default=None)
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,13 +28,13 @@ class Trace:
     """State shared by all spans of one trace."""
 
     def __init__(self, active: Sequence[Sink]) -> None:
-        self.id = f"{getrandbits(128):032x}"
+        self.id: str = f"{getrandbits(128):032x}"
         self.sinks = active
-        self.sanitizer = Sanitizer()
+        self.sanitizer: Sanitizer = Sanitizer()
         self._failed: list[Sink] = []
-        self.content = any(sink.content for sink in active)
-        self.wire = any(sink.wire for sink in active)
-        self.entering = [cast(EnteringSink, sink) for sink in active if hasattr(sink, "entered")]
+        self.content: bool = any(sink.content for sink in active)
+        self.wire: bool = any(sink.wire for sink in active)
+        self.entering: list[EnteringSink] = [cast(EnteringSink, sink) for sink in active if hasattr(sink, "entered")]
 
     def notify(self, method: str, span: "Span") -> None:
         """Call a method of every sink. A failing sink affects neither the run nor other sinks, and is logged once."""
@@ -74,14 +74,18 @@ class Span:
     def __init__(
         self, name: str, trace: Trace, parent: "Span | None", *, title: str, kind: str, attributes: dict[str, Any]
     ) -> None:
-        self.name, self.title, self.kind = name, title or name, kind
-        self.trace, self.parent = trace, parent
-        self.id = f"{getrandbits(64):016x}"
+        self.name = name
+        self.title: str = title or name
+        self.kind = kind
+        self.trace = trace
+        self.parent = parent
+        self.id: str = f"{getrandbits(64):016x}"
         self.attributes: dict[str, Plain] = {}
         self.written: dict[str, bytes] = {}
         self.usage: dict[str, int] = {}
         self.error: tuple[str, str] | None = None
-        self.start, self._clock = time.time_ns(), time.perf_counter_ns()
+        self.start: int = time.time_ns()
+        self._clock = time.perf_counter_ns()
         self.duration: int | None = None
         self.handles: dict[Sink, Any] = {}
         self._entered: list[SpanScope] = []

@@ -5,7 +5,7 @@ from atexit import register
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AbstractContextManager, aclosing
 from functools import wraps
-from logging import getLogger
+from logging import Logger, getLogger
 from queue import Full, Queue
 from threading import Thread
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -18,7 +18,7 @@ MOST_WAITING = 10_000
 P = ParamSpec("P")
 R = TypeVar("R")
 Factory = Callable[[str], AbstractContextManager[Callable[[str, object], object]]]
-logger = getLogger("prompty.tracing")
+logger: Logger = getLogger("prompty.tracing")
 
 
 class Tracer:
@@ -58,7 +58,8 @@ class Tracer:
 class FactorySink:
     """Adapts a factory function to a sink."""
 
-    content, wire = True, False
+    content = True
+    wire = False
 
     def __init__(self, factory: Factory) -> None:
         self._factory = factory
@@ -82,8 +83,10 @@ class BackgroundSink:
     """Calls a sink on a thread of its own. Spans that it cannot take in time are dropped, which is logged."""
 
     def __init__(self, sink: Sink) -> None:
-        self.sink, self.content, self.wire = sink, sink.content, getattr(sink, "wire", False)
-        self.dropped = 0
+        self.sink = sink
+        self.content: bool = sink.content
+        self.wire: bool = getattr(sink, "wire", False)
+        self.dropped: int = 0
         self._waiting: Queue[Callable[[], object]] = Queue(MOST_WAITING)
         Thread(target=self._work, name="prompty trace sink", daemon=True).start()
         register(self.flush, 2.0)
@@ -133,9 +136,10 @@ class Traced(Generic[P, R]):
     """A traced function."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        self.function, self.name = function, name or function.__name__
-        self.signature = inspect.signature(function)
-        self.place = f"{function.__module__}.{function.__qualname__}"
+        self.function = function
+        self.name: str = name or function.__name__
+        self.signature: inspect.Signature = inspect.signature(function)
+        self.place: str = f"{function.__module__}.{function.__qualname__}"
 
     def begun(self, given: tuple[Any, ...], named: dict[str, Any]) -> Span:
         span = begin(self.name)

@@ -29,7 +29,9 @@ class TraceUnreadable(PromptyError, ValueError):
 
     def __init__(self, place: str, cause: str, fix: str) -> None:
         super().__init__(f"{place}: {cause}\n    {fix}")
-        self.place, self.cause, self.fix = place, cause, fix
+        self.place = place
+        self.cause = cause
+        self.fix = fix
 
 
 @dataclass(kw_only=True, slots=True)

@@ -130,7 +130,7 @@ class McpKind:
     """The tool kind `mcp`, with the servers of one registry."""
 
     def __init__(self) -> None:
-        self.servers = Servers()
+        self.servers: Servers = Servers()
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         """Return the functions of a server's allowed tools. One whose definition has changed needs approval."""

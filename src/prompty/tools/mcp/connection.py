@@ -95,7 +95,7 @@ class StderrReader(asyncio.Protocol):
     """Reads a process's standard error: into the debug log, and its end into the error when the process fails."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text: str = ""
         self.file: Any = None
 
     async def open(self, stack: AsyncExitStack) -> None:

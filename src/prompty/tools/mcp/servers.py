@@ -34,7 +34,8 @@ class Pins:
     """
 
     def __init__(self, server: str, path: Path | None = None) -> None:
-        self.server, self.path = server, path
+        self.server = server
+        self.path = path
         self._in_memory: Pinned = {}
 
     def find_changed(self, hashes: Mapping[str, str]) -> set[str]:

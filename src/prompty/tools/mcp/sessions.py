@@ -54,7 +54,7 @@ class Session:
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
-        self.ended = False
+        self.ended: bool = False
         self._requests: asyncio.Queue[_Request | None] = asyncio.Queue()
         self._calls: dict[asyncio.Task[None], _Request] = {}
         self._connected = self._closing = False
