@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from prompty.model.message import Json
-from prompty.viewer.trace import TOOL_CALL, Frame, as_object, upgrade_content
+from prompty.viewer.trace import TOOL_CALL, Frame, object_or_empty, upgrade_content
 
 
 def format_transcript(frame: Frame) -> Iterator[str]:
@@ -22,19 +22,19 @@ def format_transcript(frame: Frame) -> Iterator[str]:
 
 
 def _is_message(value: object) -> bool:
-    role, content = as_object(value).get("role"), as_object(value).get("content")
+    role, content = object_or_empty(value).get("role"), object_or_empty(value).get("content")
     return isinstance(role, str) and isinstance(content, str | list)
 
 
 def _format_message(value: object) -> Iterator[str]:
-    message = as_object(value)
+    message = object_or_empty(value)
     role, content, calls = str(message.get("role")), message.get("content"), message.get("tool_calls")
     if reasoning := message.get("reasoning"):
         yield from _format_value("reasoning", reasoning)
     for part in content if isinstance(content, list) else [{"kind": "text", "value": content}]:
-        yield from _format_value(role, _format_part(as_object(part)))
+        yield from _format_value(role, _format_part(object_or_empty(part)))
     for call in calls if isinstance(calls, list) else []:
-        function = as_object(as_object(call).get("function"))
+        function = object_or_empty(object_or_empty(call).get("function"))
         yield f"{role} calls {function.get('name')}: {function.get('arguments')}"
 
 

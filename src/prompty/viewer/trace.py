@@ -98,11 +98,13 @@ def flatten(roots: list[Json]) -> list[Frame]:
 def _get_children(fields: Json) -> list[Json]:
     frames = fields.get("__frames")
     children = [child for child in frames if isinstance(child, dict)] if isinstance(frames, list) else []
-    return sorted(children, key=lambda child: _parse_time(as_object(child.get("__time")).get("start")) or _EARLIEST)
+    return sorted(
+        children, key=lambda child: _parse_time(object_or_empty(child.get("__time")).get("start")) or _EARLIEST
+    )
 
 
 def _parse_frame(fields: Json, parent: int | None, depth: int) -> Frame:
-    time = as_object(fields.get("__time"))
+    time = object_or_empty(fields.get("__time"))
     start, end = _parse_time(time.get("start")), _parse_time(time.get("end"))
     name = str(fields.get("name") or "unnamed")
     return Frame(
@@ -115,7 +117,7 @@ def _parse_frame(fields: Json, parent: int | None, depth: int) -> Frame:
         duration=_parse_duration(time.get("duration"), start, end),
         finished=end is not None or _is_number(time.get("duration")),
         signature=str(fields.get("signature") or ""),
-        attributes=as_object(_limit(fields.get("attributes"))),
+        attributes=object_or_empty(_limit(fields.get("attributes"))),
         content={key: _limit(fields[key]) for key in ("inputs", "result", "wire") if key in fields},
         error=_parse_error(fields.get("error")),
         usage=_parse_counts(fields.get("__usage")),
@@ -152,7 +154,7 @@ def _limit(value: object, levels: int = _MAX_LEVELS) -> object:
     return [_limit(item, levels - 1) for item in value]
 
 
-def as_object(value: object) -> Json:
+def object_or_empty(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
@@ -184,4 +186,6 @@ def _parse_error(value: object) -> dict[str, str] | None:
 
 
 def _parse_counts(value: object) -> dict[str, int]:
-    return {name: count for name, count in as_object(value).items() if isinstance(count, int) and _is_number(count)}
+    return {
+        name: count for name, count in object_or_empty(value).items() if isinstance(count, int) and _is_number(count)
+    }
