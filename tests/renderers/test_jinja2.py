@@ -188,7 +188,7 @@ BROKEN = {
     "an unknown tag": ("a\n\n{% fetch x %}", 3),
     "an unknown filter": ("a\n{{ x|shout }}", 2),
     "an unknown test": ("a\n{{ x is loud }}", 2),
-    "a filter of the sandbox": ("a\n{{ 1|_paid }}", 2),
+    "a filter of the sandbox": ("a\n{{ 1|_spend }}", 2),
     "a division by zero": ("a\n{{ 1/0 }}", 2),
     "a key of what is undefined": ("a\n\n{{ x.y.z }}", 3),
     "a call of what is undefined": ("a\n{{ x() }}", 2),
@@ -239,7 +239,7 @@ SANDBOXED = {
     "a macro of another": "{% from 'other' import m %}",
     "a parent": "{% extends 'other' %}",
     "lorem ipsum": "{{ lipsum(1000) }}",
-    "a filter of the sandbox": "{{ [1]|map('_paid')|list }}",
+    "a filter of the sandbox": "{{ [1]|map('_spend')|list }}",
 }
 
 

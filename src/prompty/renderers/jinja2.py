@@ -1,4 +1,4 @@
-"""Jinja2 templates, the default engine (§2.8)."""
+"""Jinja2 templates, the default engine (§2.8). Templates run in a sandbox with limits and are compiled once."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -10,37 +10,36 @@ from jinja2.meta import find_undeclared_variables
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
 from prompty.renderers.jinja2_limits import LimitExceeded
-from prompty.renderers.jinja2_metering import metered
-from prompty.renderers.jinja2_sandbox import LimitedEnvironment
+from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
 
 _NONCE = "__prompty_nonce"
-_IN_MACROS = {"caller", "varargs", "kwargs"}
+_MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
-# Besides Jinja2's own errors those of Python's compiler: too deep, too many lines, a number of too many digits.
-_BROKEN = (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError)
+# Besides Jinja2's own errors, Python's compiler raises these: too deep, too many lines, a number with too many digits.
+_COMPILE_ERRORS = (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError)
 
 
 class Jinja2Renderer:
-    """Renders in a sandbox with limits; a template is compiled once."""
+    """Renders Jinja2 templates. See `prompty.renderers.Renderer`."""
 
     def __call__(self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
-        compiled = _compiled(template, strict)
+        compiled = compile_template(template, strict)
         try:
             return compiled.render({**inputs, _NONCE: nonce})
         except Exception as error:  # a template can make Python raise anything: 1/0, a missing key, deep recursion
             raise _render_error(error) from None
 
     def variables(self, template: str) -> dict[str, int]:
-        """The names a template reads from its inputs, with the line of the first use."""
+        """Return the names that a template reads from its inputs, with the line of the first use."""
         try:
             parsed = _environment(False).parse(template)
-            wanted = find_undeclared_variables(parsed) - _environment(False).globals.keys() - _IN_MACROS
-        except _BROKEN as error:
+            names = find_undeclared_variables(parsed) - _environment(False).globals.keys() - _MACRO_VARIABLES
+        except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
         lines: dict[str, int] = {}
-        for name in parsed.find_all(nodes.Name):
-            if name.ctx == "load" and name.name in wanted:
-                lines.setdefault(name.name, name.lineno)
+        for node in parsed.find_all(nodes.Name):
+            if node.ctx == "load" and node.name in names:
+                lines.setdefault(node.name, node.lineno)
         return lines
 
 
@@ -53,27 +52,31 @@ def _environment(strict: bool) -> LimitedEnvironment:
 
 
 @lru_cache(maxsize=256)
-def _compiled(template: str, strict: bool) -> Template:
+def compile_template(template: str, strict: bool) -> Template:
+    """Return the compiled template. Raise `RenderError` if it is not valid or takes too long to compile."""
     environment = _environment(strict)
     try:
         parsed = environment.parse(template)
-        _write_nonce(parsed)
-        return environment.from_string(metered(parsed))
-    except _BROKEN as error:
+        _insert_nonce(parsed)
+        return environment.from_string(Meter().visit(parsed))
+    except _COMPILE_ERRORS as error:
         raise _render_error(error) from None
 
 
-def _write_nonce(parsed: nodes.Template) -> None:
-    """Write the nonce for every role mark in the template's own text. As a variable of the render it leaves the
-    compiled template the same for every render; in the tree, not in the source, so that `raw` blocks have it too."""
+def _insert_nonce(parsed: nodes.Template) -> None:
+    """Replace every role mark in the template's own text with the nonce.
+
+    The nonce is a variable, so one compiled template serves every render. It is inserted into the tree and not into
+    the source, so that `raw` blocks get it too.
+    """
     for output in parsed.find_all(nodes.Output):
-        output.nodes = [piece for node in output.nodes for piece in _cut_at_marks(node)]
+        output.nodes = [piece for node in output.nodes for piece in _split_at_marks(node)]
     for constant in parsed.find_all(nodes.Const):
         if isinstance(constant.value, str):
             constant.value = constant.value.replace(ROLE_MARK, "")
 
 
-def _cut_at_marks(node: nodes.Expr) -> Iterator[nodes.Expr]:
+def _split_at_marks(node: nodes.Expr) -> Iterator[nodes.Expr]:
     if not isinstance(node, nodes.TemplateData) or ROLE_MARK not in node.data:
         yield node
         return
@@ -86,16 +89,17 @@ def _cut_at_marks(node: nodes.Expr) -> Iterator[nodes.Expr]:
 def _render_error(error: Exception) -> RenderError:
     if isinstance(error, TemplateSyntaxError):
         return RenderError(f"the template is not valid Jinja2: {error.message}", "Correct the template.", error.lineno)
-    line = _line_of(error.__traceback__)
+    line = _template_line(error.__traceback__)
     if isinstance(error, LimitExceeded):
         return RenderError(f"the template asks for {error.message}", "Make the template do less.", line)
     if isinstance(error, RecursionError | MemoryError):
         return RenderError("the template is nested too deep or calls itself without end", "Make it flatter.", line)
-    return RenderError(f"{type(error).__name__}: {error}", "Correct the expression, or the inputs it reads.", line)
+    cause = f"{type(error).__name__}: {error}"  # Python quotes the value, which can have millions of characters
+    return RenderError(cause[:500], "Correct the expression, or the inputs it reads.", line)
 
 
-def _line_of(traceback: TracebackType | None) -> int | None:
-    """The line of the template that the innermost frame of its compiled code stands for."""
+def _template_line(traceback: TracebackType | None) -> int | None:
+    """Return the line of the template in which an error was raised, if it was raised by a template."""
     innermost = None
     while traceback is not None:
         if "__jinja_template__" in traceback.tb_frame.f_globals:
