@@ -43,7 +43,7 @@ class Jinja2Renderer:
         return lines
 
 
-renderer = Jinja2Renderer()
+renderer: Jinja2Renderer = Jinja2Renderer()
 
 
 @lru_cache(maxsize=2)

@@ -63,7 +63,7 @@ class LimitedContext(Context):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.usage = Usage()
+        self.usage: Usage = Usage()
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)
@@ -160,8 +160,8 @@ class OpaqueNamespace(Namespace):
 class LimitedEnvironment(ImmutableSandboxedEnvironment):
     """Jinja2's sandbox, with a budget for each render."""
 
-    context_class = LimitedContext
-    intercepted_binops = frozenset({"+", "-", "*", "**", "%"})
+    context_class: type[Context] = LimitedContext
+    intercepted_binops: frozenset[str] = frozenset({"+", "-", "*", "**", "%"})
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
@@ -171,7 +171,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             optimized=False,  # the optimizer takes cubic time in the depth of an expression
             **options,
         )
-        self.filters = {name: _charged(name, run) for name, run in self.filters.items()}
+        self.filters: dict[str, Callable[..., Any]] = {name: _charged(name, run) for name, run in self.filters.items()}
         for name in ("compare", "concatenate", "hash_key", "iterate", "keep", "spend"):
             self.filters[f"_{name}"] = getattr(LimitedContext, name)
         for name in _CHARGED_TESTS:
@@ -257,7 +257,9 @@ def _check_filter(name: str, line: int) -> None:
 class Meter(NodeTransformer):
     """Adds charges to a parsed template for everything that Jinja2 compiles to plain Python."""
 
-    steps = wide_numbers = loops = 0
+    steps: int = 0
+    wide_numbers: int = 0
+    loops: int = 0
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         self.steps += _NODE_STEPS.get(type(node), 1)
