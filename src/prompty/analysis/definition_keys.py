@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from prompty.model import connection
 from prompty.model.agent import Frontmatter, Model
-from prompty.model.connection import kind_of_connection
+from prompty.model.connection import infer_connection_kind
 from prompty.model.options import ModelOptions
 from prompty.model.property import PROPERTY_KEYS, Property
 from prompty.model.template import Format, Parser, Template
@@ -130,7 +130,7 @@ def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
 
 
 def _connection_site(value: Any, keys: tuple[str | int, ...]) -> Iterator[_Site]:
-    definition = _CONNECTIONS.get(str(kind_of_connection(value))) if isinstance(value, dict) else None
+    definition = _CONNECTIONS.get(str(infer_connection_kind(value))) if isinstance(value, dict) else None
     if definition:
         yield from _site(value, keys, definition)
 

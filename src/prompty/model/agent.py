@@ -16,10 +16,10 @@ from prompty.registry import DEFAULT, Registry
 
 
 class Model(Definition):
-    """Which model answers, through which provider and API (§2.4)."""
+    """The model that answers, its provider and its API (§2.4)."""
 
     id: str = Field("", description="Model identifier, for example gpt-4o.")
-    provider: str = Field("openai", description="openai, azure, foundry, anthropic, or one you registered.")
+    provider: str = Field("openai", description="openai, azure, foundry, anthropic, or a provider that you registered.")
     api_type: str = Field("chat", description="chat, responses, embedding or image.")
     connection: Connection | None = None
     options: ModelOptions = ModelOptions()
@@ -30,12 +30,12 @@ def _from_id(value: Any) -> Any:
 
 
 class Frontmatter(Definition):
-    """What may stand above the body of a file (§2.3)."""
+    """The fields above the body of a file (§2.3)."""
 
     name: str | None = None
     display_name: str | None = None
     description: str | None = None
-    metadata: dict[str, Any] = Field({}, description="Authors, tags, version and whatever else you like.")
+    metadata: dict[str, Any] = Field({}, description="Authors, tags, a version, or any other data.")
     model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model()
     inputs: Properties = ()
     outputs: Properties = ()
@@ -44,10 +44,10 @@ class Frontmatter(Definition):
 
 
 class PromptAgent(Frontmatter):
-    """A loaded prompt: what its file says, its body, and where it came from.
+    """A loaded prompt: its frontmatter, its body, and the path of its file.
 
-    It is a value: `load` hands the same one to everybody who loads an unchanged file. To vary it, copy it:
-    `agent.model_copy(update={"instructions": …})`.
+    An agent is immutable, and `load` returns the same object as long as the file is unchanged. To change an agent, copy
+    it: `agent.model_copy(update={"instructions": …})`.
     """
 
     kind: Literal["prompt"] = "prompt"

@@ -1,4 +1,4 @@
-"""How to reach and authenticate with a provider (§2.5): six kinds, told apart by `kind`."""
+"""How to reach a provider and authenticate with it (§2.5). `kind` selects one of six forms."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ class ApiKeyConnection(Definition):
 
 
 class ReferenceConnection(Definition):
-    """A connection the host has registered under a name."""
+    """A connection that the host registered under a name."""
 
     kind: Literal["reference"] = "reference"
     name: str | None = None
@@ -26,7 +26,7 @@ class ReferenceConnection(Definition):
 
 
 class RemoteConnection(Definition):
-    """A connection kept elsewhere, with its mode of authentication."""
+    """A connection that is stored elsewhere, with its mode of authentication."""
 
     kind: Literal["remote"] = "remote"
     name: str | None = None
@@ -36,7 +36,7 @@ class RemoteConnection(Definition):
 
 
 class AnonymousConnection(Definition):
-    """An endpoint that asks for no credential; none is sent."""
+    """An endpoint without a credential. None is sent."""
 
     kind: Literal["anonymous"] = "anonymous"
     endpoint: str | None = None
@@ -64,9 +64,9 @@ class OAuthConnection(Definition):
     scopes: tuple[str, ...] | None = None
 
 
-# The first field of this list that a connection without a `kind` has tells what it is. An endpoint alone is
-# anonymous: nothing secret is sent to a server that the file gave no credential for.
-_TELLING = (
+# The kind of a connection without `kind`, by the first of these fields that it has. An endpoint alone is anonymous, so
+# that no credential is sent to a server for which the file has none.
+_KIND_BY_FIELD = (
     ("apiKey", "key"),
     ("clientId", "oauth"),
     ("tokenUrl", "oauth"),
@@ -77,13 +77,13 @@ _TELLING = (
 )
 
 
-def kind_of_connection(value: Mapping[str, Any]) -> Any:
-    """The kind that a connection says or shows, if any."""
-    return value.get("kind") or next((kind for field, kind in _TELLING if field in value), None)
+def infer_connection_kind(value: Mapping[str, Any]) -> Any:
+    """Return the `kind` of a connection, or the kind that its fields imply, or None."""
+    return value.get("kind") or next((kind for field, kind in _KIND_BY_FIELD if field in value), None)
 
 
-def _with_kind(value: Any) -> Any:
-    if isinstance(value, dict) and "kind" not in value and (kind := kind_of_connection(value)):
+def _add_kind(value: Any) -> Any:
+    if isinstance(value, dict) and "kind" not in value and (kind := infer_connection_kind(value)):
         return {**value, "kind": kind}
     return value
 
@@ -99,4 +99,4 @@ _ByKind = Annotated[
 ]
 _WithoutKind = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "not": {"required": ["kind"]}})]
 
-Connection = Annotated[_ByKind, BeforeValidator(_with_kind, json_schema_input_type=_ByKind | _WithoutKind)]
+Connection = Annotated[_ByKind, BeforeValidator(_add_kind, json_schema_input_type=_ByKind | _WithoutKind)]

@@ -1,4 +1,4 @@
-"""The ground all definitions of a file stand on."""
+"""Base class of everything that a .prompty file defines."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from prompty.safety.redaction import mask_secrets
 
 
 class Definition(BaseModel):
-    """Part of what a file says: snake_case here, camelCase in the file, never changed after loading."""
+    """A part of a file, immutable. Fields are in snake_case here and in camelCase in the file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -23,13 +23,13 @@ class Definition(BaseModel):
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What a `repr` shows: an address may have a password in it, and a default may be one."""
+        """Mask secrets: an endpoint can contain a password, and a default can be one."""
         for name, value in super().__repr_args__():
             yield name, mask_secrets(value) if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod
-    def _an_empty_key_is_an_absent_key(cls, value: Any) -> Any:
+    def _drop_empty_keys(cls, value: Any) -> Any:
         if isinstance(value, dict) and None in value.values():
             return {key: entry for key, entry in value.items() if entry is not None}
         return value

@@ -11,12 +11,12 @@ from prompty.safety.redaction import MASK, is_credential_name
 Kind = Literal["string", "integer", "float", "boolean", "array", "object", "thread", "image", "file", "audio"]
 RICH_KINDS = frozenset({"thread", "image", "file", "audio"})
 
-# A map value with one of these keys is a property; any other map is the default of an object.
+# A mapping with one of these keys is a property. Any other mapping is the default of an object.
 PROPERTY_KEYS = frozenset(
     {"kind", "description", "required", "default", "example", "enumValues", "items", "properties"}
 )
 
-_KIND_OF_TYPE = {
+_KINDS_BY_TYPE = {
     bool: "boolean",
     int: "integer",
     float: "float",
@@ -26,30 +26,32 @@ _KIND_OF_TYPE = {
 }
 
 
-def kind_of(value: object) -> str:
-    """The kind a plain value is of; text when there is none to go by."""
-    return _KIND_OF_TYPE.get(type(value), "string")
+def kind_of_value(value: object) -> str:
+    """Return the kind of a plain value, or `string` if its type has no kind."""
+    return _KINDS_BY_TYPE.get(type(value), "string")
 
 
-def _name_may_come_from_the_key(schema: dict[str, Any]) -> None:
+def _make_name_optional(schema: dict[str, Any]) -> None:
     schema.pop("required", None)
 
 
 class Property(Definition):
     """One input, output or parameter."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_name_may_come_from_the_key)
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_make_name_optional)
 
     name: str
     kind: Kind = "string"
     description: str | None = None
     required: bool = False
-    default: Any = Field(None, description="The value when none is given.")
-    example: Any = Field(None, description="For readers; never a value.")
-    enum_values: tuple[Any, ...] | None = Field(None, description="The values allowed.")
-    items: "Annotated[Property, BeforeValidator(_nameless)] | None" = Field(None, description="What an array holds.")
-    properties: "Properties" = Field((), description="What an object holds.")
-    sensitive: bool = Field(False, description="Kept out of every trace (an extension).")
+    default: Any = Field(None, description="The value if none is passed.")
+    example: Any = Field(None, description="An example for readers. It is never used as a value.")
+    enum_values: tuple[Any, ...] | None = Field(None, description="The allowed values.")
+    items: "Annotated[Property, BeforeValidator(_add_empty_name)] | None" = Field(
+        None, description="The items of an array."
+    )
+    properties: "Properties" = Field((), description="The properties of an object.")
+    sensitive: bool = Field(False, description="Masked in every trace (an extension).")
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         hidden = self.sensitive or is_credential_name(self.name)
@@ -65,28 +67,28 @@ class Property(Definition):
             return {**value, "kind": "object"}
         if "items" in value:
             return {**value, "kind": "array"}
-        return {**value, "kind": kind_of(value.get("default"))}
+        return {**value, "kind": kind_of_value(value.get("default"))}
 
 
-def _named(name: str, value: Any) -> Any:
+def _entry_to_property(name: str, value: Any) -> Any:
     if isinstance(value, dict) and not PROPERTY_KEYS.isdisjoint(value):
         return {**value, "name": name}
-    return {"name": name, "kind": kind_of(value), "default": value}
+    return {"name": name, "kind": kind_of_value(value), "default": value}
 
 
-def _as_list(value: Any) -> Any:
+def _mapping_to_list(value: Any) -> Any:
     if isinstance(value, dict):
-        return [_named(name, entry) for name, entry in value.items()]
+        return [_entry_to_property(name, entry) for name, entry in value.items()]
     return value
 
 
-def _nameless(value: Any) -> Any:
+def _add_empty_name(value: Any) -> Any:
     return {"name": "", **value} if isinstance(value, dict) else value
 
 
 Properties = Annotated[
     tuple[Property, ...],
-    BeforeValidator(_as_list, json_schema_input_type=tuple[Property, ...] | dict[str, Property | Any]),
+    BeforeValidator(_mapping_to_list, json_schema_input_type=tuple[Property, ...] | dict[str, Property | Any]),
 ]
 
 Property.model_rebuild()

@@ -18,7 +18,7 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireRequest:
-    """A path below the endpoint, a body, and headers beside the usual ones.
+    """A request: the path below the endpoint, the body, and additional headers.
 
     `messages` and `functions` are the values the body was built from, for traces.
     """

@@ -7,13 +7,16 @@ from urllib.parse import unquote, unquote_plus
 from prompty.model.agent import PromptAgent
 from prompty.safety.redaction import is_credential_name, leaves
 
-_USER_IN_URL = re.compile(r"://([^/@\s]*)@")
-_QUERY_OF_URL = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
+_URL_USER = re.compile(r"://([^/@\s]*)@")
+_URL_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def secrets_in(agent: PromptAgent) -> Iterator[str]:
-    """Yield the credentials of an agent and its tools, values bound to tool parameters, and defaults of inputs with a
-    credential's name."""
+    """Yield every secret of an agent.
+
+    These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
+    looks like a credential.
+    """
     yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
         yield from _credentials(getattr(tool, "connection", None))
@@ -29,8 +32,8 @@ def _credentials(connection: object) -> Iterator[str]:
         if secret := getattr(connection, field, None):
             yield secret.get_secret_value().strip()
     for field in ("endpoint", "token_url"):
-        for user in _USER_IN_URL.findall(getattr(connection, field, None) or ""):
+        for user in _URL_USER.findall(getattr(connection, field, None) or ""):
             yield from (*user.split(":"), *map(unquote, user.split(":")))
-        for name, value in _QUERY_OF_URL.findall(getattr(connection, field, None) or ""):
+        for name, value in _URL_QUERY.findall(getattr(connection, field, None) or ""):
             if is_credential_name(name):
                 yield from (value, unquote_plus(value))

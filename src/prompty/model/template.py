@@ -1,4 +1,4 @@
-"""Which engine renders the body and which parser reads the result (§2.8)."""
+"""The template engine and the parser of a prompt (§2.8)."""
 
 from typing import Annotated, Any
 
@@ -15,14 +15,14 @@ class Format(Definition):
 
 
 class Parser(Definition):
-    """The parser of rendered text."""
+    """The parser that splits rendered text into messages."""
 
     kind: str = "prompty"
     options: dict[str, Any] | None = None
 
 
 class Template(Definition):
-    """Engine and parser of a prompt."""
+    """The engine and the parser of a prompt."""
 
     format: Format = Format()
     parser: Parser = Parser()

@@ -1,4 +1,4 @@
-"""What a prompt may call (§2.9): four kinds we know and one for everything else."""
+"""The tools of a prompt (§2.9): four built-in kinds, and custom kinds that a host registers."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ from prompty.model.property import Properties
 
 
 class Binding(Definition):
-    """A parameter the host fills and the model never sees (§2.9.1): a value, or the caller's input of a name."""
+    """A parameter that the model never sees (§2.9.1). The host fills it with a fixed value or with an input."""
 
     input: str | None = None
     value: Secret[Any] | None = None
@@ -24,13 +24,13 @@ class Binding(Definition):
 
 
 class ToolDefinition(Definition):
-    """What every tool has."""
+    """Fields that every tool has."""
 
     name: str
     kind: str
     description: str | None = None
-    bindings: dict[str, Binding] = Field({}, description="Values or inputs put into the arguments by the host.")
-    approval_mode: str | dict[str, Any] | None = Field(None, description="When a person is asked before the tool runs.")
+    bindings: dict[str, Binding] = Field({}, description="Parameters that the host fills with a value or an input.")
+    approval_mode: str | dict[str, Any] | None = Field(None, description="When a person must approve a call.")
 
 
 class FunctionTool(ToolDefinition):
@@ -65,16 +65,16 @@ class OpenApiTool(ToolDefinition):
     kind: Literal["openapi"]
     connection: Connection | None = None
     specification: str
-    operations: tuple[str, ...] | None = Field(None, description="The only operations to offer, by operationId.")
+    operations: tuple[str, ...] | None = Field(None, description="Offer only these operations, by operationId.")
     tags: tuple[str, ...] | None = Field(None, description="Offer only operations with one of these tags.")
-    methods: tuple[str, ...] | None = Field(None, description="Offer only operations of these HTTP methods.")
+    methods: tuple[str, ...] | None = Field(None, description="Offer only operations with these HTTP methods.")
 
 
 KNOWN_TOOL_KINDS = ("function", "prompty", "mcp", "openapi")
 
 
 class CustomTool(ToolDefinition):
-    """A kind the documents do not know; a handler for it is registered by the host."""
+    """A tool of a kind that the host registers a handler for."""
 
     kind: str = Field(json_schema_extra={"not": {"enum": [*KNOWN_TOOL_KINDS]}})
     connection: Connection | None = None

@@ -1,4 +1,4 @@
-"""Parsers of rendered text: text into messages."""
+"""Parsers: they split rendered text into messages."""
 
 from typing import Protocol
 
@@ -7,15 +7,15 @@ from prompty.registry import DEFAULT, Registry
 
 
 class Parser(Protocol):
-    """Turns rendered text into messages.
+    """Splits rendered text into messages.
 
-    With a `nonce`, only what stands between two of it is a role marker. Without one every marker line is
-    structure, so the text must be trusted.
+    With a `nonce`, only text between two nonces is a role marker. Without a nonce, every marker line starts a message,
+    so the text must be trusted.
     """
 
     def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...
 
 
 def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `template: {parser: {kind: name}}`."""
+    """Register a parser for files with `template: {parser: {kind: <name>}}`."""
     registry.parsers.register(name, parser)

@@ -1,4 +1,4 @@
-"""The format of §2.10: role markers start messages, everything else is their text."""
+"""The default format (§2.10): a role marker starts a message, and the text up to the next marker is its content."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ _START = Marker("system", {})
 
 
 def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
-    """Cut text into messages; what stands before the first marker is a system message (§2.10)."""
-    sections = _between(text, nonce) if nonce else _by_lines(text)
+    """Split text into messages. Text before the first marker is a system message (§2.10)."""
+    sections = _split_at_nonces(text, nonce) if nonce else _split_at_lines(text)
     messages = []
     for marker, body in sections:
         body = body.strip("\r\n")
@@ -21,25 +21,25 @@ def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
     return messages
 
 
-def _by_lines(text: str) -> Iterator[tuple[Marker, str]]:
-    """Every marker line is structure."""
-    marker, done = _START, 0
-    for start, end, following in marker_lines(text):
-        yield marker, text[done:start]
-        marker, done = following, end
-    yield marker, text[done:]
+def _split_at_lines(text: str) -> Iterator[tuple[Marker, str]]:
+    """Yield each marker with its text. Every marker line starts a message."""
+    marker, position = _START, 0
+    for start, end, next_marker in marker_lines(text):
+        yield marker, text[position:start]
+        marker, position = next_marker, end
+    yield marker, text[position:]
 
 
-def _between(text: str, nonce: str) -> Iterator[tuple[Marker, str]]:
-    """Only a marker between two nonces is structure; a template that tore one apart has it as text."""
-    first, *pieces = text.split(nonce)
-    marker, body = _START, first
+def _split_at_nonces(text: str, nonce: str) -> Iterator[tuple[Marker, str]]:
+    """Yield each marker with its text. A piece between two nonces that is not a marker line stays text."""
+    body, *pieces = text.split(nonce)
+    marker = _START
     for index in range(0, len(pieces), 2):
-        following = read_marker(pieces[index])
+        next_marker = read_marker(pieces[index])
         rest = pieces[index + 1] if index + 1 < len(pieces) else ""
-        if following is None:
+        if next_marker is None:
             body += pieces[index] + rest
         else:
             yield marker, body
-            marker, body = following, rest
+            marker, body = next_marker, rest
     yield marker, body

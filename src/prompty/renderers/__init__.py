@@ -1,7 +1,7 @@
-"""Template engines: a template and its inputs into text. Pure: no files, no network.
+"""Template engines: they render a template and its inputs to text. They read no files and use no network.
 
-A renderer gets the template with ROLE_MARK (`prompty.model.marker`) around every role marker, and writes `nonce` in
-its place. For an engine of your own this is enough:
+A renderer receives the template with `ROLE_MARK` (`prompty.model.marker`) before and after every role marker, and
+writes `nonce` in its place. A minimal engine:
 
     def render(template, inputs, /, *, nonce="", strict=False):
         return my_engine(template.replace(ROLE_MARK, nonce), inputs)
@@ -14,10 +14,10 @@ from prompty.registry import DEFAULT, Registry
 
 
 class Renderer(Protocol):
-    """Turns a template and its inputs into text; with `strict`, a variable without a value is an error.
+    """Renders a template with its inputs. With `strict`, a variable without a value is an error.
 
-    It may also have `variables(template)`, the names a template reads with the line of the first use, which
-    `prompty check` then compares with the inputs of the file.
+    A renderer may also have a method `variables(template)` that returns the names a template reads, with the line of
+    the first use. `prompty check` compares them with the inputs of the file.
     """
 
     def __call__(
@@ -26,5 +26,5 @@ class Renderer(Protocol):
 
 
 def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:
-    """Let files say `template: {format: {kind: name}}`."""
+    """Register a renderer for files with `template: {format: {kind: <name>}}`."""
     registry.renderers.register(name, renderer)

@@ -1,7 +1,8 @@
-"""Mustache templates: logic-less, and with no way to files.
+"""Mustache templates: logic-less, without access to files.
 
-Variables, sections, inverted sections, comments and changed delimiters, as the Mustache manual has them. Two
-differences: text is not HTML, so nothing is escaped; and partials and parents are refused, because they name files.
+Supports variables, sections, inverted sections, comments and custom delimiters, as in the Mustache manual, with two
+differences: nothing is escaped, because a prompt is not HTML; and partials and parents are refused, because they name
+files.
 """
 
 import re
@@ -16,8 +17,8 @@ MAX_CHARACTERS = 4_000_000
 MAX_STEPS = 500_000
 MAX_DEPTH = 64
 
-_STANDALONE = ("#", "^", "/", "!", "=")
-_BLANK_TAIL = re.compile(r"[ \t]*\r?(?:\n|\Z)")
+_STANDALONE_SIGNS = ("#", "^", "/", "!", "=")
+_BLANK_REST_OF_LINE = re.compile(r"[ \t]*\r?(?:\n|\Z)")
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class Section(Variable):
 
 
 class Nonce:
-    """Where a role marker of the template begins or ends."""
+    """The start or the end of a role marker in the template."""
 
 
 Node = str | Variable | Section | Nonce
@@ -45,67 +46,67 @@ _MISSING = object()
 
 
 class MustacheRenderer:
-    """Renders a parsed template; parsing happens once."""
+    """Renders Mustache templates. See `prompty.renderers.Renderer`."""
 
     def __call__(self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
-        return _Render(nonce, strict).text(_parsed(template), inputs)
+        render = _Render(nonce, strict)
+        render.write_nodes(_parse(template), [dict(inputs)])
+        return "".join(render.pieces)
 
     def variables(self, template: str) -> dict[str, int]:
-        """The names a template reads from its inputs, with the line of the first use."""
-        found: dict[str, int] = {}
-        for name, line in _names(_parsed(template), inside=False):
-            found.setdefault(name, line)
-        return found
+        """Return the names that a template reads from its inputs, with the line of the first use."""
+        lines: dict[str, int] = {}
+        for name, line in _input_names(_parse(template), in_section=False):
+            lines.setdefault(name, line)
+        return lines
 
 
-renderer: MustacheRenderer = MustacheRenderer()
+renderer = MustacheRenderer()
 
 
-def _names(nodes: Iterable[Node], inside: bool) -> Iterator[tuple[str, int]]:
-    """Names read; inside a section a name may be the section's own, so only sections count there."""
+def _input_names(nodes: Iterable[Node], in_section: bool) -> Iterator[tuple[str, int]]:
+    """Yield the names of inputs. In a section, a variable may belong to the section's value, so it is left out."""
     for node in nodes:
-        if isinstance(node, Variable) and node.name != "." and (isinstance(node, Section) or not inside):
+        if isinstance(node, Variable) and node.name != "." and (isinstance(node, Section) or not in_section):
             yield node.path[0], node.line
         if isinstance(node, Section):
-            yield from _names(node.children, inside or not node.inverted)
+            yield from _input_names(node.children, in_section or not node.inverted)
 
 
 class _Render:
+    """One render: the text written so far, and the limits. A scope is a value in which names are looked up."""
+
     def __init__(self, nonce: str, strict: bool) -> None:
         self.nonce, self.strict = nonce, strict
         self.pieces: list[str] = []
         self.characters = self.steps = 0
 
-    def text(self, nodes: list[Node], inputs: Mapping[str, object]) -> str:
-        self.write(nodes, [dict(inputs)])
-        return "".join(self.pieces)
-
-    def write(self, nodes: list[Node], stack: list[object]) -> None:
+    def write_nodes(self, nodes: list[Node], scopes: list[object]) -> None:
         for node in nodes:
             if isinstance(node, str):
-                self.put(node)
+                self.write(node)
             elif isinstance(node, Section):
-                self.section(node, stack)
+                self.write_section(node, scopes)
             elif isinstance(node, Variable):
-                self.put(self.shown(node, stack))
+                self.write(self.format_value(node, scopes))
             else:
-                self.put(self.nonce)
+                self.write(self.nonce)
 
-    def put(self, text: str) -> None:
+    def write(self, text: str) -> None:
         self.pieces.append(text)
         self.characters += len(text)
         if self.characters > MAX_CHARACTERS:
             raise RenderError(f"the template asks for more than {MAX_CHARACTERS:,} characters", "Make it do less.")
 
-    def shown(self, node: Variable, stack: list[object]) -> str:
-        value = self.lookup(node, stack)
+    def format_value(self, node: Variable, scopes: list[object]) -> str:
+        value = self.look_up(node, scopes)
         try:
             return "" if value is None else str(value)
-        except (ValueError, RecursionError) as error:  # a number of too many digits, a list nested too deep
+        except (ValueError, RecursionError) as error:  # a number with too many digits, a list nested too deep
             raise RenderError(f"`{node.name}` cannot be written: {error}", "Pass it as text.", node.line) from None
 
-    def section(self, node: Section, stack: list[object]) -> None:
-        value = self.lookup(node, stack)
+    def write_section(self, node: Section, scopes: list[object]) -> None:
+        value = self.look_up(node, scopes)
         rounds: list[object]
         if node.inverted:
             rounds = [] if value else [None]
@@ -114,16 +115,13 @@ class _Render:
         else:
             rounds = [value] if value else []
         for item in rounds:
-            self.step(1 + len(node.children) * len(stack), node.line)
-            self.write(node.children, stack if node.inverted else [*stack, item])
+            self.steps += 1 + len(node.children) * len(scopes)
+            if self.steps > MAX_STEPS:
+                raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Make it do less.", node.line)
+            self.write_nodes(node.children, scopes if node.inverted else [*scopes, item])
 
-    def step(self, steps: int, line: int) -> None:
-        self.steps += steps
-        if self.steps > MAX_STEPS:
-            raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Make it do less.", line)
-
-    def lookup(self, node: Variable, stack: list[object]) -> object:
-        value = _found(node.path, stack) if node.name != "." else stack[-1]
+    def look_up(self, node: Variable, scopes: list[object]) -> object:
+        value = _resolve(node.path, scopes) if node.name != "." else scopes[-1]
         if value is not _MISSING:
             return value
         if self.strict:
@@ -131,29 +129,26 @@ class _Render:
         return None
 
 
-def _found(path: list[str], stack: list[object]) -> object:
-    """The first name is looked for in all scopes, the innermost first; the others in what it gave."""
-    for scope in reversed(stack):
+def _resolve(path: list[str], scopes: list[object]) -> object:
+    """Find the first name in the innermost scope that has it, and the other names inside that value."""
+    for scope in reversed(scopes):
         if isinstance(scope, dict) and path[0] in scope:
-            return _descend(scope, path)
+            value: object = scope
+            for name in path:
+                if not isinstance(value, dict) or name not in value:
+                    return _MISSING
+                value = value[name]
+            return value
     return _MISSING
 
 
-def _descend(value: object, path: list[str]) -> object:
-    for name in path:
-        if not isinstance(value, dict) or name not in value:
-            return _MISSING
-        value = value[name]
-    return value
-
-
 @lru_cache(maxsize=256)
-def _parsed(template: str) -> list[Node]:
-    return _Reader(template).nodes()
+def _parse(template: str) -> list[Node]:
+    return _Parser(template).parse()
 
 
-class _Reader:
-    """Reads a template from left to right, once."""
+class _Parser:
+    """Reads a template once, from left to right."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -162,48 +157,48 @@ class _Reader:
         self.root: list[Node] = []
         self.sections: list[Section] = []
 
-    def nodes(self) -> list[Node]:
+    def parse(self) -> list[Node]:
         while (start := self.template.find(self.open, self.position)) >= 0:
-            self.tag(start)
-        self.literal(self.template[self.position :])
+            self.read_tag(start)
+        self.add_text(self.template[self.position :])
         if self.sections:
             unclosed = self.sections[-1]
-            raise _broken(
-                f"the section `{unclosed.name}` is not closed",
-                f"Add {{{{/{unclosed.name}}}}}.",
-                unclosed.line,
-            )
+            name = unclosed.name
+            raise _syntax_error(f"the section `{name}` is not closed", f"Add {{{{/{name}}}}}.", unclosed.line)
         return self.root
 
-    def tag(self, start: int) -> None:
+    def read_tag(self, start: int) -> None:
         self.line += self.template.count("\n", self.position, start)
-        content, end = self.content(start)
-        text_end, following = self.alone(start, end) if content[:1] in _STANDALONE else (start, end)
-        self.literal(self.template[self.position : text_end])
-        self.add(content[:1], content[1:].strip(), content)
-        self.line += self.template.count("\n", start, following)
-        self.position = following
+        content, end = self.read_content(start)
+        text_end, resume = self.whole_line(start, end) if content[:1] in _STANDALONE_SIGNS else (start, end)
+        self.add_text(self.template[self.position : text_end])
+        self.add_tag(content[:1], content[1:].strip(), content)
+        self.line += self.template.count("\n", start, resume)
+        self.position = resume
 
-    def content(self, start: int) -> tuple[str, int]:
-        """What stands in the tag that starts here, and where the tag ends."""
+    def read_content(self, start: int) -> tuple[str, int]:
+        """Return the content of the tag that starts here, and the position after the tag."""
         inner = start + len(self.open)
         triple = self.open == "{{" and self.template.startswith("{", inner)
         closing = "}}}" if triple else "=" + self.close if self.template.startswith("=", inner) else self.close
         end = self.template.find(closing, inner + 1 if triple or closing.startswith("=") else inner)
         if end < 0:
-            raise _broken("a tag is not closed", f"Add `{closing}`.", self.line)
+            raise _syntax_error("a tag is not closed", f"Add `{closing}`.", self.line)
         return self.template[inner:end].replace(ROLE_MARK, "").strip(), end + len(closing)
 
-    def alone(self, start: int, end: int) -> tuple[int, int]:
-        """Where the text before the tag ends and goes on after it: a tag alone on its line takes the line with it."""
-        line_start = max(self.template.rfind("\n", self.position, start) + 1, self.position)
-        fresh = line_start == 0 or self.template[line_start - 1] == "\n"
-        tail = _BLANK_TAIL.match(self.template, end)
-        if not fresh or tail is None or self.template[line_start:start].strip(" \t"):
-            return start, end
-        return line_start, tail.end()
+    def whole_line(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span of the line if the tag is alone on it, because the line is removed with the tag.
 
-    def add(self, sign: str, name: str, content: str) -> None:
+        Return the span of the tag otherwise.
+        """
+        line_start = max(self.template.rfind("\n", self.position, start) + 1, self.position)
+        starts_line = line_start == 0 or self.template[line_start - 1] == "\n"
+        rest = _BLANK_REST_OF_LINE.match(self.template, end)
+        if not starts_line or rest is None or self.template[line_start:start].strip(" \t"):
+            return start, end
+        return line_start, rest.end()
+
+    def add_tag(self, sign: str, name: str, content: str) -> None:
         if sign in ("#", "^"):
             self.open_section(Section(name, self.line, sign == "^"))
         elif sign == "/":
@@ -211,7 +206,9 @@ class _Reader:
         elif sign == "=":
             self.change_delimiters(name)
         elif sign in (">", "<"):
-            raise _broken("partials are not supported", "Write the text here: a prompt reads no files.", self.line)
+            raise _syntax_error(
+                "partials are not supported", "Write the text here: a prompt reads no files.", self.line
+            )
         elif sign != "!":
             self.children.append(Variable(name if sign in ("{", "&") else content, self.line))
 
@@ -221,22 +218,23 @@ class _Reader:
 
     def open_section(self, section: Section) -> None:
         if len(self.sections) >= MAX_DEPTH:
-            raise _broken(f"sections nest more than {MAX_DEPTH} deep", "Make it flatter.", self.line)
+            raise _syntax_error(f"sections nest more than {MAX_DEPTH} deep", "Make it flatter.", self.line)
         self.children.append(section)
         self.sections.append(section)
 
     def close_section(self, name: str) -> None:
         if not self.sections or self.sections[-1].name != name:
-            raise _broken(f"`{{{{/{name}}}}}` closes a section that is not open", "Close sections in order.", self.line)
+            cause = f"`{{{{/{name}}}}}` closes a section that is not open"
+            raise _syntax_error(cause, "Close sections in order.", self.line)
         self.sections.pop()
 
     def change_delimiters(self, content: str) -> None:
         words = content.split()
         if len(words) != 2 or any("=" in word for word in words):
-            raise _broken("a delimiter tag needs two delimiters", "Write {{=<% %>=}}.", self.line)
+            raise _syntax_error("a delimiter tag needs two delimiters", "Write {{=<% %>=}}.", self.line)
         self.open, self.close = words
 
-    def literal(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         for index, piece in enumerate(text.split(ROLE_MARK)):
             if index:
                 self.children.append(Nonce())
@@ -244,5 +242,5 @@ class _Reader:
                 self.children.append(piece)
 
 
-def _broken(cause: str, fix: str, line: int) -> RenderError:
+def _syntax_error(cause: str, fix: str, line: int) -> RenderError:
     return RenderError(f"the template is not valid Mustache: {cause}", fix, line)

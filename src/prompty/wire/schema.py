@@ -24,37 +24,37 @@ def build_schema(properties: Iterable[Property], *, strict: bool = False) -> Jso
     Strict mode requires every property and allows no others. A property with `required: false` can then be null.
     """
     declared = list(properties)
-    schema: Json = {"type": "object", "properties": {one.name: _build_property(one, strict) for one in declared}}
-    if required := [one.name for one in declared if strict or one.required]:
+    schema: Json = {"type": "object", "properties": {item.name: _build_property(item, strict) for item in declared}}
+    if required := [item.name for item in declared if strict or item.required]:
         schema["required"] = required
     if strict:
         schema["additionalProperties"] = False
     return schema
 
 
-def _build_property(one: Property, strict: bool) -> Json:
-    schema: Json = _build_type(one, strict)
-    if one.description:
-        schema["description"] = one.description
-    if one.enum_values:
-        schema["enum"] = list(one.enum_values)
-    if strict and "required" in one.model_fields_set and not one.required:
+def _build_property(declared: Property, strict: bool) -> Json:
+    schema: Json = _build_type(declared, strict)
+    if declared.description:
+        schema["description"] = declared.description
+    if declared.enum_values:
+        schema["enum"] = list(declared.enum_values)
+    if strict and "required" in declared.model_fields_set and not declared.required:
         schema["type"] = [schema["type"], "null"]
-        if one.enum_values:
-            schema["enum"] = [*one.enum_values, None]
+        if declared.enum_values:
+            schema["enum"] = [*declared.enum_values, None]
     return schema
 
 
-def _build_type(one: Property, strict: bool) -> Json:
-    if one.kind == "object" and (one.properties or strict):
-        return build_schema(one.properties, strict=strict)
-    if one.kind == "array":
-        return {"type": "array", "items": _build_items(one, strict)}
-    return {"type": _TYPES.get(one.kind, "string")}
+def _build_type(declared: Property, strict: bool) -> Json:
+    if declared.kind == "object" and (declared.properties or strict):
+        return build_schema(declared.properties, strict=strict)
+    if declared.kind == "array":
+        return {"type": "array", "items": _build_items(declared, strict)}
+    return {"type": _TYPES.get(declared.kind, "string")}
 
 
-def _build_items(one: Property, strict: bool) -> Json:
+def _build_items(declared: Property, strict: bool) -> Json:
     """Return the schema of an array's items. APIs refuse an array without one; strict mode also wants a type."""
-    if one.items is not None:
-        return _build_property(one.items, strict)
+    if declared.items is not None:
+        return _build_property(declared.items, strict)
     return {"type": "string"} if strict else {}
