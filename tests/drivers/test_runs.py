@@ -13,6 +13,7 @@ from prompty import (
     Guardrails,
     PromptAgent,
     PromptyError,
+    Registry,
     deny,
     invoke,
     invoke_async,
@@ -235,3 +236,12 @@ def test_the_events_of_a_run_have_the_conversation(sink: Sink) -> None:
     [done] = [event for event in events if isinstance(event, Done)]
     assert all(isinstance(message, Message) for message in done.messages)
     assert {span.name for span in sink.ended_spans} >= {"turn", "execute", "execute_tool", "prepare", "process"}
+
+
+def test_a_run_looks_names_up_in_the_registry_it_is_given() -> None:
+    own = Registry()
+    own.tools.register("look", look)
+    with Script(call("look", at="me"), "Done."):
+        assert turn(agent(tools=[LOOK]), registry=own) == "Done."
+    with pytest.raises(ToolError, match="look"):
+        turn(agent(tools=[LOOK]))

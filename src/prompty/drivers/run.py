@@ -39,7 +39,7 @@ from prompty.pipeline.request import read_messages
 from prompty.pipeline.validate import validate_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
-from prompty.registry import Registry
+from prompty.registry import DEFAULT, Registry
 from prompty.tools.arguments import find_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.structured import cast, output_schema
@@ -78,7 +78,7 @@ def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Genera
     """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
-        run = Run(invocation, load_agent(invocation.source), lineage=lineage, spans=spans)
+        run = Run(invocation, load_agent(invocation.source, invocation.settings.registry), lineage=lineage, spans=spans)
         return run.sync_driver().drive(run.loop())
 
 
@@ -89,7 +89,12 @@ async def async_events(
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
         source = invocation.source
-        agent = source if isinstance(source, PromptAgent) else await to_thread(load, source)
+        registry = invocation.settings.registry
+        agent = (
+            load_agent(source, registry)
+            if isinstance(source, PromptAgent)
+            else await to_thread(load_agent, source, registry)
+        )
         run = Run(invocation, agent, lineage=lineage, spans=spans)
         return run.async_driver().drive(run.loop())
 
@@ -99,9 +104,11 @@ def result_of_run(end: Done | Paused) -> Any:
     return end.result if isinstance(end, Done) else end
 
 
-def load_agent(source: Source) -> PromptAgent:
-    """Return an agent, loaded from its file if `source` is a path."""
-    return source if isinstance(source, PromptAgent) else load(source)
+def load_agent(source: Source, registry: Registry | None = None) -> PromptAgent:
+    """Return an agent, loaded from its file if `source` is a path, and tied to a registry if one is passed."""
+    if not isinstance(source, PromptAgent):
+        return load(source, registry=registry or DEFAULT)
+    return source if registry is None else source.model_copy(update={"registry": registry})
 
 
 class Run:

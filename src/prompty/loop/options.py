@@ -18,6 +18,7 @@ from prompty.loop.stop import Progress
 from prompty.memory.store import MemoryStore
 from prompty.model.event import Event
 from prompty.model.paused import GatedCall
+from prompty.registry import Registry
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools
 
@@ -45,6 +46,9 @@ class CallHost(TypedDict, total=False):
     ]
     cancel: Annotated[CancelToken | None, Doc("A token that cancels the run from elsewhere.")]
     on_event: Annotated[Listener | None, Doc("A function that is called with every event.")]
+    registry: Annotated[
+        Registry | None, Doc("The registry to look names up in, instead of the one that the agent was loaded with.")
+    ]
 
 
 class CallOptions(CallData, CallHost, total=False):
@@ -112,6 +116,7 @@ _INHERITED = (
     "max_iterations",
     "max_parallel",
     "max_retries",
+    "registry",
     "timeout",
     "tool_execution",
     "tool_timeout",
@@ -129,6 +134,7 @@ class Settings:
     guardrails: Guardrails | None = None
     cancel: CancelToken | None = None
     on_event: Listener | None = None
+    registry: Registry | None = None
     session_id: str | None = None
     approval: object = None
     tool_execution: Literal["parallel", "sequential"] = "parallel"
