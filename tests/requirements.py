@@ -66,7 +66,10 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "thoughts go back with the calls they led to and are left out of answers",
         "structured thoughts go back as they came, in their order",
     ),
-    "001 Message Shapes": ("what is ours alone never crosses the wire",),
+    "001 Message Shapes": (
+        "what is ours alone never crosses the wire",
+        "stored messages have reasoning, finishReason, toolName and isError beside what crosses the wire",
+    ),
     "001 Pairing: One Result per Call": (
         "each call has one result, whatever its id",
         "results are paired by order",

@@ -101,7 +101,6 @@ def test_invoke_has_a_budget_of_time() -> None:
         invoke(agent(), budget=Budget(seconds=0))
 
 
-@pytest.mark.spec("001", "L7")
 def test_run_repairs_a_history_before_it_is_sent() -> None:
     history = [user("Hi"), {"role": "assistant", "tool_calls": [wire_call("a"), wire_call("b")]}, wire_result("b")]
     with Script("Done.") as script:

@@ -104,7 +104,10 @@ DOCUMENT_001: dict[str, Json] = {
 }
 
 
-@pytest.mark.spec("001", "message shapes: the wire plus reasoning, finishReason, toolName and isError")
+@pytest.mark.spec(
+    "001 Message Shapes",
+    "stored messages have reasoning, finishReason, toolName and isError beside what crosses the wire",
+)
 @pytest.mark.parametrize("shape", DOCUMENT_001.values(), ids=DOCUMENT_001)
 def test_a_shape_of_the_document_is_read_and_written_again(shape: Json) -> None:
     assert Message.from_json(shape).to_json() == shape
