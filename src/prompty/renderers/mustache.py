@@ -61,7 +61,7 @@ class MustacheRenderer:
         return lines
 
 
-renderer = MustacheRenderer()
+renderer: MustacheRenderer = MustacheRenderer()
 
 
 def _input_names(nodes: Iterable[Node], in_section: bool) -> Iterator[tuple[str, int]]:
