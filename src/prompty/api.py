@@ -21,6 +21,7 @@ from prompty.registry import DEFAULT, Registry
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 Verdicts = Sequence[object] | Mapping[str, object]
+NO_OPTIONS = Settings()  # shared by calls without options
 
 
 def takes_options(options: type) -> Callable[[F], F]:
@@ -46,6 +47,8 @@ def takes_options(options: type) -> Callable[[F], F]:
 
 def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> Settings:
     """Return the settings for the options of a call. Raise TypeError for an unknown one, with the nearest match."""
+    if not options:
+        return NO_OPTIONS
     unknown = options.keys() - allowed.__annotations__.keys()
     if unknown:
         name = min(unknown)

@@ -51,7 +51,6 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
-    Known("invoke_bad_inputs*", "spans", "every run checks its inputs first, as a turn did"),
     Known("options_that_do_not_fit*", "spans", "options are checked before the run starts, so a wrong one has no span"),
     Known("turn_declared_and_bound_tools*", "spans", "tools are connected after the messages are prepared"),
     Known("approval_of_the_file*", "spans", "a turn is described before its verdicts are read, also if they are wrong"),

@@ -80,8 +80,7 @@ def controls(draw: st.DrawFn) -> Control:
     context = draw(st.sampled_from([None, Context(limit=60, summary=len), Context(limit=Tokens(20))]))  # type: ignore[arg-type]  # only whether there is one counts here
     session = SessionPlan(id="s", history_at=len(history) - 1, new_from=len(history) - 1)
     summary = context is not None and context.summary is not None
-    plan = replace(
-        play.plan,
+    plan = play.plan._replace(
         hooks=Hooks(gate=True, guardrails=kinds, summary=summary, steering=draw(st.booleans())),
         context=context,
         session=draw(st.sampled_from([None, session])),
@@ -226,7 +225,7 @@ def check_session(control: Control, world: World) -> None:
         return
     if world.stored:
         assert_sendable([Message.from_json(message) for message in world.stored])
-    plan = replace(control.plan, hooks=Hooks(gate=True), context=None, finish=lambda reply: reply.text)
+    plan = control.plan._replace(hooks=Hooks(gate=True), context=None, finish=lambda reply: reply.text)
     again = World(replace(control, play=replace(control.play, answers=(Asked(Reply(text="Still here."), ()),))))
     again.stored = list(world.stored)
     ending = drive(run_loop(plan, TurnState(list(control.play.history))), again)

@@ -16,22 +16,38 @@ from prompty.renderers.jinja2 import compile_template, renderer
 
 BUDGET = 0.05
 PATIENCE = 1.0
+TRIES = 5
 MEGABYTES_100 = 100 * 2**20
+
+PRICED_FILTERS = frozenset(
+    """abs attr batch capitalize center count d default dictsort e escape filesizeformat first float forceescape format
+    groupby indent int items join last length list lower map max min pprint random reject rejectattr replace reverse
+    round safe select selectattr slice sort string striptags sum title tojson trim truncate unique upper urlencode
+    urlize wordcount wordwrap xmlattr""".split()  # noqa: SIM905  one name per word
+)
 
 
 def answered(template: str, within: float) -> RenderError | str:
-    """Return the text or the error of a template. Fail if all of three tries take more than `within` CPU seconds."""
+    """Return the text or the error of a template. Fail if all tries take more than `within` CPU seconds."""
     seconds: list[float] = []
-    while len(seconds) < 3:
+    while len(seconds) < TRIES:
         start = time.process_time()
         try:
             answer: RenderError | str = renderer(template, {})
         except RenderError as error:
             answer = error
         seconds.append(time.process_time() - start)
-        if seconds[-1] < within:
+        if seconds[-1] < within or seconds[-1] < within * slowness():
             return answer
     pytest.fail(f"took {min(seconds):.3f} s: {answer}")
+
+
+def slowness() -> float:
+    """Return how much slower than usual the processor is at this moment. A shared one can take three times as long."""
+    start = time.process_time()
+    for _ in range(1_000_000):
+        pass
+    return (time.process_time() - start) / 0.02
 
 
 def doubling(start: str, change: str, use: str = "") -> str:
@@ -482,3 +498,9 @@ def test_each_render_has_a_budget_of_its_own() -> None:
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(RenderError, match="Make the template do less"):
         renderer("{{ 'x'*500000000 }}", {})
+
+
+def test_every_filter_of_jinja2_was_looked_at_when_its_price_was_set() -> None:
+    filters = set(Environment().filters)  # noqa: S701  nothing is rendered
+    unpriced = filters - PRICED_FILTERS
+    assert not unpriced, "Jinja2 has new filters: measure what they cost, and add them here."

@@ -23,6 +23,8 @@ class Clock:
 
     def deadline(self, call: int, timeout: float | None) -> Deadline:
         """Return the deadline of a model call. All attempts of one call share it."""
+        if timeout is None and self.end is None:
+            return None
         if call != self._call:
             self._call = call
             ends = [moment for moment in (self.end, _after(timeout)) if moment is not None]

@@ -5,10 +5,9 @@
 
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+from secrets import token_hex
 from typing import Any, Literal, NamedTuple
-from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -25,7 +24,7 @@ from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.policy import parse_verdicts
-from prompty.loop.state import Choice, Hooks, Plan, SessionPlan, TurnState, resumed_state
+from prompty.loop.state import NO_HOOKS, Choice, Hooks, Plan, SessionPlan, TurnState, resumed_state
 from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
@@ -48,8 +47,7 @@ Source = PromptAgent | StrPath
 Inputs = Mapping[str, object] | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools."""
 
     operation: Literal["run", "invoke", "turn"]
@@ -138,14 +136,15 @@ class Run:
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
-        is_messages_only = invocation.operation == "run"
-        self.inputs: dict[str, object] = {} if is_messages_only else validate_inputs(agent, invocation.inputs)
+        self._has_tools = self._run_tools or bool(agent.tools)
+        takes_inputs = self._has_tools and invocation.operation != "run"
+        self.inputs: dict[str, object] = validate_inputs(agent, invocation.inputs) if takes_inputs else {}
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
         self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
         if paused is not None:
             state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
-        self.run_id: str = run_id or uuid4().hex
+        self.run_id: str = run_id or token_hex(16)
         self._opening = Opening([], 0, 0) if state else initial_messages(agent, invocation.inputs, settings)
         self.state: TurnState = state or TurnState(self._opening.messages)
 
@@ -165,7 +164,7 @@ class Run:
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
         host = Host(settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
         tools = None
-        if self._run_tools or self.agent.tools:
+        if self._has_tools:
             tools = ToolRunner(
                 self.agent,
                 settings,
@@ -192,11 +191,14 @@ class Run:
 
     def loop(self) -> Loop[Done | Paused]:
         """Return the loop of the run, once it is connected."""
-        return run_loop(self.plan(self._apis, self.hooks()), self.state)
+        observed = self._stream or self._spans is not None or self.settings.on_event is not None
+        return run_loop(self.plan(self._apis, self.hooks(), observed=observed), self.state)
 
     def hooks(self) -> Hooks:
         """Return the functions of the host that the loop calls."""
         settings = self.settings
+        if not _has_callbacks(settings):
+            return NO_HOOKS
         return Hooks(
             gate=settings.gate is not None,
             guardrails=settings.guardrails.kinds() if settings.guardrails else frozenset(),
@@ -204,7 +206,7 @@ class Run:
             steering=settings.steering is not None,
         )
 
-    def plan(self, apis: Sequence[Api], hooks: Hooks) -> Plan:
+    def plan(self, apis: Sequence[Api], hooks: Hooks, *, observed: bool = True) -> Plan:
         """Return the plan of the run. It has no side effects."""
         session_id = self.settings.session_id
         history_at, new_from = self._opening.history_at, self._opening.new_from
@@ -224,6 +226,8 @@ class Run:
             else SessionPlan(id=session_id, history_at=history_at, new_from=new_from),
             context=self._context,
             stream=self._stream,
+            has_tools=self._has_tools,
+            observed=observed,
         )
 
     def remaining_budget(self) -> Budget:
@@ -278,10 +282,12 @@ def initial_messages(agent: PromptAgent, inputs: Inputs, settings: Settings) -> 
     """Return the messages of the file and its inputs, or those that the caller has (L10)."""
     if settings.messages is not None:
         return _place_history(read_messages(settings.messages), None)
-    thread = _history_input(agent, inputs) if settings.session_id is not None else None
+    if settings.session_id is None:
+        return Opening(prepare(agent, inputs), 0, 0)
+    thread = _history_input(agent, inputs)
     if thread is None:
         return _place_history(prepare(agent, inputs), None)
-    marker = user(f"history {uuid4().hex}")
+    marker = user(f"history {token_hex(16)}")
     prepared = prepare(agent, {**(inputs or {}), thread: [marker]})
     at = next((position for position, message in enumerate(prepared) if message == marker), None)
     return _place_history([message for message in prepared if message != marker], at)
@@ -307,7 +313,7 @@ def _place_history(messages: list[Message], history_at: int | None) -> Opening:
 def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list[PromptAgent]:
     """Return the agent with each fallback model: an id, a mapping as under `model:`, or an agent with that model."""
     entries = agent.metadata.get("fallbacks") if option is None else option
-    if not isinstance(entries, Sequence) or isinstance(entries, str):
+    if entries is None or not isinstance(entries, Sequence) or isinstance(entries, str):
         return []
     return [_with_model(agent, entry) for entry in entries]
 

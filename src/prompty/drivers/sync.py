@@ -92,7 +92,10 @@ class SyncDriver:
                             yield effect.event
                         continue
                     try:
-                        answer = yield from self._perform(effect)
+                        if (events := self._events_of(effect)) is None:
+                            answer = self._perform(effect)
+                        else:
+                            answer = yield from self._report(events)
                     except PromptyError as error:
                         failure = mask_error(error, self.targets)
             finally:
@@ -100,16 +103,26 @@ class SyncDriver:
                 if self.host.is_session_locked:
                     self.host.release()
 
-    def _perform(self, effect: Effect[object]) -> Generator[Event, None, object]:
+    def _events_of(self, effect: Effect[object]) -> Generator[Event, None, object] | None:
+        """Return the events of an effect that has events on the way to its answer, which they return."""
+        match effect:
+            case CallModel() if self.targets[effect.model].streams(effect.request):
+                check(self.cancel, self.clock)
+                return self._stream_model(effect)
+            case CallTools() if self.tools:
+                check(self.cancel, self.clock)
+                return run_stage(self.tools, effect, uncancellable=self.cancel is None)
+        return None
+
+    def _perform(self, effect: Effect[object]) -> object:
+        """Perform an effect that has an answer and no events."""
         if isinstance(effect, SaveMemory):  # done even after cancellation: what happened is stored
             self.host.save(effect.session_id, effect.messages)
             return None
         check(self.cancel, self.clock)
-        match effect:
-            case CallModel():
-                return (yield from self._report(self._call_model(effect)))
-            case CallTools() if self.tools:
-                return (yield from self._report(run_stage(self.tools, effect, uncancellable=self.cancel is None)))
+        if isinstance(effect, CallModel):
+            with self._inside_call():
+                return self._call_model(effect)
         with self.spans.inside() if self.spans else NULL_SPAN:
             return self._answer(effect)
 
@@ -149,19 +162,30 @@ class SyncDriver:
                 if self.streaming:
                     yield event
 
-    def _call_model(self, effect: CallModel) -> Generator[Event, None, Reply]:
+    def _call_model(self, effect: CallModel) -> Reply:
+        """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
         target, request = self.targets[effect.model], effect.request
         if isinstance(target, PairTarget):
+            return target.reply(request)
+        deadline = self.clock.deadline(effect.call, request.timeout)
+        if deadline is None and self.cancel is None:
+            return read_reply(target.api.reply, target.transport.send(request))
+        pieces = []
+        with closing(self._open(target, request, deadline)) as chunks:
+            for chunk in chunks:
+                pieces.append(chunk)
+                check_deadline(deadline)
+        return read_reply(target.api.reply, b"".join(pieces))
+
+    def _stream_model(self, effect: CallModel) -> Generator[Event, None, Reply]:
+        target, request = self.targets[effect.model], effect.request
+        if isinstance(target, PairTarget) or target.api.decoder is None:
             with self._inside_call():
-                reply = target.reply(request)
-            if request.stream and reply.text:
+                reply = self._call_model(effect)
+            if reply.text:
                 yield TextDelta(reply.text)
             return reply
-        is_limited = request.timeout is not None or self.clock.end is not None
-        deadline = self.clock.deadline(effect.call, request.timeout) if is_limited else None
-        if not request.stream or target.api.decoder is None:
-            with self._inside_call():
-                return read_reply(target.api.reply, self._receive_whole(target, request, deadline))
+        deadline = self.clock.deadline(effect.call, request.timeout)
         reader = ReplyReader(target.api.decoder())
         with self._inside_call():
             chunks = self._open(target, request, deadline)
@@ -188,18 +212,6 @@ class SyncDriver:
             if chunk is None:
                 return
             yield chunk
-
-    def _receive_whole(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> bytes:
-        """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
-        if deadline is None and self.cancel is None:
-            content: bytes = target.transport.send(request)
-            return content
-        pieces = []
-        with closing(self._open(target, request, deadline)) as chunks:
-            for chunk in chunks:
-                pieces.append(chunk)
-                check_deadline(deadline)
-        return b"".join(pieces)
 
     def _open(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> "Bytes | Abandonable":
         limited = limit_timeout(request, deadline)

@@ -10,6 +10,7 @@ from itertools import count
 from prompty.errors import GuardrailError, ModelError, Refused, StreamCut
 from prompty.loop.context import (
     SUMMARY,
+    Context,
     compact,
     get_character_limit,
     get_summary_size,
@@ -20,7 +21,7 @@ from prompty.loop.context import (
 from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedTool, Rewrite, Summarise, Wait
 from prompty.loop.policy import parse_guardrail
 from prompty.loop.repair import normalize_history
-from prompty.loop.state import Choice, Plan, TurnState
+from prompty.loop.state import Choice, Hooks, Plan, TurnState
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Message
 from prompty.model.reply import Reply
@@ -36,13 +37,15 @@ _REQUEST_FAULTS = (400, 413, 422)
 
 def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
     """Ask the model, then its fallbacks one after the other, and return the checked answer."""
-    messages = yield from _fit_context(plan, state)
+    messages = (yield from _fit_context(plan.context, plan.hooks, state)) if plan.context else state.messages
     while True:
         choice = plan.choices[state.model]
         request = yield from _build_request(plan, choice, messages, tools)
         state.calls += 1
         try:
-            reply = yield from call_model(request, plan.settings.max_retries, call=state.calls, model=state.model)
+            reply = yield from call_model(
+                request, plan.settings.max_retries, call=state.calls, model=state.model, observed=plan.observed
+            )
         except ModelError as error:
             if state.model + 1 >= len(plan.choices) or not _may_fall_back(error):
                 raise
@@ -53,26 +56,30 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
             state.count(reply, choice.price)
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
-        yield from Emit(FellBack(plan.choices[state.model].agent.model.id, str(failure)))
+        yield Emit(FellBack(plan.choices[state.model].agent.model.id, str(failure)))
 
 
-def call_model(request: WireRequest, max_retries: int, *, call: int = 1, model: int = 0) -> Loop[Reply]:
+def call_model(
+    request: WireRequest, max_retries: int, *, call: int = 1, model: int = 0, observed: bool = True
+) -> Loop[Reply]:
     """Call a model, and retry where that may help: never after a permanent error or after words were streamed."""
     for attempt in count(1):
-        yield from Emit(ModelRequested(call, attempt, model, request))
+        if observed:
+            yield Emit(ModelRequested(call, attempt, model, request))
         try:
             reply = yield from CallModel(request, call, model)
         except ModelError as error:
             failure = error
         else:
-            yield from Emit(ModelReply(reply))
+            if observed:
+                yield Emit(ModelReply(reply))
             return reply
         is_final = not failure.retryable or attempt > max_retries
-        yield from Emit(ModelFailed(call, attempt, failure, is_final))
+        yield Emit(ModelFailed(call, attempt, failure, is_final))
         if is_final:
             raise failure
         seconds = wait_after(failure, attempt)
-        yield from Emit(Retry(attempt, seconds, str(failure), failure.status, failure.retry_after))
+        yield Emit(Retry(attempt, seconds, str(failure), failure.status, failure.retry_after))
         try:
             yield from Wait(seconds)
         except ModelError:
@@ -125,18 +132,16 @@ def _check_output(reply: Reply) -> Loop[Reply]:
     return reply
 
 
-def _fit_context(plan: Plan, state: TurnState) -> Loop[list[Message]]:
+def _fit_context(context: Context, hooks: Hooks, state: TurnState) -> Loop[list[Message]]:
     """Return the messages to send: all, or as many as the context has room for, with a summary of the rest."""
-    if plan.context is None:
-        return state.messages
-    limit = get_character_limit(plan.context, state.chars_per_token)
+    limit = get_character_limit(context, state.chars_per_token)
     dropped = select_dropped(state.messages, limit)
     if not dropped:
         return state.messages
     if dropped != state.dropped:
         messages = [state.messages[position] for position in sorted(dropped)]
         longest = get_summary_size(limit) - len(SUMMARY) - 1
-        summary = (yield from Summarise(tuple(messages), longest)) if plan.hooks.summary else None
+        summary = (yield from Summarise(tuple(messages), longest)) if hooks.summary else None
         state.dropped, state.summary = dropped, (summary or write_plain_summary(messages, longest))[:longest]
-        yield from Emit(Compacted(len(messages), state.summary))
+        yield Emit(Compacted(len(messages), state.summary))
     return compact(state.messages, dropped, state.summary)

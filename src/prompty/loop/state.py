@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from prompty.loop.budget import Price
 from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
@@ -21,8 +21,7 @@ from prompty.providers import Api
 from prompty.tools.results import error_message, result_message
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A model to ask, and the price of its answers."""
 
     agent: PromptAgent
@@ -53,24 +52,30 @@ class Hooks:
     steering: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+NO_HOOKS = Hooks()
+NO_USAGE = Usage()
+
+
+class Plan(NamedTuple):
     """Everything the loop knows beforehand. `choices` are the model of the file and its fallbacks.
 
     `finish` makes the result of an answer and raises ResultError if it does not fit. Unless the plan is `strict`, the
     answer is the result all the same once it was sent back. Without `run_tools` there is one answer and no tool runs.
+    Unless the run is `observed`, events that only tell how it goes are left out: nobody would see them.
     """
 
     run_id: str
     choices: Sequence[Choice]
     settings: Settings
     finish: Callable[[Reply], object]
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: Hooks = NO_HOOKS
     strict: bool = False
     run_tools: bool = True
     session: SessionPlan | None = None
     context: Context | None = None
     stream: bool = False
+    has_tools: bool = True
+    observed: bool = True
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class TurnState:
 
     messages: list[Message]
     iteration: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     cost: Decimal | None = None
     saved: int = 0
     pauses: int = 0

@@ -128,7 +128,7 @@ def allow_calls(planned: Planned, verdicts: Sequence[Verdict], slots: Slots) -> 
     """Return the calls that may run. A denied call gets the reason as its result."""
     allowed: Planned = {}
     for (position, call), verdict in zip(planned.items(), verdicts, strict=True):
-        yield from Emit(ToolGated(call.call, verdict.allowed, verdict.reason))
+        yield Emit(ToolGated(call.call, verdict.allowed, verdict.reason))
         if verdict.allowed:
             allowed[position] = call
         else:

@@ -42,16 +42,19 @@ from prompty.pipeline.process import process_reply
 def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
     """Run from the given state to a result or a pause. Without `plan.run_tools`, stop after the first answer."""
     try:
-        yield from Emit(RunStarted(plan.run_id))
+        if plan.observed:
+            yield Emit(RunStarted(plan.run_id))
         if plan.session is not None:
             yield from _load_session(plan, state)
         end = yield from (_run_rounds(plan, state) if plan.run_tools else _run_once(plan, state))
-        yield from _save(plan, state)
+        if plan.session is not None:
+            yield from _save(plan, state)
         if isinstance(end, Paused):
-            yield from Emit(RunPaused(end))
+            yield Emit(RunPaused(end))
             return end
         done = state.done(end)
-        yield from Emit(done)
+        if plan.observed:
+            yield Emit(done)
         return done
     except PromptyError as error:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
@@ -59,13 +62,14 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         error.messages = tuple(state.messages)
         if not isinstance(error, MemoryFailed):
             yield from _save(plan, state)
-        yield from Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
+        yield Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
         raise
 
 
 def _run_once(plan: Plan, state: TurnState) -> Loop[object]:
     """Return the result of one answer. Its tool calls are the caller's to run."""
-    reply = yield from _next_reply(plan, state, (yield from DescribeTools()))
+    tools = (yield from DescribeTools()) if plan.has_tools else ()
+    reply = yield from _next_reply(plan, state, tools)
     return plan.finish(reply)
 
 
@@ -86,15 +90,18 @@ def _run_rounds(plan: Plan, state: TurnState) -> Loop[object]:
             return paused
         state.settle(plan.choices[0].api, "")
         yield from _save(plan, state)
-        yield from Emit(MessagesChanged(tuple(state.messages)))
+        if plan.observed:
+            yield Emit(MessagesChanged(tuple(state.messages)))
         if plan.settings.stop and plan.settings.stop(state.progress(reply)):
             return _final_result(plan, replace(reply, tool_calls=()))
 
 
 def _next_reply(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
     state.iteration += 1
-    yield from Emit(IterationStarted(state.iteration))
-    yield from _apply_steering(plan, state)
+    if plan.observed:
+        yield Emit(IterationStarted(state.iteration))
+    if plan.hooks.steering:
+        yield from _apply_steering(plan, state)
     reply = yield from ask_model(plan, state, tools)
     if reply.tool_calls and plan.run_tools:
         state.pending_batch = (reply, [None] * len(reply.tool_calls))
@@ -158,7 +165,7 @@ def _apply_steering(plan: Plan, state: TurnState, *, follow_ups: bool = False) -
     texts = (yield from DrainSteering(follow_ups)) if plan.hooks.steering else []
     if texts:
         state.messages += [user(text) for text in texts]
-        yield from Emit(MessagesChanged(tuple(state.messages)))
+        yield Emit(MessagesChanged(tuple(state.messages)))
     return bool(texts)
 
 
@@ -173,7 +180,7 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     history, unreadable = parse_stored(stored)
     problems = [*unreadable, *find_problems(history)]
     if problems:
-        yield from Emit(HistoryRepaired(tuple(problems)))
+        yield Emit(HistoryRepaired(tuple(problems)))
     at = plan.session.history_at
     state.messages[at:at] = history
     state.saved = plan.session.new_from + len(history)

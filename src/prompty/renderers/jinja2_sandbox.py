@@ -12,7 +12,6 @@ from functools import wraps
 from typing import Any, NoReturn
 
 from jinja2 import TemplateAssertionError, nodes, pass_context
-from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -134,20 +133,10 @@ class LimitedContext(Context):
         return result
 
 
-class SourceLimits(Extension):
-    """Stops reading a template that would take too long to compile."""
-
-    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        SOURCE.check(len(source))
-        TOKENS.check(source.count("{{") + source.count("{%") + source.count("{#"))
-        if _LONG_NUMBER.search(source):  # Jinja2's lexer takes 270 bytes for each digit
-            BITS.check(BITS.maximum + 1)
-        return source
-
-    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
-        for count, token in enumerate(stream):
-            TOKENS.check(count)
-            yield token
+def _count_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+    for count, token in enumerate(tokens):
+        TOKENS.check(count)
+        yield token
 
 
 class OpaqueNamespace(Namespace):
@@ -165,7 +154,6 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            extensions=[SourceLimits],
             finalize=LimitedContext.write,
             keep_trailing_newline=True,
             optimized=False,  # the optimizer takes cubic time in the depth of an expression
@@ -179,6 +167,18 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         self.tests["in"] = pass_context(lambda context, value, seq: context.compare(value, "in", seq))
         self.globals["namespace"] = OpaqueNamespace
         del self.globals["lipsum"]
+
+    def preprocess(self, source: str, name: str | None = None, filename: str | None = None) -> str:
+        """Refuse a source that would take too long to compile."""
+        SOURCE.check(len(source))
+        TOKENS.check(source.count("{{") + source.count("{%") + source.count("{#"))
+        if _LONG_NUMBER.search(source):  # Jinja2's lexer takes 270 bytes for each digit
+            BITS.check(BITS.maximum + 1)
+        return source
+
+    def _tokenize(self, source: str, name: str | None, filename: str | None = None, state: str | None = None) -> Any:
+        # An extension could count the tokens too, but loading `jinja2.ext` takes longer than a first render.
+        return TokenStream(_count_tokens(super()._tokenize(source, name, filename, state)), name, filename)
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
