@@ -1,13 +1,27 @@
 """Prompts as tools of other prompts, and kinds of one's own."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prompty import Budget, CancelToken, PromptAgent, ToolContext, invoke, invoke_async, load, tool
+from prompty import (
+    Budget,
+    CancelToken,
+    PromptAgent,
+    ToolContext,
+    check,
+    invoke,
+    invoke_async,
+    load,
+    loads,
+    tool,
+    turn,
+)
+from prompty.analysis.check import check_text
 from prompty.errors import ToolError
 from prompty.events import Done, Nested, ToolFinished, ToolStarted
 from prompty.model.message import Json
@@ -264,3 +278,88 @@ def test_a_kind_that_nobody_handles_is_an_error_before_the_first_call(way: Way) 
     assert isinstance(seen.error, ToolError)
     assert "register_tool_kind('echo'" in str(seen.error)
     assert script.requests == []
+
+
+def with_bindings(folder: Path, bindings: str, body: str, **template: str) -> PromptAgent:
+    head = f"model: {{id: child, provider: scripted}}\n{template.get('head', '')}"
+    (folder / "child.prompty").write_text(f"---\n{head}\ninputs: {{text: {{kind: string}}}}\n---\nuser:\n{body}")
+    tools = f"tools:\n  - {{name: t, kind: prompty, path: child.prompty, bindings: {bindings}}}"
+    (folder / "p.prompty").write_text(f"---\nmodel: {{id: p, provider: scripted}}\n{tools}\n---\nuser:\nHi")
+    return load(folder / "p.prompty")
+
+
+TEMPLATES = {"jinja2": "", "mustache": "template: mustache"}
+
+
+@sync_and_async
+@pytest.mark.parametrize("head", TEMPLATES.values(), ids=TEMPLATES)
+def test_a_binding_reaches_a_variable_that_the_child_uses_and_does_not_declare(
+    way: Way, tmp_path: Path, head: str
+) -> None:
+    agent = with_bindings(tmp_path, "{who: ME}", "{{text}} {{who}}", head=head)
+    with Script(call("t", text="abc", who="model"), "Short.", "Done.") as script:
+        assert way.turn(agent).result == "Done."
+    assert script.requests[1]["messages"] == [{"role": "user", "content": "abc ME"}]
+
+
+@sync_and_async
+def test_a_binding_that_a_child_does_not_use_is_an_error(way: Way, tmp_path: Path) -> None:
+    with Script("never") as script:
+        seen = way.turn(with_bindings(tmp_path, "{txet: ME}", "{{text}}"))
+    assert isinstance(seen.error, ToolError)
+    assert "the binding 'txet' of the tool 't' matches no parameter" in str(seen.error)
+    assert "Did you mean 'text'?" in str(seen.error)
+    assert script.requests == []
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_binding_that_a_kind_of_ones_own_does_not_take_is_an_error() -> None:
+    with Script("never"), pytest.raises(ToolError, match="the binding 'kye' of the tool 'echo' matches no parameter"):
+        turn(custom(tools=[{**ECHOING, "bindings": {"kye": 1}}]))
+
+
+def test_check_finds_a_binding_that_a_child_does_not_use(tmp_path: Path) -> None:
+    with_bindings(tmp_path, "{txet: ME}", "{{text}}", head="description: ${env:NOT_SET_HERE}")
+    [problem] = check(tmp_path / "p.prompty")
+    assert (problem.code, problem.line, problem.severity) == ("unknown-binding", 4, "error")
+    assert [edit.text for edit in problem.edits] == ["text"]
+    with_bindings(tmp_path, "{who: ME}", "{{text}} {{who}}")
+    assert check(tmp_path / "p.prompty") == []
+
+
+def test_check_finds_a_binding_that_no_operation_takes(tmp_path: Path) -> None:
+    document = {"openapi": "3.1.0", "paths": {"/a": {"get": {"parameters": [{"name": "tenant", "in": "query"}]}}}}
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    tool_line = "- {name: t, kind: openapi, specification: api.json, bindings: {NAME: acme}}"
+    for name, found in (("tenant", []), ("tenent", ["unknown-binding"])):
+        text = f"---\ntools:\n  {tool_line.replace('NAME', name)}\n---\nhi"
+        assert [problem.code for problem in check_text(text, base_dir=tmp_path)] == found
+
+
+@sync_and_async
+def test_a_child_may_lie_below_a_root_that_the_host_allows(way: Way, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "own").mkdir()
+    child = tmp_path / "shared" / "child.prompty"
+    child.write_text("---\nmodel: {id: c, provider: scripted}\ndescription: ${file:../other/d.txt}\n---\nuser:\nHi")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "d.txt").write_text("Described elsewhere")
+    tools = "tools:\n  - {name: t, kind: prompty, path: ../shared/child.prompty}"
+    parent_file = tmp_path / "own" / "p.prompty"
+    parent_file.write_text(f"---\nmodel: {{id: p, provider: scripted}}\n{tools}\n---\nuser:\nHi")
+    with Script("never"):
+        refused = way.turn(load(parent_file, allowed_roots=[tmp_path / "elsewhere"]))
+    assert "not below the folder of its prompt" in str(refused.error)
+    assert "allowed_roots=" in str(refused.error)
+    with Script(call("t"), "Child.", "Done.") as script:
+        assert way.turn(load(parent_file, allowed_roots=[tmp_path])).result == "Done."
+    assert script.requests[0]["tools"][0]["function"]["description"] == "Described elsewhere"
+
+
+@sync_and_async
+def test_the_text_of_a_prompt_has_children_below_its_base_folder(way: Way, folder: Path) -> None:
+    text = PARENT.replace("MODE", "single")
+    with Script(call("shorten", text="a"), "Short.", "Done."):
+        assert way.turn(loads(text, base_dir=folder)).result == "Done."
+    with Script("never"):
+        assert "pass base_dir= to loads()" in str(way.turn(loads(text)).error)

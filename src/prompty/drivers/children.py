@@ -5,6 +5,7 @@ file declares, and nothing of its parent's conversation.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from prompty.drivers import aio, sync
 from prompty.drivers.run import Invocation, Run, async_events, sync_events
@@ -16,7 +17,8 @@ from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition
-from prompty.pipeline.load import load
+from prompty.pipeline.input_names import find_input_names
+from prompty.pipeline.load import load, read_agent
 from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool, locate_file
 from prompty.tools.results import Metered
@@ -28,6 +30,10 @@ MAX_DEPTH = 5
 
 class ChildKind:
     """The tool kind `prompty`."""
+
+    def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
+        """Return the inputs that a child uses, from its file alone: a variable of the environment need not be set."""
+        return find_input_names(read_agent(_locate_child(tool, agent), agent.allowed_roots, agent.registry))
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         child = load_child(tool, agent)
@@ -44,15 +50,27 @@ class ChildKind:
             invocation = child_invocation(child, arguments, context, agentic=agentic)
             return _metered_result(sync.drain(sync_events(invocation, _lineage(context))))
 
-        sensitive = frozenset(entry.name for entry in child.inputs if entry.sensitive)
-        return [KindTool(function=function, call=call, call_sync=call_sync, sensitive=sensitive)]
+        used = find_input_names(child)
+        return [
+            KindTool(
+                function=function,
+                call=call,
+                call_sync=call_sync,
+                sensitive=frozenset(entry.name for entry in child.inputs if entry.sensitive),
+                bindable=frozenset(tool.bindings) if used is None else used,
+            )
+        ]
 
 
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
-    """Load the prompt of a tool: a file below the folder of its parent."""
+    """Load the prompt of a tool. What its parent may read, it may read too."""
+    return load(_locate_child(tool, agent), allowed_roots=agent.allowed_roots, registry=agent.registry)
+
+
+def _locate_child(tool: ToolDefinition, agent: PromptAgent) -> Path:
     if not isinstance(tool, PromptyTool):
         raise ToolError(f"the tool '{tool.name}' is not a prompt", "Write `kind: prompty` and a `path:`.")
-    return load(locate_file(tool.path, tool, agent), registry=agent.registry)
+    return locate_file(tool.path, tool, agent)
 
 
 def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Invocation:

@@ -53,4 +53,6 @@ class PromptAgent(Frontmatter):
     kind: Literal["prompt"] = "prompt"
     instructions: str = ""
     path: Path | None = Field(None, exclude=True, description="The file it was loaded from.")
+    base_dir: Path | None = Field(None, exclude=True, repr=False, description="The folder of the files it names.")
+    allowed_roots: tuple[Path, ...] = Field((), exclude=True, repr=False, description="Other folders of such files.")
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)

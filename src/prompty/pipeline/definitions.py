@@ -36,7 +36,9 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     metadata = data.get("metadata")
     if unknown and (metadata is None or isinstance(metadata, dict)):
         data["metadata"] = {**unknown, **(metadata or {})}
-    data |= {"instructions": body, "path": path}
+    data |= {"instructions": body, "path": path, "base_dir": references.base_dir}
+    if references.allowed_roots:
+        data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:
         return Built(PromptAgent.model_validate(data), findings, frozenset())
     except ValidationError as error:

@@ -22,7 +22,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
 
-__all__ = ["StrPath", "load", "loads", "open_source", "read_prompt"]
+__all__ = ["StrPath", "load", "loads", "open_source", "read_agent", "read_prompt"]
 
 
 def load(
@@ -84,6 +84,15 @@ def _build(text: str, name: str, references: References, registry: Registry, pat
         warnings.warn("\n".join(map(str, problems)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
     remember_secrets(secrets_in(built.agent))
     return built.agent if registry is DEFAULT else built.agent.model_copy(update={"registry": registry})
+
+
+def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry) -> PromptAgent:
+    """Return as much of a file's agent as is valid, without a warning: other stages report its problems."""
+    text, _ = read_prompt(file, str(file))
+    _, parts = open_source(text, str(file))
+    references = References(file.parent, allowed_roots)
+    built = build_agent(read_frontmatter(parts.frontmatter or ""), parts.body, references, file)
+    return built.agent.model_copy(update={"registry": registry})
 
 
 def open_source(text: str, name: str) -> tuple[Source, Parts]:

@@ -28,7 +28,8 @@ class KindTool:
 
     `function` is what the model sees, and `call` runs it. Sync code runs `call_sync` on a thread, if there is one.
     `check` raises `ArgumentsError` for arguments with which the call must not start. `approval` replaces the file's
-    policy (see `loop.policy`). No trace shows the parameters in `sensitive`.
+    policy (see `loop.policy`). No trace shows the parameters in `sensitive`. A binding may fill in the parameters in
+    `bindable` although the model is not offered them.
     """
 
     function: Function
@@ -38,10 +39,15 @@ class KindTool:
     approval: object = None
     options: ToolOptions = field(default_factory=ToolOptions)
     sensitive: frozenset[str] = frozenset()
+    bindable: frozenset[str] = frozenset()
 
 
 class ToolKind(Protocol):
-    """A kind of tool."""
+    """A kind of tool.
+
+    A kind may also have a method `find_parameters(tool, agent)` that returns the parameters that bindings can fill in,
+    or None if they are not known without a network. `prompty check` compares them with the bindings of the file.
+    """
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         """Return the functions of a tool that a file declares."""
@@ -87,8 +93,11 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
     for tool in agent.tools:
         if isinstance(tool, FunctionTool):
             continue
-        for kind_tool in await _get_kind(tool, agent).describe(tool, agent):
-            declared = _properties(kind_tool.function)
+        kind_tools = await _get_kind(tool, agent).describe(tool, agent)
+        for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
+            raise error
+        for kind_tool in kind_tools:
+            declared = _bindable(kind_tool)
             bindings = {name: binding for name, binding in tool.bindings.items() if name in declared}
             function = _hide_parameters(kind_tool.function, bindings)
             if function.name in names:
@@ -98,6 +107,31 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             names.add(function.name)
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
     return projected
+
+
+def _bindable(kind_tool: KindTool) -> set[str]:
+    return {*_properties(kind_tool.function), *kind_tool.bindable}
+
+
+class UnmatchedBinding(ToolError):
+    """A binding fills in no parameter. `nearest` is the parameter that was probably meant."""
+
+    def __init__(self, binding: str, cause: str, fix: str, nearest: str | None = None) -> None:
+        super().__init__(cause, fix)
+        self.binding, self.nearest = binding, nearest
+
+
+def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[UnmatchedBinding]:
+    """Return an error for each binding that fills in none of the parameters of a tool."""
+    errors = []
+    for binding in tool.bindings:
+        if binding not in parameters:
+            nearest = next(iter(get_close_matches(binding, sorted(parameters), 1)), None)
+            suggestion = f"Did you mean '{nearest}'? " if nearest else ""
+            cause = f"the binding '{binding}' of the tool '{tool.name}' matches no parameter"
+            fix = f"{suggestion}Correct its name, or remove it from `bindings:`."
+            errors.append(UnmatchedBinding(binding, cause, fix, nearest))
+    return errors
 
 
 def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
@@ -115,16 +149,19 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
 
 
 def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:
-    """Return the path of a file that a tool names. It must lie below the folder of its prompt."""
-    if agent.path is None:
+    """Return the path of a file that a tool names. It must lie below the folder of its prompt or an allowed root."""
+    folder = agent.base_dir or (agent.path.parent if agent.path else None)
+    if folder is None:
         raise ToolError(
             f"'{path}' of the tool '{tool.name}' is relative to the file of its prompt, and the prompt has no file",
-            "Load the prompt with load(path).",
+            "Load the prompt with load(path), or pass base_dir= to loads().",
         )
-    folder = agent.path.parent.resolve()
     located = (folder / path).resolve()
-    if not located.is_relative_to(folder):
-        raise ToolError(f"'{path}' of the tool '{tool.name}' is not below the folder of its prompt", "Move it there.")
+    if not any(located.is_relative_to(root.resolve()) for root in (folder, *agent.allowed_roots)):
+        raise ToolError(
+            f"'{path}' of the tool '{tool.name}' is not below the folder of its prompt",
+            "Move it there, or pass allowed_roots= to load().",
+        )
     return located
 
 

@@ -18,10 +18,10 @@ from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import Redactor
 from prompty.tools.context import ToolContext
-from prompty.tools.kinds import KindTool
+from prompty.tools.kinds import KindTool, UnmatchedBinding, locate_file
 from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, ServiceError, send
 from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
-from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, Document, Documents
+from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, Document, Documents, is_url
 from prompty.tools.openapi.operations import Operation, Selection, first_server_url, list_operations
 from prompty.tools.openapi.permissions import Permissions, parse_url
 from prompty.tools.openapi.request import HttpRequest, build_request
@@ -67,14 +67,17 @@ class OpenApiKind:
         )
         selection = Selection(tool.operations, tool.tags, tool.methods)
         operations = await to_thread(list_operations, document, selection)  # a large document takes a moment
-        return [
-            KindTool(
-                function=operation.function,
-                call=partial(service.call, operation),
-                check=partial(build_request, operation),  # so that the model learns that no request was sent
-            )
-            for operation in operations
-        ]
+        return [_to_kind_tool(service, operation, tool) for operation in operations]
+
+    def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
+        """Return the arguments of the operations of a document beside the prompt."""
+        if not isinstance(tool, OpenApiTool) or is_url(tool.specification):
+            return None
+        document = self.documents.read_file(locate_file(tool.specification, tool, agent))
+        operations = list_operations(document, Selection(tool.operations, tool.tags, tool.methods))
+        for operation in operations:
+            find_bound(operation, tool)
+        return frozenset(name for operation in operations for name in operation.argument_names)
 
     async def _fetch(self, url: str) -> bytes:
         """Return a document from its URL. The request carries no credential."""
@@ -88,6 +91,30 @@ class OpenApiKind:
             fix = "Correct `specification:`."
             raise ToolError(f"{url}: cannot fetch the OpenAPI document: {error}", fix) from None
         return response.content
+
+
+def _to_kind_tool(service: "Service", operation: Operation, tool: OpenApiTool) -> KindTool:
+    bound = find_bound(operation, tool)
+    return KindTool(
+        function=operation.function,
+        call=partial(service.call, operation, bound),
+        check=partial(build_request, operation, bound=bound),  # so that the model learns that no request was sent
+    )
+
+
+def find_bound(operation: Operation, tool: OpenApiTool) -> frozenset[str]:
+    """Return the arguments of an operation that the host fills in. Raise `ToolError` for one that the model could
+    replace, because it is part of a body that is a single argument."""
+    bound = frozenset(tool.bindings.keys() & operation.argument_names)
+    inner = tool.bindings.keys() & operation.body.properties if operation.body else set()
+    for name in sorted(inner - bound):
+        raise UnmatchedBinding(
+            name,
+            f"the binding '{name}' of the tool '{tool.name}' cannot be filled in: it is part of the body of "
+            f"'{operation.function.name}', which is one argument",
+            "Bind the whole body, or leave the operation out with `operations:`.",
+        )
+    return bound
 
 
 def _check_connection(tool: OpenApiTool) -> UsableConnection:
@@ -139,10 +166,10 @@ class Service:
     permissions: Permissions
     tokens: TokenCache
 
-    async def call(self, operation: Operation, arguments: Json, _context: ToolContext) -> str:
+    async def call(self, operation: Operation, bound: frozenset[str], arguments: Json, _context: ToolContext) -> str:
         """Send the request of a call, and return the text of the response."""
         base_url = self._base_url_of(operation)
-        request, redactor = await self._authorize(operation, build_request(operation, arguments))
+        request, redactor = await self._authorize(operation, build_request(operation, arguments, bound))
         try:
             response = await send(base_url, request, self.permissions)
         except ServiceError as error:

@@ -7,7 +7,7 @@ import asyncio
 import base64
 import time
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, unquote
 from weakref import WeakKeyDictionary
 
 from prompty.errors import ToolError
@@ -17,6 +17,7 @@ from prompty.safety.json import read_json
 from prompty.safety.redaction import SHORTEST_NAMED, Redactor, remember_secrets
 from prompty.tools.openapi.client import ServiceError, send
 from prompty.tools.openapi.document import Document
+from prompty.tools.openapi.names import is_same_parameter
 from prompty.tools.openapi.operations import FORM, Operation
 from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import TOKEN, HttpRequest, percent_encode
@@ -82,15 +83,16 @@ def _add_key(request: HttpRequest, scheme: Json, secret: str) -> HttpRequest:
     name, location = str(scheme.get("name", "")), scheme.get("in")
     if not TOKEN.fullmatch(name):
         raise ToolError(f"the document's name of the API key, {name[:50]!r}, cannot be sent", "Correct the document.")
-    key = percent_encode(name)
-    pair = f"{key}={percent_encode(secret)}"
+    pair = f"{percent_encode(name)}={percent_encode(secret)}"
     if location == "query":
-        others = tuple(entry for entry in request.query if entry.partition("=")[0] != key)
-        return replace(request, query=(*others, pair))
+        return replace(request, query=(*_without(request.query, name), pair))
     if location == "cookie":
-        others = tuple(entry for entry in request.cookies if entry.partition("=")[0] != key)
-        return replace(request, cookies=(*others, pair))
+        return replace(request, cookies=(*_without(request.cookies, name), pair))
     return request.with_header(name, secret)
+
+
+def _without(pairs: tuple[str, ...], name: str) -> list[str]:
+    return [pair for pair in pairs if not is_same_parameter(unquote(pair.partition("=")[0]), name)]
 
 
 @dataclass(frozen=True, slots=True)

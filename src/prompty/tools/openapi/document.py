@@ -86,12 +86,13 @@ class Documents:
     async def get(self, tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> Document:
         """Return the document of a tool."""
         url = tool.specification
-        if re.match(r"https?://", url, re.IGNORECASE):
+        if is_url(url):
             document = self._find(url, None)
             return document or self._keep(url, None, await to_thread(parse_document, await fetch(url), url, url))
-        return await to_thread(self._read_file, locate_file(tool.specification, tool, agent))
+        return await to_thread(self.read_file, locate_file(tool.specification, tool, agent))
 
-    def _read_file(self, path: Path) -> Document:
+    def read_file(self, path: Path) -> Document:
+        """Return the document in a file."""
         try:
             status = os.stat(path)
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_DOCUMENT_BYTES:
@@ -118,6 +119,11 @@ class Documents:
             if len(self._cached) > MAX_CACHED_DOCUMENTS:
                 self._cached.pop(next(iter(self._cached)))
         return document
+
+
+def is_url(specification: str) -> bool:
+    """Return True if a document is fetched, and False if it is a file."""
+    return re.match(r"https?://", specification, re.IGNORECASE) is not None
 
 
 def parse_document(content: bytes, source: str, url: str | None = None) -> Document:

@@ -48,6 +48,7 @@ _PROPERTY_KEYWORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "deprecated", "default"}
     | {"example", "examples", "externalDocs", "xml", "$schema", "$id", "$comment"}
 )
+_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "if", "then", "else")
 
 
 class Selection(NamedTuple):
@@ -80,13 +81,15 @@ class Encoding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Body:
-    """How arguments make a body: `argument` is all of it, or `fields` maps arguments to its properties."""
+    """How arguments make a body: `argument` is all of it, or `fields` maps arguments to its properties. `properties`
+    are those of a body that is one argument: a binding cannot reach them."""
 
     media_type: str
     argument: str = "body"
     fields: Mapping[str, str] | None = None
     required: bool = False
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    properties: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +103,11 @@ class Operation:
     body: Body | None = None
     server: str | None = None
     security: object = field(default=None)
+
+    @property
+    def argument_names(self) -> set[str]:
+        body = () if self.body is None else self.body.fields or (self.body.argument,)
+        return {*(parameter.argument for parameter in self.parameters), *body}
 
 
 class _Declared(NamedTuple):
@@ -298,7 +306,8 @@ def _read_body(document: Document, data: object, taken: set[str]) -> tuple[Body 
         flat = Body(media_type=media_type, fields=fields, required=required, encodings=encodings)
         return flat, list(by_property.values())
     name = next(name for name in ("body", "request_body", "body_of_request") if name not in taken)
-    whole = Body(media_type=media_type, argument=name, required=required, encodings=encodings)
+    properties = frozenset() if is_text else frozenset(_inner_properties(document, schema, set()))
+    whole = Body(media_type=media_type, argument=name, required=required, encodings=encodings, properties=properties)
     return whole, [_Argument(name, {"type": "string"} if is_text else schema, required, body.get("description"))]
 
 
@@ -333,6 +342,21 @@ def _flatten(document: Document, schema: object, taken: set[str], required: bool
     if not names or len(arguments) < len(names) or arguments & taken:
         return None
     return {name: _Argument(argument, properties[name], name in needed) for name, argument in names.items()}
+
+
+def _inner_properties(document: Document, schema: object, seen: set[int]) -> Iterator[str]:
+    """Yield the properties of an object, also of each alternative that its schema allows."""
+    if not isinstance(schema, dict) or id(schema) in seen:
+        return
+    seen.add(id(schema))
+    if "$ref" in schema:
+        yield from _inner_properties(document, document.resolve(schema), seen)
+    properties = schema.get("properties")
+    yield from properties if isinstance(properties, dict) else ()
+    for keyword in _ALTERNATIVES:
+        entry = schema.get(keyword)
+        for alternative in entry if isinstance(entry, list) else [entry]:
+            yield from _inner_properties(document, alternative, seen)
 
 
 def _has_only_properties(schema: Json) -> bool:

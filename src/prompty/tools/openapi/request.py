@@ -6,13 +6,14 @@ Values are written in the styles of OpenAPI (RFC 6570 for most of them).
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-from urllib.parse import quote, quote_plus, unquote
+from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
+from prompty.tools.openapi.names import is_same_parameter
 from prompty.tools.openapi.operations import FORM, JSON, MULTIPART, Body, Operation, Parameter, body_format
 from prompty.wire.json_bytes import write_bytes
 
@@ -36,34 +37,97 @@ class HttpRequest:
     content: bytes | None = None
 
     def with_header(self, name: str, value: str) -> "HttpRequest":
-        """Return the request with this header, replacing any of its name."""
-        others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
+        """Return the request with this header, replacing any that a server could take for it."""
+        others = tuple(pair for pair in self.headers if not is_same_parameter(pair[0], name))
         return replace(self, headers=(*others, (name, value)))
 
 
-def build_request(operation: Operation, arguments: Json) -> HttpRequest:
-    """Return the request of a call. Arguments that the operation does not have are not sent."""
+class _Written(NamedTuple):
+    """The pairs `name=value` of one argument. `explodes` is True if its value chose the names."""
+
+    argument: str
+    pairs: Sequence[str]
+    explodes: bool = False
+
+
+def build_request(operation: Operation, arguments: Json, bound: Collection[str] = ()) -> HttpRequest:
+    """Return the request of a call. Arguments that the operation does not have are not sent.
+
+    `bound` are the arguments that the host fills in. Raise `ArgumentsError` if another argument would add a value
+    under the name of one of them.
+    """
     values: dict[str, list[tuple[Parameter, Any]]] = {"path": [], "query": [], "header": [], "cookie": []}
     for parameter in operation.parameters:
         if (value := arguments.get(parameter.argument)) is not None:
             values[parameter.location].append((parameter, _prepare_value(parameter, value)))
     headers = [(_check_token(parameter), _encode_header(parameter, value)) for parameter, value in values["header"]]
+    query = [_write(parameter, value, _encode_query(parameter, value)) for parameter, value in values["query"]]
+    cookies = [
+        _write(parameter, value, form(_check_token(parameter), value, parameter.explode))
+        for parameter, value in values["cookie"]
+    ]
+    matrix_pairs = [
+        _write(parameter, value, form(parameter.name, value, parameter.explode))
+        for parameter, value in values["path"]
+        if parameter.style == "matrix"
+    ]
+    header_pairs = [_write_name(parameter.argument, parameter.name) for parameter, _ in values["header"]]
+    for location, written in (
+        ("path", matrix_pairs),
+        ("query", query),
+        ("header", header_pairs),
+        ("cookie", cookies),
+    ):
+        _check_names(written, _declared_names(operation, location), bound)
     content: bytes | None = None
-    if operation.body and (body := _encode_body(operation.body, arguments)):
+    if operation.body and (body := _encode_body(operation.body, arguments, bound)):
         media_type, content = body
         headers.append(("Content-Type", media_type))
     return HttpRequest(
         method=operation.method,
         path=_encode_path(operation.path, values["path"]),
-        query=tuple(pair for parameter, value in values["query"] for pair in _encode_query(parameter, value)),
+        query=_join(query),
         headers=tuple(headers),
-        cookies=tuple(
-            pair
-            for parameter, value in values["cookie"]
-            for pair in form(_check_token(parameter), value, parameter.explode)
-        ),
+        cookies=_join(cookies),
         content=content,
     )
+
+
+def _write(parameter: Parameter, value: Any, pairs: Sequence[str]) -> _Written:
+    return _Written(parameter.argument, pairs, explodes=isinstance(value, dict))
+
+
+def _write_name(argument: str, name: str) -> _Written:
+    return _Written(argument, [percent_encode(name)])
+
+
+def _join(written: Iterable[_Written]) -> tuple[str, ...]:
+    return tuple(pair for entry in written for pair in entry.pairs)
+
+
+def _declared_names(operation: Operation, location: str) -> dict[str, str]:
+    return {parameter.argument: parameter.name for parameter in operation.parameters if parameter.location == location}
+
+
+def _check_names(written: Sequence[_Written], declared: dict[str, str], bound: Collection[str]) -> None:
+    """Raise `ArgumentsError` if a pair has the name of a bound parameter of the same place, or if the names that an
+    object chose include any other parameter: bindings and approval conditions would not see that value."""
+    fixed = {name for argument, name in declared.items() if argument in bound}
+    fixed.update(name for entry in written if entry.argument in bound for name in _names(entry))
+    if not fixed and not any(entry.explodes for entry in written):
+        return
+    for entry in written:
+        if entry.argument in bound:
+            continue
+        chosen = (name for argument, name in declared.items() if argument != entry.argument) if entry.explodes else ()
+        taken = sorted({*fixed, *chosen})
+        for name in _names(entry):
+            if other := next((other for other in taken if is_same_parameter(name, other)), None):
+                raise ArgumentsError(f"{entry.argument}: {name!r} would be read as the parameter '{other}'")
+
+
+def _names(entry: _Written) -> list[str]:
+    return [unquote_plus(pair.partition("=")[0]) for pair in entry.pairs]
 
 
 def _prepare_value(parameter: Parameter, value: Any) -> Any:
@@ -117,34 +181,42 @@ def _check_token(parameter: Parameter) -> str:
     return parameter.name
 
 
-def _encode_body(body: Body, arguments: Json) -> tuple[str, bytes] | None:
+def _encode_body(body: Body, arguments: Json, bound: Collection[str]) -> tuple[str, bytes] | None:
     """Return the media type and the bytes of a body, or None if the call has none."""
     if body.fields is None:
         value = arguments.get(body.argument)
         if body.argument not in arguments:
             return None
     else:
-        value = {name: arguments[argument] for argument, name in body.fields.items() if argument in arguments}
+        given = {argument: name for argument, name in body.fields.items() if argument in arguments}
+        _check_names([_write_name(argument, name) for argument, name in given.items()], dict(body.fields), bound)
+        value = {name: arguments[argument] for argument, name in given.items()}
         if not value and not body.required:
             return None
     format = body_format(body.media_type)
     if format == JSON:
         return body.media_type, write_bytes(value)
     if format == FORM:
-        return body.media_type, "&".join(_encode_form(body, value)).encode()
+        return body.media_type, "&".join(_encode_form(body, value, bound)).encode()
     return _encode_multipart(body, value) if format == MULTIPART else (body.media_type, _to_text(value).encode())
 
 
-def _encode_form(body: Body, value: object) -> list[str]:
+def _encode_form(body: Body, value: object, bound: Collection[str]) -> tuple[str, ...]:
     """Return the pairs of a form: a list repeats its field, an object is JSON, unless the document says otherwise."""
-    pairs: list[str] = []
+    declared = dict(body.fields or {})
+    arguments = {name: argument for argument, name in declared.items()}
+    written: list[_Written] = []
     for name, entry in _form_fields(body, value):
-        if encoding := body.encodings.get(name):
-            pairs.extend(query(name, entry, encoding.style, encoding.explode))
+        encoding = body.encodings.get(name)
+        if encoding:
+            pairs = query(name, entry, encoding.style, encoding.explode)
         else:
             texts = [_to_text(item) for item in (entry if isinstance(entry, list) else [entry])]
-            pairs.extend(f"{quote_plus(name)}={quote_plus(text)}" for text in texts)
-    return pairs
+            pairs = [f"{quote_plus(name)}={quote_plus(text)}" for text in texts]
+        explodes = encoding is not None and isinstance(entry, dict)
+        written.append(_Written(arguments.get(name, body.argument), pairs, explodes))
+    _check_names(written, declared, bound)
+    return _join(written)
 
 
 def _encode_multipart(body: Body, value: object) -> tuple[str, bytes]:
@@ -204,8 +276,8 @@ def form(name: str, value: object, explode: bool, encode: Encode = percent_encod
     match value:
         case list() if explode:
             return [f"{key}={encode(_to_text(item))}" for item in value]
-        case dict() if explode:
-            return _encode_items(value, True, encode)
+        case dict() if explode:  # a name is never written with reserved characters, some of which separate parameters
+            return [f"{percent_encode(name)}={encode(_to_text(entry))}" for name, entry in value.items()]
         case list() | dict() if not value:
             return []
     return [f"{key}={separator.join(_encode_items(value, False, encode))}"]

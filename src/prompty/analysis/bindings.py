@@ -1,0 +1,35 @@
+"""Find bindings that match no parameter of their tool, for the tools whose parameters are known without a network."""
+
+from collections.abc import Collection, Iterator
+
+from prompty.errors import PromptyError
+from prompty.model.agent import PromptAgent
+from prompty.model.tool import ToolDefinition
+from prompty.pipeline.source_map import Finding, SourceMap
+from prompty.tools.kinds import UnmatchedBinding, find_unmatched
+
+
+def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each binding that is an error once the tools of a prompt are described."""
+    for index, tool in enumerate(agent.tools):
+        for error in _find_errors(tool, agent) if tool.bindings else ():
+            keys = ("tools", index, "bindings", error.binding)
+            yield source_map.locate(
+                keys, "unknown-binding", error.cause, error.fix, on_key=True, replacement=error.nearest
+            )
+
+
+def _find_errors(tool: ToolDefinition, agent: PromptAgent) -> list[UnmatchedBinding]:
+    try:
+        parameters = _find_parameters(tool, agent)
+    except UnmatchedBinding as error:
+        return [error]
+    except PromptyError:
+        return []  # the file behind the tool cannot be read: its use says more
+    return [] if parameters is None else find_unmatched(tool, parameters)
+
+
+def _find_parameters(tool: ToolDefinition, agent: PromptAgent) -> Collection[str] | None:
+    kinds = agent.registry.tool_kinds
+    find_parameters = getattr(kinds.get(tool.kind), "find_parameters", None) if kinds.has(tool.kind) else None
+    return find_parameters(tool, agent) if find_parameters else None
