@@ -302,13 +302,6 @@ def test_closing_does_not_wait_for_a_server_that_hangs(own: OwnServer, monkeypat
     assert 0.2 <= time.monotonic() - started < 5
 
 
-def test_a_name_stands_for_one_tool(own: OwnServer) -> None:
-    own.tools = [offered("print", "first"), offered("print", "last")]
-    with Script("Done.") as script:
-        SYNC.turn(scripted(tools=[{"name": "own", "kind": "mcp"}]))
-    assert [one["function"]["description"] for one in script.requests[0]["tools"]] == ["last"]
-
-
 def test_an_owner_that_is_not_let_in_is_told_to_check(own: OwnServer) -> None:
     own.closed = True
     seen = turn_with(SYNC)

@@ -1,7 +1,7 @@
 """Tool results as the messages that the model reads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
 
@@ -12,7 +12,9 @@ from prompty.model.message import Message, ToolCall, Usage
 from prompty.safety.redaction import mask_secrets
 
 # Longer results are cut: they would fill any model's context, and cost accordingly.
-MAX_RESULT_LENGTH = 500_000
+MAX_RESULT_LENGTH = 500_000  # characters of text, in all parts together
+MAX_MEDIA_LENGTH = 20_000_000  # characters of images, audio and files
+MAX_RESULT_PARTS = 1_000
 _PARTS = get_args(ContentPart)
 
 
@@ -51,22 +53,46 @@ def failure_message(call: ToolCall, error: Exception) -> Message:
 
 
 def _to_parts(value: object) -> list[ContentPart]:
-    """Return the parts of a result; text that is too long is cut."""
+    """Return the parts of a result. Together they are of a bounded length."""
     if isinstance(value, str):
-        return [_truncate(TextPart(value))]
+        return [_truncate(TextPart(value), MAX_RESULT_LENGTH)]
     if isinstance(value, _PARTS):
-        return [_truncate(value)]
+        return _limit([value])
     if isinstance(value, Sequence) and value and all(isinstance(part, _PARTS) for part in value):
-        return [_truncate(part) for part in value]
-    return [_truncate(TextPart(to_text(value)))]
+        return _limit(value)
+    return [_truncate(TextPart(to_text(value)), MAX_RESULT_LENGTH)]
+
+
+def _limit(parts: Sequence[ContentPart]) -> list[ContentPart]:
+    """Return the parts of a result as far as the limits go, and say what was left out."""
+    kept: list[ContentPart] = []
+    text = media = cut = left_out = 0
+    for part in parts:
+        length = len(part.value)
+        room = len(kept) < MAX_RESULT_PARTS
+        if not isinstance(part, TextPart):
+            media += length
+            if room and media <= MAX_MEDIA_LENGTH:
+                kept.append(part)
+            else:
+                left_out += 1
+            continue
+        allowed = max(MAX_RESULT_LENGTH - text, 0) if room else 0
+        text += length
+        cut += max(length - allowed, 0)
+        if length <= allowed:
+            kept.append(part)
+        elif allowed:
+            kept.append(TextPart(part.value[:allowed]))
+    notes = [f"{cut} more characters were cut off"] if cut else []
+    notes += [f"{left_out} more images, recordings or files were left out"] if left_out else []
+    return [*kept, TextPart(f"[{'; '.join(notes)}]")] if notes else kept
 
 
 def to_text(value: object) -> str:
     return "" if value is None else to_json(value, fallback=str, inf_nan_mode="strings").decode()
 
 
-def _truncate(part: ContentPart) -> ContentPart:
-    if not isinstance(part, TextPart) or len(part.value) <= MAX_RESULT_LENGTH:
-        return part
-    cut = len(part.value) - MAX_RESULT_LENGTH
-    return replace(part, value=f"{part.value[:MAX_RESULT_LENGTH]}\n[{cut} more characters were cut off]")
+def _truncate(part: TextPart, limit: int) -> TextPart:
+    cut = len(part.value) - limit
+    return part if cut <= 0 else TextPart(f"{part.value[:limit]}\n[{cut} more characters were cut off]")

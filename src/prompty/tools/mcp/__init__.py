@@ -6,6 +6,7 @@ turn lists the server's tools again, so that a changed list is noticed at once.
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from logging import getLogger
@@ -23,6 +24,7 @@ from prompty.safety.redaction import is_credential_name, mask_secrets, remember_
 from prompty.safety.visible import visible
 from prompty.tools.context import ToolContext
 from prompty.tools.kinds import KindTool
+from prompty.tools.mcp import limits
 from prompty.tools.mcp.connection import CONNECT_SECONDS, ServerAddress
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
 from prompty.tools.mcp.servers import KnownServer, Pins, Servers, check_url
@@ -169,7 +171,10 @@ def approval_policy(mode: object, name: str) -> object:
 
 async def _list_tools(connection: ServerConnection, server: KnownServer, tool: McpTool) -> "list[Tool]":
     try:
-        return await run_on_loop(connection.run_idempotent(_list_all_pages))
+        tools = await run_on_loop(connection.run_idempotent(_list_all_pages))
+        if twice := next((name for name, count in Counter(one.name for one in tools).items() if count > 1), None):
+            raise McpError(f"it lists the tool '{visible(twice)}' twice")  # either could be the one that people trust
+        return tools
     except PromptyError:
         raise
     except Exception as error:  # also the SDK's and the server's own errors, whatever they are
@@ -188,8 +193,10 @@ async def _list_all_pages(client: "Client") -> "list[Tool]":
                 page = await client.list_tools(cursor=cursor)
                 tools += page.tools
                 cursor = page.next_cursor
+                if len(tools) > limits.MAX_LISTED_TOOLS:
+                    raise McpError(f"it lists more than {limits.MAX_LISTED_TOOLS:,} tools")
                 if cursor is None:
-                    return list({tool.name: tool for tool in tools}.values())  # drops duplicate names
+                    return tools
     except TimeoutError as error:
         raise McpError(f"it did not list its tools within {CONNECT_SECONDS:g} s") from error
     raise McpError(f"its list of tools has more than {MAX_PAGES} pages")
@@ -198,10 +205,19 @@ async def _list_all_pages(client: "Client") -> "list[Tool]":
 def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
     """Return the tools that the file allows. An empty list allows none."""
     if tool.allowed_tools is None:
-        return tools
+        return _check_count(tools, tool)
     for missing in set(tool.allowed_tools) - {entry.name for entry in tools}:
         _LOGGER.warning("the tool '%s' allows '%s', which its MCP server does not offer", tool.name, missing)
-    return [entry for entry in tools if entry.name in tool.allowed_tools]
+    return _check_count([entry for entry in tools if entry.name in tool.allowed_tools], tool)
+
+
+def _check_count(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
+    if len(tools) > limits.MAX_OFFERED_TOOLS:
+        raise ToolError(
+            f"the MCP server of '{tool.name}' offers {len(tools):,} tools, more than {limits.MAX_OFFERED_TOOLS:,}",
+            "Choose the tools that the model needs with `allowedTools`.",
+        )
+    return tools
 
 
 async def _call(connection: ServerConnection, name: str, arguments: Json, context: ToolContext) -> list[ContentPart]:

@@ -17,6 +17,7 @@ from prompty.errors import PromptyError
 from prompty.extras import require
 from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
 from prompty.safety.visible import visible
+from prompty.tools.mcp import limits
 from prompty.tools.mcp.content import McpError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _LOGGER = getLogger("prompty.tools")
 
 Pairs = tuple[tuple[str, str], ...]
 LogCallback = Callable[["LoggingMessageNotificationParams"], Awaitable[None]]
+MessageCallback = Callable[[object], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,14 +60,21 @@ class ServerAddress:
         return {**inherited, **dict(self.environment)}
 
 
-async def connect(address: ServerAddress, stack: AsyncExitStack, on_log: LogCallback) -> "Client":
-    """Open a connection that closes with `stack`. Failures are raised as `McpError`, with the process's last words."""
+async def connect(
+    address: ServerAddress, stack: AsyncExitStack, on_log: LogCallback, on_message: MessageCallback
+) -> "Client":
+    """Open a connection that closes with `stack`. Failures are raised as `McpError`, with the process's last words.
+
+    `on_message` receives notifications, and an exception for each message that the SDK cannot read.
+    """
     stderr = StderrReader()
     try:
         sdk: Any = await asyncio.wrap_future(in_thread(partial(require, "mcp", extra="mcp")))
         async with asyncio.timeout(CONNECT_SECONDS):
             transport = await _open_transport(sdk, address, stack, stderr)
-            client: Client = sdk.Client(transport, logging_callback=on_log, log_level="info", cache=None)
+            client: Client = sdk.Client(
+                transport, logging_callback=on_log, log_level="info", cache=None, message_handler=on_message
+            )
             return await stack.enter_async_context(client)
     except PromptyError:
         raise
@@ -80,12 +89,20 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
         httpx = require("httpx2", extra="mcp")
         # No read timeout: each tool has a time limit of its own.
         timeout = httpx.Timeout(CONNECT_SECONDS, read=None)
-        http = await stack.enter_async_context(httpx.AsyncClient(headers=dict(address.headers), timeout=timeout))
+        headers = {"Accept-Encoding": "identity", **dict(address.headers)}
+        hooks = {"response": [limits.limit_body]}
+        http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks))
         streamable = require("mcp.client.streamable_http", extra="mcp")
-        return streamable.streamable_http_client(address.url, http_client=http)
+        return streamable.streamable_http_client(
+            address.url, http_client=http, max_sse_event_size=limits.MAX_MESSAGE_BYTES
+        )
     program, *arguments = address.command
     parameters = sdk.StdioServerParameters(
-        command=program, args=arguments, env=address.process_environment(), cwd=address.folder
+        command=program,
+        args=arguments,
+        env=address.process_environment(),
+        cwd=address.folder,
+        encoding=limits.LINES,
     )
     await stderr.open(stack)
     return sdk.stdio_client(parameters, errlog=stderr.file)
@@ -120,6 +137,17 @@ def is_lost(error: Exception) -> bool:
     if type(error).__name__ in ("ClosedResourceError", "BrokenResourceError"):
         return True
     return text.startswith(_CLOSED_TEXTS) and (code == _CONNECTION_CLOSED or text.startswith("Session"))
+
+
+def is_unreadable(message: object) -> bool:
+    """Return True for the exception of a message that is meant as one: a process may also print other lines."""
+    errors = getattr(message, "errors", None)
+    if not isinstance(message, ValueError) or not callable(errors):
+        return False
+    details = errors(include_url=False)
+    if details[0]["type"] == "json_invalid":
+        return details[0]["input"].lstrip().startswith("{") or "\0" in details[0]["input"]
+    return any(isinstance(detail["input"], dict) for detail in details)
 
 
 def first_cause(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, T
 from prompty.model.request import Function
 from prompty.safety.visible import visible
 from prompty.tools.arguments import get_validator
+from prompty.tools.mcp.limits import MAX_DEFINITIONS_LENGTH, MAX_DESCRIPTION_LENGTH
 from prompty.tools.results import to_text
 
 if TYPE_CHECKING:
@@ -32,14 +33,28 @@ class McpError(RuntimeError):
 def describe_tools(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Function]]":
     """Yield each tool with the function that the model sees. Names stay distinct when they are made legal."""
     taken = {tool.name for tool in tools}
+    length = 0
     for tool in tools:
         name = _ILLEGAL.sub("_", tool.name)[:MAX_NAME_LENGTH] or "tool"
         if name != tool.name and name in taken:
             name = f"{name[: MAX_NAME_LENGTH - 9]}_{sha256(tool.name.encode(errors='replace')).hexdigest()[:8]}"
         taken.add(name)
         text = tool.description or tool.title
-        description = visible(text) if text else None
-        yield tool, Function(name=name, description=description, parameters=_check_schema(tool, server))
+        description = _clean(text) if text else None
+        schema = _check_schema(tool, server)
+        length += len(description or "") + len(json.dumps(schema))
+        if length > MAX_DEFINITIONS_LENGTH:
+            raise ToolError(
+                f"the definitions of the MCP server '{server}' have more than {MAX_DEFINITIONS_LENGTH:,} characters",
+                "Choose the tools that the model needs with `allowedTools`.",
+            )
+        yield tool, Function(name=name, description=description, parameters=schema)
+
+
+def _clean(text: str) -> str:
+    """Return prose with hidden characters escaped and of a bounded length."""
+    cleaned = visible(text[: MAX_DESCRIPTION_LENGTH + 1])
+    return cleaned if len(cleaned) <= MAX_DESCRIPTION_LENGTH else f"{cleaned[: MAX_DESCRIPTION_LENGTH - 1]}…"
 
 
 def fingerprint(tool: "Tool") -> str:
@@ -63,7 +78,7 @@ def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
 
 
 def _escape_prose(schema: Any, *, prose: bool = False) -> Any:
-    """Escape hidden characters in descriptions. Keywords that matter when arguments are validated stay as they are."""
+    """Escape hidden characters in descriptions, and cut long ones. Keywords that count in a validation stay as is."""
     if isinstance(schema, dict):
         # a property may be called `description`: then its value is a schema, not prose
         return {
@@ -72,7 +87,7 @@ def _escape_prose(schema: Any, *, prose: bool = False) -> Any:
         }
     if isinstance(schema, list):
         return [_escape_prose(entry, prose=prose) for entry in schema]
-    return visible(schema) if prose and isinstance(schema, str) else schema
+    return _clean(schema) if prose and isinstance(schema, str) else schema
 
 
 def _foreign_references(schema: Any) -> Iterator[str]:

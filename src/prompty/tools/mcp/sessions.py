@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from prompty.concurrency import in_event_loop
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
-from prompty.tools.mcp.connection import ServerAddress, connect, first_cause, is_lost
+from prompty.tools.mcp.connection import ServerAddress, connect, first_cause, is_lost, is_unreadable
 from prompty.tools.mcp.content import McpError
 from prompty.tools.results import to_text
 
@@ -93,7 +93,7 @@ class Session:
         failure: Exception = ConnectionLost("the MCP server was closed")
         try:
             async with AsyncExitStack() as stack:
-                client = await connect(self.address, stack, self._on_log)
+                client = await connect(self.address, stack, self._on_log, self._on_message)
                 self._connected = True
                 await self._serve(client)
         except Exception as error:
@@ -142,6 +142,14 @@ class Session:
         while not self._requests.empty():
             if request := self._requests.get_nowait():
                 request.fail(failure)
+
+    async def _on_message(self, message: object) -> None:
+        """End the session after a message that cannot be read: it may be the answer that a call waits for."""
+        if is_unreadable(message):
+            self.end()
+            for call, request in list(self._calls.items()):
+                request.fail(ConnectionLost("the MCP server sent a message that cannot be read, or is too long"))
+                call.cancel()
 
     async def _on_log(self, message: "LoggingMessageNotificationParams") -> None:
         """Pass a server's log message to the loggers of all calls in flight: it does not say which call it is for."""
