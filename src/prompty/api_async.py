@@ -13,20 +13,28 @@ from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import parse, prepare, render
+from prompty.pipeline.validate import ExtraInputs
+from prompty.registry import DEFAULT, Registry
 
 T = TypeVar("T")
 
 
 async def load_async(
-    path: StrPath, *, allowed_roots: Sequence[StrPath] = (), env: Mapping[str, str] | None = None
+    path: StrPath,
+    *,
+    allowed_roots: Sequence[StrPath] = (),
+    env: Mapping[str, str] | None = None,
+    registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load a file, like `load`, in a thread."""
-    return await to_thread(load, path, allowed_roots=allowed_roots, env=env)
+    return await to_thread(load, path, allowed_roots=allowed_roots, env=env, registry=registry)
 
 
-async def render_async(agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False) -> str:
+async def render_async(
+    agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
+) -> str:
     """Render a prompt, like `render`."""
-    return render(agent, inputs, strict=strict)
+    return render(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
 async def parse_async(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
@@ -34,9 +42,11 @@ async def parse_async(agent: PromptAgent, text: str, *, nonce: str | None = None
     return parse(agent, text, nonce=nonce)
 
 
-async def prepare_async(agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False) -> list[Message]:
+async def prepare_async(
+    agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
+) -> list[Message]:
     """Prepare messages, like `prepare`."""
-    return prepare(agent, inputs, strict=strict)
+    return prepare(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
 async def process_async(agent: PromptAgent, response: object) -> object:

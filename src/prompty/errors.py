@@ -3,7 +3,7 @@
 PromptyError
 ├── LoadError (ValueError)          a .prompty file cannot be used; `problems` holds every mistake found in it
 │   └── FileMissing (FileNotFoundError)   the file, or a file it refers to, does not exist
-├── InputError (ValueError)         an input is missing or cannot be used
+├── InputError (ValueError)         inputs are missing, unknown or cannot be used; `problems` holds all of them
 ├── RenderError (ValueError)        the template is broken, or asked for more than its limits
 ├── RequestError (ValueError)       the messages or options cannot be sent to this provider
 ├── ModelError                      a call to a model failed
@@ -32,7 +32,7 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
 
@@ -97,14 +97,36 @@ class FileMissing(LoadError, FileNotFoundError):
     """The file, or one it refers to, does not exist."""
 
 
-class InputError(PromptyError, ValueError):
-    """An input is missing or cannot be used; `name` is the input."""
+class InputProblem(NamedTuple):
+    """The problem of one input, and its fix in Python. `command_fix` is the fix on a command line, if it differs."""
 
-    def __init__(self, name: str, cause: str, fix: str) -> None:
-        super().__init__(f"{cause}\n    {fix}")
+    name: str
+    cause: str
+    fix: str
+    command_fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause}\n    {self.fix}"
+
+
+class InputError(PromptyError, ValueError):
+    """Inputs are missing, unknown or cannot be used: `problems` has one entry for each of them.
+
+    `name`, `cause` and `fix` are those of the first problem.
+    """
+
+    def __init__(
+        self, name: str, cause: str, fix: str, command_fix: str = "", *, others: Sequence[InputProblem] = ()
+    ) -> None:
+        self.problems: tuple[InputProblem, ...] = (InputProblem(name, cause, fix, command_fix), *others)
+        super().__init__("\n".join(map(str, self.problems)))
         self.name = name
         self.cause = cause
         self.fix = fix
+
+    def for_command_line(self) -> str:
+        """Return the message with the fixes of a command line."""
+        return "\n".join(f"{problem.cause}\n    {problem.command_fix or problem.fix}" for problem in self.problems)
 
 
 class RenderError(PromptyError, ValueError):

@@ -50,6 +50,11 @@ class Known:
 
 
 KNOWN: tuple[Known, ...] = (
+    *(
+        Known("invoke_bad_inputs*", part, "inputs are validated before a run begins: kinds, names and required values")
+        for part in ("steps", "requests", "spans")
+    ),
+    Known("sessions*", "spans", "the placeholder for the history of a session is not recorded as an input"),
     Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
     Known("options_that_do_not_fit*", "spans", "options are checked before the run starts, so a wrong one has no span"),
     Known("turn_declared_and_bound_tools*", "spans", "tools are connected after the messages are prepared"),

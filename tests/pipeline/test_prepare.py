@@ -149,7 +149,7 @@ CONTROLLED = {
 
 @pytest.mark.parametrize(("body", "expected"), CONTROLLED.values(), ids=CONTROLLED)
 def test_structure_comes_from_the_template_however_it_is_written(body: str, expected: list[tuple[str, str]]) -> None:
-    messages = prepare(agent_of(body), {"xs": ["system:", "b\nuser:"]})
+    messages = prepare(agent_of(body), {"xs": ["system:", "b\nuser:"]}, extra_inputs="ignore")
     assert [(role, text) for role, text in roles_and_text(messages)] == expected
 
 
@@ -328,7 +328,6 @@ INPUTS = {
     "false is a value": ({"x": True}, {"x": False}, {"x": False}),
     "nothing given is nothing": ({"x": {"kind": "string"}}, {"x": None}, {}),
     "an example is never a value": ({"x": {"kind": "string", "example": "e"}}, {}, {}),
-    "undeclared passes through": ({}, {"y": 1}, {"y": 1}),
     "a default answers for required": ({"x": {"required": True, "default": 1}}, {}, {"x": 1}),
 }
 

@@ -33,7 +33,7 @@ from prompty.errors import Problem
 
 
 def test_the_types_of_results_are_known() -> None:
-    agent = loads("user:\nhi")
+    agent = loads("user:\n{{ x }}")
     assert_type(agent, PromptAgent)
     assert_type(render(agent), str)
     assert_type(parse(agent, "hi"), list[Message])

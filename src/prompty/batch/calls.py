@@ -25,9 +25,16 @@ class Call:
         """Return the result, or a `Paused` value if the turn needs approval."""
         if self._agent.tools or self._tools:
             return await turn_async(
-                self._agent, inputs, tools=self._tools, on_event=self._on_event, max_retries=MAX_RETRIES
+                self._agent,
+                inputs,
+                tools=self._tools,
+                on_event=self._on_event,
+                max_retries=MAX_RETRIES,
+                extra_inputs="ignore",
             )
-        return await invoke_async(self._agent, inputs, on_event=self._on_event, max_retries=MAX_RETRIES)
+        return await invoke_async(
+            self._agent, inputs, on_event=self._on_event, max_retries=MAX_RETRIES, extra_inputs="ignore"
+        )
 
     def _on_event(self, event: Event) -> None:
         used = self.used

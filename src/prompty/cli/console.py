@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 from typer import Exit
 
-from prompty.errors import Problem, PromptyError
+from prompty.errors import InputError, Problem, PromptyError
 from prompty.safety.visible import visible
 
 out: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -38,5 +38,6 @@ def print_problem(problem: Problem) -> None:
 
 def fail(error: PromptyError | str) -> NoReturn:
     """Print an error and exit with 1."""
-    err.print(Text.assemble(("error", "bold red"), f": {visible(str(error))}"))
+    message = error.for_command_line() if isinstance(error, InputError) else str(error)
+    err.print(Text.assemble(("error", "bold red"), f": {visible(message)}"))
     raise Exit(1)

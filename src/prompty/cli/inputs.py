@@ -47,7 +47,8 @@ def _parse_value(name: str, kind: str, text: str) -> object:
     try:
         return read_json(text)
     except ValueError as error:
-        raise InputError(name, f"input '{name}' is declared as {kind}: {error}", "Write its value as JSON.") from None
+        fix = "Write true or false." if kind == "boolean" else "Write its value as JSON."
+        raise InputError(name, f"input '{name}' is declared as {kind}: {error}", fix) from None
 
 
 def load_dotenv(prompt: Path) -> None:

@@ -32,10 +32,10 @@ from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.reply import Reply
 from prompty.pipeline.load import StrPath, load
-from prompty.pipeline.prepare import prepare
+from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import read_messages
-from prompty.pipeline.validate import validate_inputs
+from prompty.pipeline.validate import fill_defaults, validate_bound_inputs, validate_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.registry import DEFAULT, Registry
@@ -48,7 +48,10 @@ Inputs = Mapping[str, object] | None
 
 
 class Invocation(NamedTuple):
-    """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools."""
+    """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools.
+
+    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began.
+    """
 
     operation: Literal["run", "invoke", "turn"]
     source: Source
@@ -58,6 +61,7 @@ class Invocation(NamedTuple):
     stream: bool = False
     paused: Paused | None = None
     verdicts: object = None
+    validated: bool = False
 
 
 def start(invocation: Invocation) -> Any:
@@ -137,15 +141,17 @@ class Run:
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
         self._has_tools = self._run_tools or bool(agent.tools)
-        takes_inputs = self._has_tools and invocation.operation != "run"
-        self.inputs: dict[str, object] = validate_inputs(agent, invocation.inputs) if takes_inputs else {}
+        has_messages = state is not None or paused is not None or settings.messages is not None
+        self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
         self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
         if paused is not None:
             state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
         self.run_id: str = run_id or token_hex(16)
-        self._opening = Opening([], 0, 0) if state else initial_messages(agent, invocation.inputs, settings)
+        self._opening = (
+            Opening([], 0, 0) if state else initial_messages(agent, self.inputs, invocation.inputs, settings)
+        )
         self.state: TurnState = state or TurnState(self._opening.messages)
 
     def sync_driver(self) -> sync.SyncDriver:
@@ -278,17 +284,27 @@ class Opening(NamedTuple):
     new_from: int
 
 
-def initial_messages(agent: PromptAgent, inputs: Inputs, settings: Settings) -> Opening:
-    """Return the messages of the file and its inputs, or those that the caller has (L10)."""
+def valid_inputs(agent: PromptAgent, invocation: Invocation, *, has_messages: bool) -> dict[str, object]:
+    """Return the inputs of a run, with defaults filled in."""
+    if invocation.operation == "run":
+        return {}
+    if invocation.validated:
+        return fill_defaults(agent, invocation.inputs)
+    validate = validate_bound_inputs if has_messages else validate_inputs
+    return validate(agent, invocation.inputs, extra_inputs=invocation.settings.extra_inputs)
+
+
+def initial_messages(agent: PromptAgent, valid: dict[str, object], inputs: Inputs, settings: Settings) -> Opening:
+    """Return the messages of the file and its valid inputs, or those that the caller has (L10)."""
     if settings.messages is not None:
         return _place_history(read_messages(settings.messages), None)
     if settings.session_id is None:
-        return Opening(prepare(agent, inputs), 0, 0)
+        return Opening(prepare_valid(agent, valid, recorded=inputs), 0, 0)
     thread = _history_input(agent, inputs)
     if thread is None:
-        return _place_history(prepare(agent, inputs), None)
+        return _place_history(prepare_valid(agent, valid, recorded=inputs), None)
     marker = user(f"history {token_hex(16)}")
-    prepared = prepare(agent, {**(inputs or {}), thread: [marker]})
+    prepared = prepare_valid(agent, {**valid, thread: [marker]}, recorded=inputs)
     at = next((position for position, message in enumerate(prepared) if message == marker), None)
     return _place_history([message for message in prepared if message != marker], at)
 
@@ -391,4 +407,4 @@ def summarizer(
 def _summary_invocation(agent: PromptAgent, messages: Sequence[Message], characters: int) -> Invocation:
     lines = [f"{message.role}: {message.text}" for message in messages if message.text]
     inputs = {"conversation": "\n".join(lines), "characters": characters}
-    return Invocation(operation="invoke", source=agent, inputs=inputs, settings=Settings())
+    return Invocation(operation="invoke", source=agent, inputs=inputs, settings=Settings(extra_inputs="ignore"))

@@ -32,6 +32,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
 from prompty.model.message import Json, Message
 from prompty.model.paused import Paused
+from prompty.pipeline.validate import validate_bound_inputs, validate_inputs
 from prompty.providers import Api
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
@@ -125,7 +126,9 @@ def record_from(stored: object, place: str) -> Record:
 def new_record(
     run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: DurableOptions, secrets: Secrets
 ) -> Record:
-    """Return the first segment of a run."""
+    """Return the first segment of a run. Raise `InputError` if its inputs are not valid."""
+    validate = validate_inputs if options.get("messages") is None else validate_bound_inputs
+    validate(agent, inputs, extra_inputs=options.get("extra_inputs", "error"))
     data, references = extract_secrets(agent, secrets)
     hidden = _hidden(agent, inputs or {}, secrets)
     return Record(
@@ -238,6 +241,7 @@ def _assemble(
         inputs={**record.inputs, **secrets},
         settings=settings,
         stream=bool(record.options.get("stream")),
+        validated=True,
     )
     return Run(invocation, agent, state=state, run_id=record.run_id, spans=spans)
 

@@ -36,6 +36,9 @@ class CallData(TypedDict, total=False):
         Doc("Models to ask when the file's cannot be reached: ids, mappings as under `model:`, or agents."),
     ]
     budget: Annotated[Budget | None, Doc("The tokens, dollars and seconds that the run may use.")]
+    extra_inputs: Annotated[
+        Literal["error", "ignore"], Doc("An input that the prompt does not know is an error, or is ignored.")
+    ]
 
 
 class CallHost(TypedDict, total=False):
@@ -131,6 +134,7 @@ class Settings:
     max_retries: int = 3
     fallbacks: Sequence[object] | None = None
     budget: Budget | None = None
+    extra_inputs: Literal["error", "ignore"] = "error"
     guardrails: Guardrails | None = None
     cancel: CancelToken | None = None
     on_event: Listener | None = None

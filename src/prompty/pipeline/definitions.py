@@ -1,6 +1,6 @@
 """From the data of a frontmatter to a `PromptAgent`, and to findings for what is invalid or outdated in it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -10,10 +10,12 @@ from pydantic_core import ErrorDetails
 
 from prompty.model import agent as model
 from prompty.model.agent import PromptAgent
-from prompty.model.property import Kind
+from prompty.model.property import Kind, Property
+from prompty.model.tool import FunctionTool
 from prompty.pipeline.frontmatter import Frontmatter
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+from prompty.pipeline.validate import find_misfits
 
 _KNOWN_KEYS = frozenset(field.alias or name for name, field in model.Frontmatter.model_fields.items())
 
@@ -40,7 +42,8 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     if references.allowed_roots:
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:
-        return Built(PromptAgent.model_validate(data), findings, frozenset())
+        agent = PromptAgent.model_validate(data)
+        return Built(agent, [*findings, *_find_wrong_defaults(agent, frontmatter.source_map)], frozenset())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
     # A value that could not be resolved is not also of the wrong type.
@@ -50,6 +53,20 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     invalid = frozenset(str(detail["loc"][0]) for detail in details)
     valid = {key: value for key, value in data.items() if key not in invalid}
     return Built(PromptAgent.model_validate(valid), findings, invalid)
+
+
+def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each default of an input or a parameter that its own declaration does not allow."""
+    groups: list[tuple[KeyPath, Sequence[Property]]] = [(("inputs",), agent.inputs)]
+    for index, tool in enumerate(agent.tools):
+        if isinstance(tool, FunctionTool):
+            groups.append((("tools", index, "parameters"), tool.parameters))
+    for keys, properties in groups:
+        for index, declared in enumerate(properties):
+            for misfit in find_misfits(declared, declared.default) if declared.default is not None else ():
+                message = misfit.cause.replace("Input", "the default of", 1)
+                fix = "Write a default that fits, or another `kind:`."
+                yield source_map.locate((*keys, index, "default"), "wrong-default", message, fix)
 
 
 def _locate(detail: ErrorDetails, source_map: SourceMap) -> Finding:

@@ -9,17 +9,24 @@ from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
 from prompty.pipeline.rich_inputs import Placeholders, hide_rich_inputs, insert_rich_inputs
-from prompty.pipeline.validate import to_plain_inputs, validate_inputs
+from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_inputs
 from prompty.providers import active_interceptors
 from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
 from prompty.tracing.spans import Span, begin
 
 
-def render(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> str:
+def render(
+    agent: PromptAgent,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    strict: bool = False,
+    extra_inputs: ExtraInputs = "error",
+) -> str:
     """Return the body with its inputs. Rich inputs stay placeholders; `prepare` inserts them."""
     with begin("render") as span:
         record_inputs(span, agent, inputs)
-        values, _ = hide_rich_inputs(agent, to_plain_inputs(agent, validate_inputs(agent, inputs)), token_hex(8))
+        valid = validate_inputs(agent, inputs, extra_inputs=extra_inputs)
+        values, _ = hide_rich_inputs(agent, to_plain_inputs(agent, valid), token_hex(8))
         renderer = agent.registry.renderers.get(agent.template.format.kind)
         text = renderer(mark(agent.instructions), values, strict=strict)
         span.record("result", text)
@@ -34,12 +41,30 @@ def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Me
         return messages
 
 
-def prepare(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, strict: bool = False) -> list[Message]:
+def prepare(
+    agent: PromptAgent,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    strict: bool = False,
+    extra_inputs: ExtraInputs = "error",
+) -> list[Message]:
     """Return messages ready for a model. Only markers of the template, which carry a nonce, start a message."""
+    valid = validate_inputs(agent, inputs, extra_inputs=extra_inputs)
+    return prepare_valid(agent, valid, recorded=inputs, strict=strict)
+
+
+def prepare_valid(
+    agent: PromptAgent,
+    valid: Mapping[str, object],
+    *,
+    recorded: Mapping[str, object] | None = None,
+    strict: bool = False,
+) -> list[Message]:
+    """Like `prepare`, for inputs that `validate_inputs` returned. The span has those of the caller, `recorded`."""
     with begin("prepare") as span:
-        record_inputs(span, agent, inputs)
+        record_inputs(span, agent, recorded)
         nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
-        values = to_plain_inputs(agent, validate_inputs(agent, inputs))
+        values = to_plain_inputs(agent, valid)
         rich: Placeholders | None = None
         if any(declared.kind in RICH_KINDS for declared in agent.inputs):
             values, rich = hide_rich_inputs(agent, values, token_hex(8))

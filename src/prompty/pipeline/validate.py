@@ -1,22 +1,27 @@
-"""Validate inputs against the prompt's declarations (§2.7): fill in defaults, require values, allow only plain data."""
+"""Validate inputs against the prompt's declarations (§2.7), and convert them to plain data for the template."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
-from prompty.errors import InputError
+from prompty.errors import InputError, InputProblem, RenderError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart
-from prompty.model.property import RICH_KINDS
+from prompty.model.marker import mark
+from prompty.model.property import RICH_KINDS, Property
+from prompty.safety.redaction import is_credential_name
 
 MAX_DEPTH = 64
+ExtraInputs = Literal["error", "ignore"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 # Of a subclass too: a template must not reach the methods that it adds.
@@ -24,23 +29,194 @@ _CONVERSIONS: tuple[tuple[Any, Callable[[Any], object]], ...] = (
     *((kind, kind) for kind in (str, int, float)),
     ((date, datetime, time, Decimal, PurePath, UUID), str),
 )
+_EXACT_TYPES = {"string": str, "integer": int, "float": float, "boolean": bool}
+_ARRAYS = (list, tuple, set, frozenset)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str, date, datetime, time, Decimal, PurePath, UUID),
+    "integer": (int,),
+    "float": (int, float, Decimal),
+    "boolean": (bool,),
+    "array": _ARRAYS,
+    "object": (Mapping, BaseModel),
+}
+_KIND_NAMES = {"string": "text", "boolean": "true or false"}
 
 
-def validate_inputs(agent: PromptAgent, inputs: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return the values a prompt runs with. `example` is never a value; undeclared inputs pass through."""
+def validate_inputs(
+    agent: PromptAgent,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    extra_inputs: ExtraInputs = "error",
+) -> dict[str, object]:
+    """Return the values a prompt runs with, defaults included. Raise `InputError` with every problem.
+
+    None means that an input has no value. An `example` is never a value. A name that is neither declared, nor used by
+    the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
+    """
+    return _validate(agent, inputs, extra_inputs, frozenset(entry.name for entry in agent.inputs if entry.required))
+
+
+def validate_bound_inputs(
+    agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs
+) -> dict[str, object]:
+    """Like `validate_inputs`, for a conversation that exists already: only bindings of tools still need inputs."""
+    return _validate(agent, inputs, extra_inputs, _bound_names(agent))
+
+
+def fill_defaults(agent: PromptAgent, inputs: Mapping[str, object] | None) -> dict[str, object]:
+    """Return inputs that are valid already, with the defaults of the others."""
+    values = {name: value for name, value in (inputs or {}).items() if value is not None}
+    defaults = {entry.name: entry.default for entry in agent.inputs if entry.default is not None}
+    return {**defaults, **values}
+
+
+def _validate(
+    agent: PromptAgent, inputs: Mapping[str, object] | None, extra_inputs: ExtraInputs, required: frozenset[str]
+) -> dict[str, object]:
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise InputError("", f"inputs is {_describe(inputs)}, not a mapping of names", "Pass inputs={'name': value}.")
     values = dict(inputs or {})
+    declared_names = 0
+    problems: list[InputProblem] = []
     for declared in agent.inputs:
         name = declared.name
-        if values.get(name) is None:
+        declared_names += name in values
+        value = values.get(name)
+        if value is None:
             if declared.default is not None:
                 values[name] = declared.default
-            elif declared.required:
-                about = f" ({declared.description})" if declared.description else ""
-                fix = f"Pass inputs={{'{name}': …}}, or give it a `default:` in the file."
-                raise InputError(name, f"Missing required input '{name}'{about}", fix)
             else:
                 values.pop(name, None)
+                if name in required:
+                    problems.append(_missing(declared))
+        elif type(value) is not _EXACT_TYPES.get(declared.kind) or declared.enum_values is not None:
+            problems += find_misfits(declared, value)
+    if inputs and declared_names < len(inputs) and extra_inputs == "error":
+        problems += _find_unknown(agent, values)
+    if problems:
+        raise InputError(*problems[0], others=problems[1:])
     return values
+
+
+def _missing(declared: Property) -> InputProblem:
+    about = f" ({declared.description})" if declared.description else ""
+    fix = "or give it a `default:` in the file."
+    name = declared.name
+    return InputProblem(
+        name,
+        f"Missing required input '{name}'{about}",
+        f"Pass inputs={{'{name}': …}}, {fix}",
+        f"Pass -i {name}=…, {fix}",
+    )
+
+
+def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[InputProblem]:
+    declared = [entry.name for entry in agent.inputs]
+    used = _template_variables(agent)
+    if used is None:
+        return
+    known = {*declared, *used, *_bound_names(agent)}
+    for name in values.keys() - known:
+        nearest = get_close_matches(str(name), known, 1)
+        names = ", ".join(f"'{entry}'" for entry in declared) if declared else "no inputs"
+        cause = f"Unknown input '{name}': the prompt has {names}"
+        if nearest:
+            fix = command_fix = f"Did you mean '{nearest[0]}'?"
+        else:
+            fix = "Remove it, declare it under `inputs:`, or pass extra_inputs='ignore'."
+            command_fix = "Remove it, or declare it under `inputs:` in the file."
+        yield InputProblem(str(name), cause, fix, command_fix)
+
+
+def _template_variables(agent: PromptAgent) -> frozenset[str] | None:
+    """Return the names that the template reads, or None if its engine does not tell."""
+    engine = agent.registry.renderers.get(agent.template.format.kind)
+    find_variables = getattr(engine, "variables", None)
+    return _find_variables(find_variables, agent.instructions) if find_variables else None
+
+
+@lru_cache(maxsize=256)
+def _find_variables(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
+    try:
+        return frozenset(find_variables(mark(template)))
+    except RenderError:
+        return None  # rendering says more about it
+
+
+def _bound_names(agent: PromptAgent) -> frozenset[str]:
+    return frozenset(binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
+
+
+def find_misfits(declared: Property, value: object, path: str = "", depth: int = 0) -> list[InputProblem]:
+    """Return the problems of a value by its declaration: its kind, `enumValues`, and everything inside it."""
+    name, kind = path or declared.name, declared.kind
+    if kind in RICH_KINDS or isinstance(value, Secret | SecretStr | SecretBytes | MediaPart) or depth > MAX_DEPTH:
+        return []  # these have errors of their own
+    if isinstance(value, Enum):
+        value = value.value
+    hidden = declared.sensitive or is_credential_name(declared.name)
+    shown = "another value" if hidden else _describe(value)
+    if not _has_kind(kind, value):
+        return [_misfit(name, f"must be {_name_kind(kind)}, not {shown}", kind)]
+    if declared.enum_values is not None and not any(_is_same(value, option) for option in declared.enum_values):
+        choices = ", ".join(map(_show, declared.enum_values))
+        return [_misfit(name, f"must be one of {choices}, not {shown}", kind)]
+    if declared.items is not None and isinstance(value, _ARRAYS):
+        entries = enumerate(value)
+        return [one for at, entry in entries for one in find_misfits(declared.items, entry, f"{name}[{at}]", depth + 1)]
+    return _find_misfits_inside(declared.properties, value, name, depth) if declared.properties else []
+
+
+def _find_misfits_inside(properties: Sequence[Property], value: object, name: str, depth: int) -> list[InputProblem]:
+    fields = _fields_of(value)
+    problems: list[InputProblem] = []
+    for entry in properties:
+        path = f"{name}.{entry.name}"
+        inner = fields.get(entry.name)
+        if inner is not None:
+            problems += find_misfits(entry, inner, path, depth + 1)
+        elif entry.required and entry.default is None:
+            problems.append(_misfit(path, "is required and has no value", entry.kind))
+    return problems
+
+
+def _fields_of(value: object) -> Mapping[str, object]:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value  # type: ignore[return-value]  # a mapping, by its kind
+
+
+def _misfit(name: str, cause: str, kind: str) -> InputProblem:
+    fix = f"Pass a value of the kind `{kind}`, or declare another `kind:` in the file."
+    top = name.partition(".")[0].partition("[")[0]
+    written = "text" if kind == "string" else "JSON"
+    return InputProblem(top, f"Input '{name}' {cause}", fix, f"Write -i {top}=… with {written} of that kind.")
+
+
+def _has_kind(kind: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if kind == "object" and is_dataclass(value) and not isinstance(value, type):
+        return True
+    return isinstance(value, _TYPES[kind])
+
+
+def _name_kind(kind: str) -> str:
+    return _KIND_NAMES.get(kind) or f"{'an' if kind[0] in 'aio' else 'a'} {kind}"
+
+
+def _is_same(value: object, option: object) -> bool:
+    """Compare like JSON: true is not 1."""
+    return value == option and isinstance(value, bool) == isinstance(option, bool)
+
+
+def _describe(value: object) -> str:
+    return _show(value) if type(value) in _PLAIN else f"a value of type {type(value).__name__}"
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def to_plain_inputs(agent: PromptAgent, values: Mapping[str, object]) -> dict[str, object]:
