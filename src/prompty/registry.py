@@ -6,7 +6,7 @@ A `Registry` is one configuration. `load(path, registry=…)` ties an agent to i
 shared by all registries.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -124,9 +124,14 @@ class Connections:
 
 
 class Registry:
-    """One configuration: all that is registered by name."""
+    """One configuration: all that is registered by name, and the endpoints that the host trusts with credentials.
 
-    def __init__(self) -> None:
+    `dotenv` are variables of a `.env` file, for the prompts that name them.
+    """
+
+    def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
+        self.trusted_endpoints: tuple[str, ...] = tuple(trusted_endpoints)
+        self.dotenv: Mapping[str, str] = {}
         self.providers: Implementations[Provider] = Implementations("provider", _PROVIDERS)
         self.executors: Implementations[ExecutorProtocol] = Implementations("executor")
         self.processors: Implementations[ProcessorProtocol] = Implementations("processor")

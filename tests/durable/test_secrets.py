@@ -1,14 +1,17 @@
 """A run keeps where its secrets are, and never what they are: every file of the database is searched as bytes."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from prompty import PromptAgent, load, tool
 from prompty.durable import DurableRuntime
+from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.durable.suite import wait_until
 from prompty.errors import RequestError
+from prompty.providers.destination import check_destination
 from tests.durable.databases import Databases
 from tests.durable.runs import working
 
@@ -138,3 +141,18 @@ def test_what_looks_like_a_reference_in_an_input_stays_what_it_is(tmp_path: Path
         assert run.result(timeout=30) == "Done."
         *_, last = run.events()
         assert KEY not in str(last)
+
+
+def test_a_stored_run_sends_its_key_only_where_the_file_may(agent: PromptAgent) -> None:
+    stored = stored_agent(record_from(new_record("run", agent, None, {}, {}).to_json(), "run"), {})
+    assert stored.model.connection == agent.model.connection
+    with pytest.raises(RequestError, match="named only by the file"):
+        check_destination(stored, ())
+    trusting = load(agent.path or "", trusted_endpoints=["https://models.invalid"])
+    check_destination(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
+
+
+def test_a_run_of_an_older_release_trusts_no_endpoint_of_its_file(agent: PromptAgent) -> None:
+    record = replace(new_record("run", agent, None, {}, {}), origins={})
+    with pytest.raises(RequestError, match="named only by the file"):
+        check_destination(stored_agent(record, {}), ())

@@ -249,6 +249,31 @@ def test_an_anonymous_connection_sends_no_credential(
     assert "not-for-you" not in str(request.headers)
 
 
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
+def test_an_anonymous_connection_sends_nothing_from_the_environment(
+    server: Server, monkeypatch: pytest.MonkeyPatch, wire: Wire, asynchronous: bool
+) -> None:
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "X-Api-Key: not-for-you\nX-Gateway-Key: not-for-you\nAuthorization: not-for-you")
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "not-for-you")
+    server.answer(json_reply(wire.whole("Hello")))
+    connection = {"kind": "anonymous", "endpoint": server.url + wire.base}
+    assert "not-for-you" not in str(sent(server, agent_of(wire.provider, connection=connection), asynchronous).headers)
+
+
+def test_cookies_of_a_provider_are_not_sent_back(server: Server, asynchronous: bool) -> None:
+    server.answer(json_reply(CHAT.whole("Hello"), headers={"set-cookie": "user=ada; Path=/"}))
+    agent = agent_of(connection={**KEY, "endpoint": f"{server.url}/v1"})
+
+    async def twice() -> None:
+        await invoke_async(agent)
+        await invoke_async(agent)
+
+    _ = asyncio.run(twice()) if asynchronous else (invoke(agent), invoke(agent))
+    assert all("cookie" not in request.headers for request in server.requests)
+
+
 def test_an_anonymous_connection_needs_an_endpoint() -> None:
     with pytest.raises(RequestError, match="no `endpoint`"):
         invoke(agent_of(connection={"kind": "anonymous"}))

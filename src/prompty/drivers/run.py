@@ -30,6 +30,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall, Paused
+from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.reply import Reply
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import prepare_valid
@@ -331,12 +332,14 @@ def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list
     entries = agent.metadata.get("fallbacks") if option is None else option
     if entries is None or not isinstance(entries, Sequence) or isinstance(entries, str):
         return []
-    return [_with_model(agent, entry) for entry in entries]
+    # The host's word is not checked against its endpoints, the file's is.
+    provenance = agent.provenance if option is None else HOST_BUILT
+    return [_with_model(agent, entry, provenance) for entry in entries]
 
 
-def _with_model(agent: PromptAgent, entry: object) -> PromptAgent:
+def _with_model(agent: PromptAgent, entry: object, provenance: Provenance) -> PromptAgent:
     if isinstance(entry, PromptAgent):
-        return agent.model_copy(update={"model": entry.model})
+        return agent.model_copy(update={"model": entry.model, "provenance": entry.provenance})
     if isinstance(entry, str):
         return agent.model_copy(update={"model": agent.model.model_copy(update={"id": entry})})
     try:
@@ -346,7 +349,7 @@ def _with_model(agent: PromptAgent, entry: object) -> PromptAgent:
             f"a fallback model cannot be read: {error.errors()[0]['msg']}",
             "Write an id, or a mapping as under `model:`.",
         ) from None
-    return agent.model_copy(update={"model": model})
+    return agent.model_copy(update={"model": model, "provenance": provenance})
 
 
 def result_maker(

@@ -18,7 +18,7 @@ from prompty.drivers.run_spans import RunSpans
 from prompty.durable.codec import verdict_from, verdict_to_json
 from prompty.durable.driver import CallLimiter
 from prompty.durable.envelope import digest, seal, unseal
-from prompty.durable.secrets import Secrets, extract_secrets, restore_secrets
+from prompty.durable.secrets import Secrets, extract_secrets, restore_origins, restore_secrets, store_origins
 from prompty.errors import RequestError, RunRefused
 from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
@@ -100,6 +100,7 @@ class Record:
     paused: Json | None = None
     answers: Json = field(default_factory=dict)
     cancelled: bool = False
+    origins: Json = field(default_factory=dict)
 
     def to_json(self) -> Json:
         return seal(asdict(self))
@@ -141,6 +142,7 @@ def new_record(
         inputs={name: _to_json(value) for name, value in (inputs or {}).items() if name not in hidden},
         hidden=hidden,
         options={name: _option_to_json(value) for name, value in options.items() if value is not None},
+        origins=store_origins(agent),
     )
 
 
@@ -186,8 +188,10 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     data = deepcopy(record.agent)
     if secrets is not None:
         data = restore_secrets(data, record.secrets, bare, secrets)
+    stored = record.origins or {"from_file": record.path is not None}
     try:
-        return PromptAgent.model_validate({**data, "path": bare.path})
+        provenance = restore_origins(stored, data, record.secrets)
+        return PromptAgent.model_validate({**data, "path": bare.path, "provenance": provenance})
     except ValidationError as error:
         cause = f"{error.error_count()} parts of it cannot be read"
         raise RunRefused(f"the agent of the run '{record.run_id}'", cause) from None

@@ -11,9 +11,11 @@ from typing import Any
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.model.provenance import Provenance, read_trusted
 from prompty.pipeline.frontmatter import read_frontmatter
 from prompty.pipeline.load import load, open_source, read_prompt
 from prompty.pipeline.references import References
+from prompty.safety.origins import Source
 
 Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
@@ -35,6 +37,44 @@ def restore_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, 
         keys: Any = reference["keys"]
         _get_at(data, keys[:-1])[keys[-1]] = _resolve_reference(reference, agent, secrets)
     return data
+
+
+def store_origins(agent: PromptAgent) -> Json:
+    """Return where the endpoints of an agent come from, and those that the host trusts. It has no secrets."""
+    provenance = agent.provenance
+    return {
+        "from_file": provenance.from_file,
+        "endpoints": {endpoint: int(source) for endpoint, source in provenance.endpoints.items()},
+        "carriers": sorted(provenance.carriers),
+        "exposed": None if provenance.exposed is None else int(provenance.exposed),
+        "trusted": sorted(map(str, provenance.trusted)),
+    }
+
+
+def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Provenance:
+    """Return the provenance of a stored agent.
+
+    Secrets that a worker finds outside the file count as its environment's, and so do the keys of fallbacks, of which
+    nothing more is known. Older releases stored nothing: endpoints are then the file's words.
+    """
+    values = [_get_at(data, reference["keys"]) for reference in references if reference.keys() != {"keys"}]  # type: ignore[arg-type]  # a list of keys
+    outside = [*values, *_find_fallback_keys(data), *stored.get("carriers", ())]
+    exposed = stored.get("exposed")
+    return Provenance(
+        texts=dict.fromkeys(map(str, outside), Source.ENVIRONMENT),
+        endpoints={endpoint: Source(source) for endpoint, source in stored.get("endpoints", {}).items()},
+        carriers=stored.get("carriers", ()),
+        exposed=None if exposed is None else Source(exposed),
+        trusted=read_trusted(tuple(stored.get("trusted", ()))),
+        from_file=stored.get("from_file", True),
+    )
+
+
+def _find_fallback_keys(data: Any) -> Iterator[object]:
+    fallbacks = (data.get("metadata") or {}).get("fallbacks")
+    for entry in fallbacks if isinstance(fallbacks, list) else ():
+        connection = entry.get("connection") if isinstance(entry, dict) else None
+        yield from (connection or {}).values() if isinstance(connection, dict) else ()
 
 
 def _to_frontmatter(agent: PromptAgent) -> Json:

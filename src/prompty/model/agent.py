@@ -10,6 +10,7 @@ from prompty.model.connection import Connection
 from prompty.model.definition import Definition
 from prompty.model.options import ModelOptions
 from prompty.model.property import Properties
+from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.template import Template, TemplateField
 from prompty.model.tool import Tool
 from prompty.registry import DEFAULT, Registry
@@ -56,3 +57,4 @@ class PromptAgent(Frontmatter):
     base_dir: Path | None = Field(None, exclude=True, repr=False, description="The folder of the files it names.")
     allowed_roots: tuple[Path, ...] = Field((), exclude=True, repr=False, description="Other folders of such files.")
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
+    provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)

@@ -38,7 +38,7 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     metadata = data.get("metadata")
     if unknown and (metadata is None or isinstance(metadata, dict)):
         data["metadata"] = {**unknown, **(metadata or {})}
-    data |= {"instructions": body, "path": path, "base_dir": references.base_dir}
+    data |= {"instructions": body, "path": path, "base_dir": references.base_dir, "provenance": references.provenance}
     if references.allowed_roots:
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:

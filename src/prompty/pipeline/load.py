@@ -12,6 +12,7 @@ from pathlib import Path
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
+from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
 from prompty.pipeline.definitions import build_agent, find_v1_keys
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
@@ -30,25 +31,35 @@ def load(
     *,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
+    trusted_endpoints: Sequence[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
-    """Load a .prompty file. An unchanged file with unchanged references is not read again."""
+    """Load a .prompty file. An unchanged file with unchanged references is not read again.
+
+    Credentials of the environment may go to `trusted_endpoints`, even if only the file names them.
+    """
     with begin("load") as span:
         span.record("inputs", {"path": path} if span.live else None)
-        return _load(path, allowed_roots, env, registry)
+        return _load(path, allowed_roots, env, tuple(trusted_endpoints), registry)
 
 
 def _load(
-    path: StrPath, allowed_roots: Sequence[StrPath], env: Mapping[str, str] | None, registry: Registry
+    path: StrPath,
+    allowed_roots: Sequence[StrPath],
+    env: Mapping[str, str] | None,
+    trusted_endpoints: tuple[str, ...],
+    registry: Registry,
 ) -> PromptAgent:
-    key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]))
-    if env is None and (cached := _get_cached(key)):
+    key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]), trusted_endpoints)
+    is_cached = env is None and not registry.dotenv
+    if is_cached and (cached := _get_cached(key)):
         return cached
     file = Path(path).absolute()
     text, identity = read_prompt(file, os.fspath(path))
-    references = References(file.parent, allowed_roots, env)
+    trusted = read_trusted(trusted_endpoints)
+    references = References(file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
     agent = _build(text, os.fspath(path), references, registry, file)
-    if env is None:
+    if is_cached:
         _cache_agent(key, agent, identity, references)
     return agent
 
@@ -59,12 +70,15 @@ def loads(
     base_dir: StrPath | None = None,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
+    trusted_endpoints: Sequence[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load the text of a .prompty file; `${file:}` is relative to `base_dir`."""
     with begin("load"):
         base = Path(base_dir).absolute() if base_dir is not None else None
-        return _load_text(text, References(base, allowed_roots, env), registry)
+        trusted = read_trusted(tuple(trusted_endpoints))
+        references = References(base, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
+        return _load_text(text, references, registry)
 
 
 def _load_text(text: str, references: References, registry: Registry) -> PromptAgent:
@@ -122,7 +136,7 @@ def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[
 _YOUNG_NANOSECONDS = 50_000_000
 _MAX_CACHED = 1024
 
-_Key = tuple[Registry, str, tuple[str, ...]]
+_Key = tuple[Registry, str, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

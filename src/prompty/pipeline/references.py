@@ -7,83 +7,132 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from prompty.model.provenance import Provenance
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
 from prompty.safety.json import read_json
+from prompty.safety.origins import Origin, Source, parse_origin
+from prompty.safety.redaction import is_credential_name
 from prompty.safety.yaml import YamlError, read_yaml
 
 StrPath = str | os.PathLike[str]
 _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
+_ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
+_SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools"})
+_KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials, which are checked against their own endpoints
 
 
 @dataclass
 class References:
     """Resolver for one file. `variables` and `files` record what the result depends on, `failures` what is missing.
 
-    `env` replaces the environment of the process. `buffers` are texts that replace those of files.
+    `env` replaces the environment of the process, and `dotenv` has variables that it lacks. `buffers` are texts that
+    replace those of files.
     """
 
     base_dir: Path | None
     allowed_roots: Sequence[StrPath] = ()
     env: Mapping[str, str] | None = None
     buffers: Buffers = field(default_factory=dict)
+    dotenv: Mapping[str, str] = field(default_factory=dict)
+    trusted: frozenset[Origin] = frozenset()
     variables: dict[str, str | None] = field(default_factory=dict)
     files: dict[Path, Identity] = field(default_factory=dict)
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
+    texts: dict[str, Source] = field(default_factory=dict)
+    endpoints: dict[str, Source] = field(default_factory=dict)
+    exposed: Source | None = None
+    carriers: set[str] = field(default_factory=set)
 
     def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
         return self._walk(value, (), files=True)
 
+    @property
+    def provenance(self) -> Provenance:
+        """The sources of what has been resolved."""
+        return Provenance(self.texts, self.endpoints, self.carriers, self.exposed, self.trusted)
+
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
         """`files` is False for the data of a file: it may refer to variables, but not to other files."""
         if isinstance(value, str):
-            try:
-                return self._resolve_text(value, files) if "${" in value else value
-            except Unreadable as error:
-                self.failures.append((keys, error))
-        elif isinstance(value, dict):
+            return self._resolve_text(value, keys, files) if "${" in value else value
+        if isinstance(value, dict):
             return {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
-        elif isinstance(value, list):
+        if isinstance(value, list):
             return [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
         return value
 
-    def _resolve_text(self, value: str, files: bool) -> object:
+    def _resolve_text(self, value: str, keys: _Keys, files: bool) -> object:
         pieces = list(_split(value))
-        if files and len(pieces) == 1 and pieces[0].protocol == "file":
-            return self._read_reference(pieces[0].body)
-        return "".join(self._resolve_piece(piece, files) for piece in pieces)
+        read: list[_Read] = []
+        try:
+            if files and len(pieces) == 1 and pieces[0].protocol == "file":
+                content = self._read_reference(pieces[0].body, keys)
+                if isinstance(content, str):
+                    self._record(keys, content, [_Read(content, Source.ENVIRONMENT)])
+                return content
+            text = "".join([self._resolve_piece(piece, keys, files, read) for piece in pieces])
+        except Unreadable as error:
+            self.failures.append((keys, error))
+            if any(piece.protocol == "env" for piece in pieces):  # `check` reads files whose variables are not set
+                self._record(keys, value, [_Read(value, Source.ENVIRONMENT, whole=len(pieces) == 1)])
+            return value
+        if read:
+            self._record(keys, text, read)
+        return text
 
-    def _resolve_piece(self, piece: "_Piece", files: bool) -> str:
+    def _resolve_piece(self, piece: "_Piece", keys: _Keys, files: bool, read: "list[_Read]") -> str:
         if piece.protocol == "env":
-            return self._read_variable(piece.body)
+            return self._read_variable(piece.body, keys, read)
         if piece.protocol != "file" or not files:
             return piece.source
-        content = self._read_reference(piece.body)
+        content = self._read_reference(piece.body, keys)
         if not isinstance(content, str):
             message = f"{piece.source} is structured data, which cannot be part of a longer text"
             fix = "Make the reference the whole value, or refer to a text file."
             raise Unreadable("file-structure", message, fix)
+        read.append(_Read(content, Source.ENVIRONMENT))
         return content
 
-    def _read_variable(self, body: str) -> str:
+    def _read_variable(self, body: str, keys: _Keys, read: "list[_Read]") -> str:
         name, colon, default = body.partition(":")
         value = self.variables[name] = (os.environ if self.env is None else self.env).get(name)
+        source = Source.ENVIRONMENT
+        if value is None and name in self.dotenv:
+            value, source = self.dotenv[name], Source.DOTENV
         if value is not None:
+            read.append(_Read(value, source, name, whole=True))
             return value
         if not colon:
             fix = f"Set {name or 'it'}, or give a default: ${{env:{name or 'NAME'}:default}}."
             raise Unreadable("env-missing", f"Environment variable '{name}' not set", fix)
-        return "".join(self._resolve_piece(piece, files=False) for piece in _split(default))
+        inner: list[_Read] = []
+        text = "".join([self._resolve_piece(piece, keys, False, inner) for piece in _split(default)])
+        read += [entry._replace(whole=False) for entry in inner]  # a default is the file's word
+        return text
 
-    def _read_reference(self, reference: str) -> object:
+    def _record(self, keys: _Keys, text: str, read: "Sequence[_Read]") -> None:
+        """Record the sources of a resolved text."""
+        source = max(entry.source for entry in read)
+        is_secret = any(is_credential_name(entry.name) for entry in read)
+        self.texts[text] = max(source, self.texts.get(text, source))
+        if keys and keys[-1] in _ENDPOINT_KEYS:
+            if read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
+                self.endpoints[text] = read[0].source  # text around the reference adds a path at most
+            if is_secret:
+                self.carriers.add(text)
+        elif is_secret and keys and keys[0] in _SENT_KEYS and _KEPT_KEYS.isdisjoint(keys):
+            self.exposed = max(source, self.exposed or source)
+
+    def _read_reference(self, reference: str, keys: _Keys) -> object:
         path = self._resolve_path(reference)
         text, self.files[path] = read_file(path, reference, self.buffers, contained=True)
         if path.suffix.lower() not in (".json", ".yaml", ".yml"):
             return text
         try:
             data = read_json(text) if path.suffix.lower() == ".json" else _read_strict_yaml(text)
-            return self._walk(data, (), files=False)
+            return self._walk(data, keys, files=False)
         except (ValueError, RecursionError) as error:
             raise Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.") from None
 
@@ -101,6 +150,20 @@ class References:
             fix = "Keep the file below the prompt's own directory, or pass allowed_roots= to load()."
             raise Unreadable("file-outside", f"{reference} is outside allowed roots", fix)
         return path
+
+
+class _Read(NamedTuple):
+    """Text from outside the file, and its variable. `whole` if it is all of a reference, and no default."""
+
+    text: str
+    source: Source
+    name: str = ""
+    whole: bool = False
+
+
+def _have_one_origin(first: str, second: str) -> bool:
+    origin = parse_origin(first)
+    return origin is not None and origin == parse_origin(second)
 
 
 class _Piece(NamedTuple):

@@ -16,6 +16,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
+from prompty.providers.destination import check_destination
 from prompty.registry import DEFAULT, Registry
 from prompty.wire.stream import Decoder
 
@@ -130,23 +131,38 @@ def endpoint_address(agent: PromptAgent, api: Api) -> Address:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provider:
-    """A provider: its APIs by `apiType`, its transports, and its addresses as people read them."""
+    """A provider: its APIs by `apiType`, its transports, and its addresses as people read them.
+
+    `hosts` are the provider's own: they get credentials of the environment even if only the file names them. None is
+    for a provider that sends nothing.
+    """
 
     key: str
     apis: Mapping[str, Api]
     transport: Callable[[PromptAgent], Transport]
     transport_async: Callable[[PromptAgent], AsyncTransport]
     address: Callable[[PromptAgent, Api], Address] = endpoint_address
+    hosts: tuple[str, ...] | None = ()
 
     def transport_for(self, agent: PromptAgent) -> Transport:
         """Return the transport of an agent, or that of the innermost interceptor."""
         interceptors = _interceptors.get()
-        return interceptors[-1].transport(self, agent) if interceptors else self.transport(agent)
+        return interceptors[-1].transport(self, agent) if interceptors else self.connect(agent)
 
     def transport_async_for(self, agent: PromptAgent) -> AsyncTransport:
         """Return the async transport of an agent, or that of the innermost interceptor."""
         interceptors = _interceptors.get()
-        return interceptors[-1].transport_async(self, agent) if interceptors else self.transport_async(agent)
+        return interceptors[-1].transport_async(self, agent) if interceptors else self.connect_async(agent)
+
+    def connect(self, agent: PromptAgent) -> Transport:
+        """Return the transport of an agent. Raise RequestError if its credential may not go to its endpoint."""
+        check_destination(agent, self.hosts)
+        return self.transport(agent)
+
+    def connect_async(self, agent: PromptAgent) -> AsyncTransport:
+        """The async form of `connect`."""
+        check_destination(agent, self.hosts)
+        return self.transport_async(agent)
 
     def api(self, api_type: str) -> Api:
         """Return the API of this type. Raise RequestError if the provider has none."""

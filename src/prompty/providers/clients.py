@@ -7,9 +7,10 @@ every connection it has for every call it makes, so in asynchronous code many ca
 
 import os
 from asyncio import AbstractEventLoop, Semaphore, get_running_loop
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import suppress
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple, cast
@@ -20,6 +21,7 @@ from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, ReferenceConnection
+from prompty.providers.destination import check_environment_url, takes_environment
 from prompty.providers.transport import AsyncSdkTransport, SdkTransport
 
 MAX_CONNECTIONS = 20_000  # the SDKs stop at 1,000; a program may have more calls in flight
@@ -83,7 +85,7 @@ class SdkConnector:
                 found = self._transports.get(place)
                 if found is None:
                     client = self._client(place, asynchronous=False)
-                    found = self._sync_class(client, self._sdk(), anonymous=_is_anonymous(place))
+                    found = self._sync_class(client, self._sdk(), **_describe_place(place))
                     self._transports[place] = found
         return found
 
@@ -99,7 +101,7 @@ class SdkConnector:
         if len(transports) == MAX_CLIENTS:
             return min(transports, key=lambda transport: transport.busy)
         client = _clone(transports[0]) if transports else self._client(place, asynchronous=True)
-        transports.append(self._async_class(client, self._sdk(), found.turns, anonymous=_is_anonymous(place)))
+        transports.append(self._async_class(client, self._sdk(), found.turns, **_describe_place(place)))
         return transports[-1]
 
     def _add_loop(self, loop: AbstractEventLoop) -> "LoopTransports":
@@ -135,11 +137,12 @@ def _clone(transport: AsyncSdkTransport) -> Any:
 
 
 def connection_limits(idle: int = 1000) -> dict[str, Any]:
-    """What every HTTP client of ours is built with: room for many calls at once, and no redirect, which would carry
-    a credential to wherever the server says."""
+    """Return the arguments of every HTTP client: room for many calls at once, no redirects, which would carry a
+    credential to wherever the server says, and no cookies, which would tie the calls of different users together."""
     http = require("httpx2", extra="openai")
     limits = http.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=idle, keepalive_expiry=30)
-    return {"limits": limits, "follow_redirects": False, "verify": _certificates()}
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+    return {"limits": limits, "follow_redirects": False, "verify": _certificates(), "cookies": no_cookies}
 
 
 @cache
@@ -148,33 +151,60 @@ def _certificates() -> Any:
     return require("httpx2", extra="openai").create_ssl_context()
 
 
+class EnvironmentNames(NamedTuple):
+    """The environment variables that an SDK reads by itself."""
+
+    keys: tuple[str, ...]
+    base_url: str
+    others: tuple[str, ...] = ()
+
+    def read(self) -> tuple[str | None, ...]:
+        """Return the values of all of them."""
+        return tuple([os.environ.get(name) for name in (*self.keys, self.base_url, *self.others)])
+
+
 class Endpoint(NamedTuple):
-    """Where to send requests, and as whom: without a key to an endpoint of its own, as nobody."""
+    """Where to send requests, and as whom: without a key to an endpoint of its own, as nobody.
+
+    `ambient` is False if headers that the SDK reads from the environment may not go there.
+    """
 
     base_url: str | None
     api_key: str | None
     environment: tuple[str | None, ...] = ()
+    ambient: bool = True
 
 
-def _is_anonymous(place: Hashable) -> bool:
-    return isinstance(place, Endpoint) and place.base_url is not None and place.api_key is None
+def _describe_place(place: Hashable) -> dict[str, bool]:
+    """Return the arguments of a transport to a place."""
+    if not isinstance(place, tuple):
+        return {}
+    anonymous = isinstance(place, Endpoint) and place.base_url is not None and place.api_key is None
+    return {"anonymous": anonymous, "ambient": getattr(place, "ambient", True)}
 
 
-def locate_endpoint(agent: PromptAgent, variables: Sequence[str]) -> Endpoint:
-    """Where a prompt's connection leads; without one, where the SDK's own variables say. The first is the key's."""
+def locate_endpoint(agent: PromptAgent, names: EnvironmentNames, hosts: tuple[str, ...]) -> Endpoint:
+    """Return where a prompt's connection leads; without one, where the SDK's own variables say."""
     match agent.model.connection:
         case None:
-            return Endpoint(None, None, _values(variables))
-        case ApiKeyConnection(endpoint=endpoint, api_key=key):
-            return Endpoint(endpoint, required_key(key, variables[0]), () if endpoint else _values(variables))
+            return _locate_by_environment(agent, names)
+        case ApiKeyConnection(endpoint=None | "", api_key=key):
+            return _locate_by_environment(agent, names)._replace(api_key=required_key(key, names.keys[0]))
+        case ApiKeyConnection(endpoint=str(endpoint), api_key=key):
+            secret = required_key(key, names.keys[0])
+            return Endpoint(endpoint, secret, ambient=takes_environment(agent, endpoint, hosts))
         case AnonymousConnection(endpoint=endpoint):
-            return Endpoint(required_endpoint(endpoint), None)
+            return Endpoint(required_endpoint(endpoint), None, ambient=False)
         case other:
             raise wrong_kind(other.kind, agent.model.provider, "key, anonymous or reference")
 
 
-def _values(variables: Sequence[str]) -> tuple[str | None, ...]:
-    return tuple(os.environ.get(name) for name in variables)
+def _locate_by_environment(agent: PromptAgent, names: EnvironmentNames) -> Endpoint:
+    """Return what the SDK's variables say. A `.env` file can set the key alone, if no key is set."""
+    values = names.read()
+    check_environment_url(agent, values[len(names.keys)])
+    is_set = any(values[: len(names.keys)])
+    return Endpoint(None, None if is_set else agent.registry.dotenv.get(names.keys[0]), values)
 
 
 def required_key(key: SecretStr | None, variable: str) -> str:

@@ -24,6 +24,14 @@ from prompty.wire.json_bytes import write_bytes
 LONGEST_MESSAGE = 2_000
 KEYS = ("api_key", "auth_token")  # what the clients of the SDKs call them
 _PLAIN_CLIENTS = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
+# Headers that the SDKs set by themselves. All others come from the environment.
+_OWN_HEADERS = frozenset(
+    {"accept", "content-type", "user-agent", "anthropic-version"}
+    | {
+        f"x-stainless-{name}"
+        for name in ("lang", "package-version", "os", "arch", "runtime", "runtime-version", "async")
+    }
+)
 _TEMPORARY = frozenset({408, 409, 425, 429})
 _PERMANENT_PROBLEMS = frozenset({"insufficient_quota", "billing_not_active"})
 
@@ -31,7 +39,7 @@ _PERMANENT_PROBLEMS = frozenset({"insufficient_quota", "billing_not_active"})
 class SdkConnection:
     """An SDK client, sync or async, with what is the same for both."""
 
-    def __init__(self, client: Any, sdk: ModuleType, *, anonymous: bool = False) -> None:
+    def __init__(self, client: Any, sdk: ModuleType, *, anonymous: bool = False, ambient: bool = True) -> None:
         self.client = client
         self.sdk = sdk
         self.anonymous = anonymous
@@ -40,8 +48,16 @@ class SdkConnection:
         self.address: str = str(getattr(client, "base_url", ""))
         self.headers: dict[str, Any] = {"User-Agent": f"prompty/{__version__} {client.user_agent}"}
         self._remember_keys()
+        if not ambient:
+            self._omit_ambient_headers()
         if anonymous:
-            self.headers["Authorization"] = sdk.Omit()
+            self.headers |= {"Authorization": sdk.Omit(), "X-Api-Key": sdk.Omit()}
+
+    def _omit_ambient_headers(self) -> None:
+        """Leave out headers that the client has read from the environment. A key of the connection stays."""
+        for name in self.client.default_headers:
+            if name.lower() not in _OWN_HEADERS:
+                self.headers[name] = self.client.auth_headers.get(name, self.sdk.Omit())
 
     def arguments(self, request: WireRequest) -> dict[str, Any]:
         """What `client.post` is called with. Azure's client reads the model from the body, so it gets a dict, and so
@@ -181,8 +197,10 @@ class AsyncSdkTransport(SdkConnection):
 
     busy: int = 0
 
-    def __init__(self, client: Any, sdk: ModuleType, turns: Semaphore, *, anonymous: bool = False) -> None:
-        super().__init__(client, sdk, anonymous=anonymous)
+    def __init__(
+        self, client: Any, sdk: ModuleType, turns: Semaphore, *, anonymous: bool = False, ambient: bool = True
+    ) -> None:
+        super().__init__(client, sdk, anonymous=anonymous, ambient=ambient)
         self._turns = turns
 
     async def _turn(self) -> None:

@@ -143,4 +143,5 @@ PROVIDER = Provider(
     apis={name: _omit_script(api) for name, api in _APIS.items()},
     transport=ScriptedTransport,
     transport_async=AsyncScriptedTransport,
+    hosts=None,
 )

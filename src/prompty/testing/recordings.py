@@ -157,11 +157,11 @@ class Recorder(TransportInterceptor):
         self._hidden = Redactor()
 
     def transport(self, provider: Provider, agent: PromptAgent, /) -> Transport:
-        inner = provider.transport(agent)
+        inner = provider.connect(agent)
         return WiretapTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def transport_async(self, provider: Provider, agent: PromptAgent, /) -> AsyncTransport:
-        inner = provider.transport_async(agent)
+        inner = provider.connect_async(agent)
         return AsyncWiretapTransport(inner, lambda request: self._listen(provider.key, agent, request, inner))
 
     def _listen(self, provider: str, agent: PromptAgent, request: WireRequest, inner: object) -> Exchange:

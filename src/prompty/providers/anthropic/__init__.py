@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.anthropic.client import CONNECTOR, address
+from prompty.providers.anthropic.client import CONNECTOR, HOSTS, address
 
 PROVIDER = Provider(
     key="anthropic",
@@ -10,4 +10,5 @@ PROVIDER = Provider(
     transport=CONNECTOR.transport,
     transport_async=CONNECTOR.transport_async,
     address=address,
+    hosts=HOSTS,
 )

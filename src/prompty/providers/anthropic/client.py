@@ -8,11 +8,12 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.request import WireRequest
 from prompty.providers import Address, Api
-from prompty.providers.clients import Endpoint, SdkConnector, connection_limits, locate_endpoint
+from prompty.providers.clients import Endpoint, EnvironmentNames, SdkConnector, connection_limits, locate_endpoint
 from prompty.providers.transport import AsyncSdkTransport, SdkConnection, SdkTransport
 
 _NO_KEY = "Set ANTHROPIC_API_KEY, or write a `connection:` in the file."
-_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+HOSTS = ("api.anthropic.com",)
+_VARIABLES = EnvironmentNames(keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), base_url="ANTHROPIC_BASE_URL")
 
 
 class _OlderVersion(SdkConnection):
@@ -34,7 +35,7 @@ class AsyncAnthropicTransport(_OlderVersion, AsyncSdkTransport):
 
 
 def locate(agent: PromptAgent) -> Endpoint:
-    return locate_endpoint(agent, _VARIABLES)
+    return locate_endpoint(agent, _VARIABLES, HOSTS)
 
 
 def build(endpoint: Endpoint, asynchronous: bool) -> Any:

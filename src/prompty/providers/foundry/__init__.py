@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from prompty.providers import Provider
-from prompty.providers.foundry.client import CONNECTOR, address
+from prompty.providers.foundry.client import CONNECTOR, HOSTS, address
 from prompty.providers.openai import chat, embeddings, responses
 
 PROVIDER = Provider(
@@ -12,5 +12,6 @@ PROVIDER = Provider(
     transport=CONNECTOR.transport,
     transport_async=CONNECTOR.transport_async,
     address=address,
+    hosts=HOSTS,
 )
 AZURE = replace(PROVIDER, key="azure")

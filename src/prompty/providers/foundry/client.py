@@ -9,8 +9,10 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import ApiKeyConnection, FoundryConnection
 from prompty.providers import Address, Api
 from prompty.providers.clients import SdkConnector, connection_limits, required_endpoint, required_key, wrong_kind
+from prompty.providers.destination import check_environment_url, takes_environment
 
 DEFAULT_API_VERSION = "2024-10-21"
+HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
 TOKEN_SCOPE = "https://cognitiveservices.azure.com/.default"  # noqa: S105  a scope is no secret
 
 
@@ -21,31 +23,34 @@ class AzureEndpoint(NamedTuple):
     api_key: str | None
     api_version: str
     token: str | None = None
+    ambient: bool = True
 
 
 def locate(agent: PromptAgent) -> AzureEndpoint:
     """Return the endpoint of a prompt's connection."""
     match agent.model.connection:
         case None:
-            return _from_environment()
+            return _from_environment(agent)
         case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
-            secret = required_key(key, "AZURE_OPENAI_API_KEY")
-            return AzureEndpoint(required_endpoint(endpoint), secret, _get_version(version))
+            secret, endpoint = required_key(key, "AZURE_OPENAI_API_KEY"), required_endpoint(endpoint)
+            ambient = takes_environment(agent, endpoint, HOSTS)
+            return AzureEndpoint(endpoint, secret, _get_version(version), ambient=ambient)
         case FoundryConnection(endpoint=endpoint, api_version=version):
             return AzureEndpoint(required_endpoint(endpoint), None, _get_version(version))
         case other:
             raise wrong_kind(other.kind, agent.model.provider, "key, foundry or reference")
 
 
-def _from_environment() -> AzureEndpoint:
+def _from_environment(agent: PromptAgent) -> AzureEndpoint:
     """Return the endpoint in the SDK's environment variables. A token takes precedence over a key."""
     endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
     if not endpoint:
         raise RequestError(
             "the prompt has no connection", "Set AZURE_OPENAI_ENDPOINT, or write a `connection:` in the file."
         )
+    check_environment_url(agent, endpoint)
     token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
-    key = None if token else os.environ.get("AZURE_OPENAI_API_KEY")
+    key = None if token else os.environ.get("AZURE_OPENAI_API_KEY") or agent.registry.dotenv.get("AZURE_OPENAI_API_KEY")
     return AzureEndpoint(endpoint, key, _get_version(None), token)
 
 

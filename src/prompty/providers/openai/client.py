@@ -7,13 +7,16 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection
 from prompty.providers import Address, Api
-from prompty.providers.clients import Endpoint, SdkConnector, connection_limits, locate_endpoint
+from prompty.providers.clients import Endpoint, EnvironmentNames, SdkConnector, connection_limits, locate_endpoint
 
-_VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+HOSTS = ("api.openai.com", "*.api.openai.com")
+_VARIABLES = EnvironmentNames(
+    keys=("OPENAI_API_KEY",), base_url="OPENAI_BASE_URL", others=("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+)
 
 
 def locate(agent: PromptAgent) -> Endpoint:
-    return locate_endpoint(agent, _VARIABLES)
+    return locate_endpoint(agent, _VARIABLES, HOSTS)
 
 
 def build(endpoint: Endpoint, asynchronous: bool) -> Any:

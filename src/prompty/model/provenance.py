@@ -1,0 +1,103 @@
+"""Where the credentials and endpoints of an agent come from, and whether one may go to the other (F14)."""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from prompty.errors import RequestError
+from prompty.safety.origins import TRUST_VARIABLE, Origin, Source, may_send, parse_origin, parse_trusted
+
+_WORDS = {
+    Source.FILE: "written in the file",
+    Source.DOTENV: "from a .env file",
+    Source.ENVIRONMENT: "from the environment",
+    Source.MACHINE: "a token of this machine",
+}
+
+
+class Refusal(NamedTuple):
+    """Why a credential may not go to an endpoint, and the lines that allow it."""
+
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The sources of an agent's texts, by value. An agent that the host builds in code has none: it is not checked.
+
+    `texts` are values that come from outside the file, in part or in whole. `endpoints` are addresses whose whole
+    origin a variable gives, and `carriers` those that contain a credential. `exposed` is the source of credentials
+    that ordinary fields send to the model, and `trusted` are the origins that the host allows for this agent. All of
+    it compares equal: it is no part of a prompt.
+    """
+
+    texts: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    endpoints: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    carriers: Collection[str] = field(default=(), compare=False, repr=False)
+    exposed: Source | None = field(default=None, compare=False)
+    trusted: frozenset[Origin] = field(default=frozenset(), compare=False)
+    from_file: bool = field(default=True, compare=False)
+
+    def get_source(self, text: str) -> Source:
+        """Return the source of a resolved text."""
+        return self.texts.get(text, Source.FILE)
+
+    def get_strictest(self, secret: SecretStr | None, endpoint: str | None) -> Source | None:
+        """Return the more restricted source of a secret and of a credential inside an endpoint."""
+        sources = [self.get_source(secret.get_secret_value())] if secret else []
+        if endpoint and endpoint in self.carriers:
+            sources.append(self.get_source(endpoint))
+        return max(sources, default=None)
+
+    def may_send(
+        self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+    ) -> bool:
+        """Return True if a request with this credential may go to an endpoint. `allowed` are the registry's origins."""
+        if not self.from_file:
+            return True
+        origin = parse_origin(endpoint)
+        if origin is None:  # no request gets there
+            return credential is None or credential is Source.FILE
+        named_by = self.endpoints.get(endpoint, Source.FILE)
+        trusted = self.trusted | allowed if allowed else self.trusted
+        if may_send(credential, origin, named_by, built_in, trusted):
+            return True
+        listed = os.environ.get(TRUST_VARIABLE)
+        return bool(listed) and may_send(credential, origin, named_by, built_in, read_trusted(str(listed)))
+
+    def refuse(
+        self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+    ) -> Refusal | None:
+        """Return why a request may not be sent, or None if it may."""
+        if self.may_send(credential, endpoint, built_in, allowed):
+            return None
+        origin = parse_origin(endpoint)
+        if origin is None:
+            return Refusal("the endpoint is not an absolute http(s) URL", "Write it as https://host/path, in ASCII.")
+        if origin.scheme == "http" and credential is Source.MACHINE:
+            return Refusal(f"{origin} is not https, and tokens of this machine go to https only", "Write https://….")
+        allow = (
+            f"If you trust it, pass load(…, trusted_endpoints=['{origin}']), or set {TRUST_VARIABLE}={origin} "
+            "in the environment."
+        )
+        if origin.scheme == "http":
+            return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {allow}")
+        namer = "a .env file" if self.endpoints.get(endpoint) is Source.DOTENV else "the file"
+        held = _WORDS[credential or Source.FILE]
+        return Refusal(f"the credential is {held}, but {origin} is named only by {namer}", allow)
+
+
+HOST_BUILT = Provenance(from_file=False)
+
+
+def read_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:
+    """Return the origins that a host allows. Raise RequestError for an entry that is none."""
+    try:
+        return parse_trusted(endpoints)
+    except ValueError as error:
+        fix = f"Write origins such as https://host or http://host:8000 in trusted_endpoints= or {TRUST_VARIABLE}."
+        raise RequestError(f"{error}", fix) from None

@@ -1,0 +1,47 @@
+"""Refuse to send a credential to an endpoint that only the file names (F14). Checked at every call, before a client."""
+
+from prompty.errors import RequestError
+from prompty.model.agent import PromptAgent
+from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
+from prompty.model.provenance import Refusal, read_trusted
+from prompty.safety.origins import Source
+
+
+def check_destination(agent: PromptAgent, built_in: tuple[str, ...] | None) -> None:
+    """Raise RequestError if the agent's connection would send a credential where it may not go. `built_in` are the
+    provider's own hosts, or None if it sends nothing."""
+    if agent.provenance.from_file and built_in is not None and (refusal := find_refusal(agent, built_in)):
+        place = f"{agent.path.name}: " if agent.path else ""
+        raise RequestError(f"{place}`model.connection`: {refusal.cause}", refusal.fix)
+
+
+def find_refusal(agent: PromptAgent, built_in: tuple[str, ...]) -> Refusal | None:
+    """Return why a call of the agent's model is refused, or None."""
+    connection, provenance = agent.model.connection, agent.provenance
+    if not isinstance(connection, ApiKeyConnection | AnonymousConnection | FoundryConnection):
+        return None  # what the host registered, or what the environment says
+    endpoint = connection.endpoint
+    if not endpoint:
+        return None
+    if isinstance(connection, FoundryConnection):
+        credential: Source | None = Source.MACHINE
+    else:
+        credential = provenance.get_strictest(getattr(connection, "api_key", None), endpoint)
+    if provenance.exposed is not None:
+        credential = max(provenance.exposed, credential or provenance.exposed)
+    return provenance.refuse(credential, endpoint, built_in, read_trusted(agent.registry.trusted_endpoints))
+
+
+def takes_environment(agent: PromptAgent, endpoint: str, built_in: tuple[str, ...]) -> bool:
+    """Return True if headers that an SDK reads from the environment may go to an endpoint."""
+    allowed = read_trusted(agent.registry.trusted_endpoints)
+    return agent.provenance.may_send(Source.ENVIRONMENT, endpoint, built_in, allowed)
+
+
+def check_environment_url(agent: PromptAgent, url: str | None) -> None:
+    """Raise RequestError if the environment names a base URL without https that the host does not list."""
+    if not url or not agent.provenance.from_file:
+        return
+    refusal = agent.provenance.refuse(None, url, (), read_trusted(agent.registry.trusted_endpoints))
+    if refusal:
+        raise RequestError(refusal.cause, refusal.fix)

@@ -1,0 +1,108 @@
+"""Decide where a credential may go (F14).
+
+A prompt file may come from anyone, so its own words do not send a credential of the environment anywhere. The decision
+needs where the credential comes from, the origin it would go to, and who named that origin. It does no I/O.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import IntEnum
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+TRUST_VARIABLE = "PROMPTY_TRUSTED_ENDPOINTS"
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
+_SEPARATORS = re.compile(r"[\s,]+")
+
+
+class Source(IntEnum):
+    """Where a text comes from. Of two sources, the greater one is the more restricted as a credential."""
+
+    FILE = 0
+    DOTENV = 1
+    ENVIRONMENT = 2
+    MACHINE = 3  # tokens that the process gets from its machine, such as those of Entra
+
+
+class Origin(NamedTuple):
+    """Scheme, host and port of an absolute HTTP URL."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            address = ip_address(self.host)
+        except ValueError:
+            return False
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return (mapped or address).is_loopback
+
+
+def parse_origin(url: str) -> Origin | None:
+    """Return the origin of a URL, or None for anything that two parsers might read differently."""
+    if not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>'):
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").removesuffix(".")
+    except ValueError:
+        return None
+    if parts.scheme not in _PORTS or parts.netloc.count("@") > 1 or not _HOST.fullmatch(host):
+        return None
+    return Origin(parts.scheme, host, port or _PORTS[parts.scheme])
+
+
+@lru_cache(maxsize=256)
+def parse_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:
+    """Return the origins in a list of endpoints, or in a text that separates them by commas or blanks. An entry
+    without a scheme means https. Raise ValueError for one that is no origin."""
+    entries = _SEPARATORS.split(endpoints) if isinstance(endpoints, str) else endpoints
+    return frozenset(_parse_entry(entry) for entry in entries if entry)
+
+
+def _parse_entry(entry: str) -> Origin:
+    origin = parse_origin(entry if "://" in entry else f"https://{entry}")
+    if origin is None:
+        raise ValueError(f"{entry!r} is not an endpoint")
+    return origin
+
+
+@lru_cache(maxsize=4096)
+def may_send(
+    credential: Source | None, origin: Origin, named_by: Source, built_in: tuple[str, ...], trusted: frozenset[Origin]
+) -> bool:
+    """Return True if a request with this credential, or with none, may go to an origin.
+
+    `named_by` is who named the origin: the file, or a variable that gives all of it. `built_in` are the hosts of the
+    provider, where `*.` stands for any subdomain, and `trusted` are the origins that the host program allows.
+    """
+    if origin.is_loopback:
+        return True
+    if origin.scheme != "https":
+        return origin in trusted and credential is not Source.MACHINE
+    if credential is None or origin in trusted or is_built_in(origin, built_in):
+        return True
+    if named_by is Source.DOTENV:
+        return credential is Source.DOTENV
+    return credential is Source.FILE or named_by is Source.ENVIRONMENT
+
+
+def is_built_in(origin: Origin, hosts: Iterable[str]) -> bool:
+    """Return True if `origin` is https at the usual port of one of the hosts."""
+    if (origin.scheme, origin.port) != ("https", _PORTS["https"]):
+        return False
+    return any(origin.host.endswith(host[1:]) if host.startswith("*.") else origin.host == host for host in hosts)

@@ -1,0 +1,372 @@
+"""Where credentials may go (F14): observed at every host that a request could reach."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import azure.identity
+import azure.identity.aio
+import openai
+import pytest
+from azure.core.credentials import AccessToken
+
+from prompty import PromptAgent, Registry, invoke, invoke_async, loads
+from prompty.errors import RequestError
+from prompty.providers import register_connection
+from prompty.providers.clients import _certificates
+from prompty.safety.origins import parse_origin
+from tests.drivers.clients import close_clients
+from tests.drivers.wires import Chat
+from tests.internet import Internet
+
+SECRET = "a-credential-nobody-should-see"
+HOSTS = (
+    "api.openai.com",
+    "*.api.openai.com",
+    "*.openai.azure.com",
+    "*.services.ai.azure.com",
+    "api.anthropic.com",
+    "api.openai.com.models.example",
+    *(f"{name}.example" for name in ("literal", "variable", "default", "around", "dotenv", "trusted")),
+)
+
+# Who names the credential, and where it would go. Each cell is the observation that F14 asks for:
+# y: the request arrives, with the credential.  a: it arrives without it.  n: refused, and nothing arrives.
+COLUMNS = (
+    ("built in", "https://api.openai.com/v1"),
+    ("regional", "https://eu.api.openai.com/v1"),
+    ("other provider", "https://api.anthropic.com/v1"),
+    ("literal", "https://literal.example/v1"),
+    ("variable", "${env:BASE_URL}"),
+    ("default", "${env:NOT_SET:https://default.example/v1}"),
+    ("text around", "https://${env:HOST_NAME}/v1"),
+    (".env", "${env:DOTENV_URL}"),
+    ("loopback", "{internet}/v1"),
+    ("trusted", "https://trusted.example/v1"),
+    ("plain http", "http://plain.example/v1"),
+    ("listed http", "http://listed.example:8000/v1"),
+)
+TABLE = """
+                built  regional  other  literal  variable  default  around  .env  loopback  trusted  plain  listed
+literal         y      y         y      y        y         y        y       n     y         y        n      y
+variable        y      y         n      n        y         n        n       n     y         y        n      y
+default         y      y         y      y        y         y        y       n     y         y        n      y
+text-around     y      y         n      n        y         n        n       n     y         y        n      y
+dotenv          y      y         n      n        y         n        n       y     y         y        n      y
+load-env        y      y         n      n        y         n        n       n     y         y        n      y
+text-file       y      y         n      n        y         n        n       n     y         y        n      y
+data-file       y      y         n      n        y         n        n       n     y         y        n      y
+in-options      y      y         n      n        y         n        n       n     y         y        n      y
+anonymous       a      a         a      a        a         a        a       a     a         a        n      a
+entra           y      y         n      n        y         n        n       n     y         y        n      n
+sdk-headers     y      y         a      a        y         a        a       n     y         y        n      y
+"""
+CREDENTIALS = {
+    "literal": f"{{kind: key, apiKey: {SECRET}, endpoint: '%s'}}",
+    "variable": "{kind: key, apiKey: '${env:THE_KEY}', endpoint: '%s'}",
+    "default": f"{{kind: key, apiKey: '${{env:NOT_SET:{SECRET}}}', endpoint: '%s'}}",
+    "text-around": "{kind: key, apiKey: 'x-${env:THE_KEY}', endpoint: '%s'}",
+    "dotenv": "{kind: key, apiKey: '${env:DOTENV_KEY}', endpoint: '%s'}",
+    "load-env": "{kind: key, apiKey: '${env:THE_KEY}', endpoint: '%s'}",
+    "text-file": "{kind: key, apiKey: '${file:key.txt}', endpoint: '%s'}",
+    "data-file": "${file:connection.yaml}",
+    "in-options": "{kind: anonymous, endpoint: '%s'}",
+    "anonymous": "{kind: anonymous, endpoint: '%s'}",
+    "entra": "{kind: foundry, endpoint: '%s'}",
+    "sdk-headers": "{kind: key, apiKey: another-key-of-the-file, endpoint: '%s'}",
+}
+VARIABLES = {
+    "THE_KEY": SECRET,
+    "BASE_URL": "https://variable.example/v1",
+    "HOST_NAME": "around.example",
+    "HTTP_URL": "http://variable.example/v1",
+}
+
+
+class Cell(NamedTuple):
+    """One credential, one destination, and what has to be observed."""
+
+    credential: str
+    destination: str
+    url: str
+    expected: str
+
+
+def read_table() -> list[Cell]:
+    rows = [line.split() for line in TABLE.strip().splitlines()[1:]]
+    return [
+        Cell(name, destination, url, mark)
+        for name, *marks in rows
+        for (destination, url), mark in zip(COLUMNS, marks, strict=True)
+    ]
+
+
+@pytest.fixture
+def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Internet]:
+    """Every host of the internet, and the environment of a machine with credentials of all kinds."""
+    with Internet(tmp_path, HOSTS, Chat().whole("Hello")) as internet:
+        internet.use(monkeypatch.setenv)
+        for name, value in VARIABLES.items():
+            monkeypatch.setenv(name, value)
+        for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "PROMPTY_TRUSTED_ENDPOINTS"):
+            monkeypatch.delenv(name, raising=False)
+        _certificates.cache_clear()
+        yield internet
+        close_clients()
+    _certificates.cache_clear()
+
+
+class Entra:
+    """A machine with an identity."""
+
+    def get_token(self, *_scopes: str, **_options: object) -> AccessToken:
+        return AccessToken(SECRET, 2**40)
+
+    def close(self) -> None: ...
+
+
+class AsyncEntra:
+    """A machine with an identity, for async code."""
+
+    async def get_token(self, *_scopes: str, **_options: object) -> AccessToken:
+        return AccessToken(SECRET, 2**40)
+
+    async def close(self) -> None: ...
+
+
+def load_prompt(
+    connection: str, folder: Path, *, provider: str = "openai", options: str = "{}", **host: Any
+) -> PromptAgent:
+    registry = Registry()
+    registry.dotenv = {"DOTENV_KEY": SECRET, "DOTENV_URL": "https://dotenv.example/v1"}
+    trusted = ["https://trusted.example", "http://listed.example:8000"]
+    model = f"  id: m\n  provider: {provider}\n  connection: {connection}\n  options: {options}\n"
+    return loads(
+        f"---\nmodel:\n{model}---\nuser:\nHi",
+        base_dir=folder,
+        registry=registry,
+        **{"trusted_endpoints": trusted, **host},
+    )
+
+
+def observe(internet: Internet, agent: PromptAgent, asynchronous: bool = False) -> str:
+    """Call the model, and return the mark of the table for what arrived."""
+    try:
+        assert (
+            asyncio.run(invoke_async(agent, max_retries=0)) if asynchronous else invoke(agent, max_retries=0)
+        ) == "Hello"
+    except RequestError as error:
+        assert "PROMPTY_TRUSTED_ENDPOINTS=" in error.fix or "https" in error.fix
+        assert SECRET not in str(error)
+        assert not internet.arrivals
+        return "n"
+    (arrival,) = internet.arrivals
+    assert arrival.origin == str(parse_origin(getattr(agent.model.connection, "endpoint", "")))
+    return "y" if SECRET in arrival.text else "a"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("cell", read_table(), ids=lambda cell: f"{cell.credential} to {cell.destination}")
+def test_a_credential_goes_only_where_it_may(
+    cell: Cell, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    url = cell.url.replace("{internet}", internet.url)
+    (tmp_path / "key.txt").write_text(SECRET)
+    (tmp_path / "connection.yaml").write_text(CREDENTIALS["variable"] % url)
+    details: dict[str, Any] = {}
+    if cell.credential == "load-env":
+        monkeypatch.delenv("THE_KEY")
+        details = {"env": VARIABLES}
+    elif cell.credential == "in-options":
+        details = {"options": "{additionalProperties: {note: '${env:THE_KEY}'}}"}
+    elif cell.credential == "entra":
+        monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
+        monkeypatch.setattr(azure.identity.aio, "DefaultAzureCredential", AsyncEntra)
+        details = {"provider": "foundry"}
+        url = url.replace("eu.api.openai.com/v1", "r.services.ai.azure.com").replace(
+            "api.openai.com", "r.openai.azure.com"
+        )
+    elif cell.credential in ("sdk-headers", "anonymous"):
+        monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Gateway-Key: {SECRET}\nAuthorization: Bearer {SECRET}")
+        monkeypatch.setenv("OPENAI_ORG_ID", SECRET)
+        monkeypatch.setenv("OPENAI_PROJECT_ID", SECRET)
+        monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    connection = CREDENTIALS[cell.credential]
+    agent = load_prompt(connection % url if "%s" in connection else connection, tmp_path, **details)
+    assert observe(internet, agent, asynchronous) == cell.expected
+
+
+VARIABLE_KEY = CREDENTIALS["variable"]
+ENDPOINTS = {
+    "https://api.openai.com.models.example/v1": "n",
+    "https://api.openai.com:8443/v1": "n",
+    "http://api.openai.com/v1": "n",
+    "https://api.openai.com@literal.example/v1": "n",
+    "https://api.openai.com\\@literal.example/v1": "n",
+    "${env:BASE_URL}/models": "y",
+    "${env:BASE_URL}.literal.example/v1": "y",  # the path is the file's, the origin is not
+    "${env:ORIGIN}.literal.example/v1": "n",
+    "${env:ORIGIN}@literal.example/v1": "n",
+    "${env:NOT_SET:${env:BASE_URL}}": "n",
+    "${env:HTTP_URL}": "n",
+}
+
+
+@pytest.mark.parametrize(("endpoint", "expected"), ENDPOINTS.items())
+def test_an_endpoint_is_judged_by_its_origin(
+    endpoint: str, expected: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORIGIN", "https://variable.example")
+    assert observe(internet, load_prompt(VARIABLE_KEY % endpoint, tmp_path)) == expected
+
+
+def test_the_error_shows_the_lines_that_allow_the_endpoint(internet: Internet, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        invoke(load_prompt(VARIABLE_KEY % "https://literal.example/v1", tmp_path))
+    assert str(caught.value).splitlines() == [
+        "`model.connection`: the credential is from the environment, "
+        "but https://literal.example is named only by the file",
+        "    If you trust it, pass load(…, trusted_endpoints=['https://literal.example']), or set "
+        "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example in the environment.",
+    ]
+    assert not internet.arrivals
+
+
+@pytest.mark.parametrize("way", ["load", "registry", "environment"])
+def test_the_host_can_trust_an_endpoint_in_three_places(
+    way: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://literal.example/v1"
+    agent = load_prompt(VARIABLE_KEY % url, tmp_path, trusted_endpoints=[url] if way == "load" else [])
+    if way == "registry":
+        agent = agent.model_copy(update={"registry": Registry(trusted_endpoints=["https://literal.example"])})
+    if way == "environment":
+        monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", "https://other.example, literal.example")
+    assert observe(internet, agent) == "y"
+
+
+def test_trust_in_the_environment_ends_with_its_variable(
+    internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = load_prompt(VARIABLE_KEY % "https://literal.example/v1", tmp_path)
+    monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", "literal.example")
+    assert observe(internet, agent) == "y"
+    internet.arrivals.clear()
+    monkeypatch.delenv("PROMPTY_TRUSTED_ENDPOINTS")
+    assert observe(internet, agent) == "n"
+
+
+def test_a_trusted_endpoint_that_is_none_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="'ftp://x' is not an endpoint"):
+        load_prompt(VARIABLE_KEY % "https://literal.example", tmp_path, trusted_endpoints=["ftp://x"])
+
+
+def test_values_of_load_name_an_endpoint(internet: Internet, tmp_path: Path) -> None:
+    agent = load_prompt(
+        VARIABLE_KEY % "${env:URL}", tmp_path, env={"THE_KEY": SECRET, "URL": "https://literal.example"}
+    )
+    assert observe(internet, agent) == "y"
+
+
+def test_a_client_that_the_host_registers_goes_where_it_says(internet: Internet, tmp_path: Path) -> None:
+    agent = load_prompt("{kind: reference, name: mine}", tmp_path)
+    with openai.OpenAI(base_url="https://literal.example/v1", api_key=SECRET) as client:
+        register_connection("mine", client, registry=agent.registry)
+        assert invoke(agent) == "Hello"
+    assert SECRET in internet.arrivals[0].text
+
+
+def test_an_agent_that_the_host_builds_goes_where_it_says(internet: Internet) -> None:
+    connection = {"kind": "key", "apiKey": SECRET, "endpoint": "https://literal.example/v1"}
+    assert observe(internet, PromptAgent.model_validate({"model": {"id": "m", "connection": connection}})) == "y"
+
+
+def test_a_fallback_in_the_file_follows_the_rule(internet: Internet, tmp_path: Path) -> None:
+    connection = VARIABLE_KEY % "https://literal.example/v1"
+    first = "{kind: key, apiKey: none, endpoint: 'http://127.0.0.1:9/v1'}"
+    text = (
+        f"---\nmodel: {{id: m, connection: {first}}}\nfallbacks: [{{id: m, connection: {connection}}}]\n---\nuser:\nHi"
+    )
+    with pytest.raises(RequestError, match="named only by the file"):
+        invoke(loads(text, base_dir=tmp_path))
+    assert not internet.arrivals
+
+
+def test_a_fallback_of_the_caller_is_the_hosts_word(internet: Internet, tmp_path: Path) -> None:
+    agent = load_prompt(VARIABLE_KEY % "http://127.0.0.1:9/v1", tmp_path)
+    fallback = {"id": "m", "connection": {"apiKey": SECRET, "endpoint": "https://literal.example/v1"}}
+    assert invoke(agent, fallbacks=[fallback], max_retries=0) == "Hello"
+    assert SECRET in internet.arrivals[0].text
+
+
+def test_a_credential_inside_an_endpoint_is_one(internet: Internet, tmp_path: Path) -> None:
+    connection = "{kind: anonymous, endpoint: 'https://literal.example/${env:THE_KEY}'}"
+    assert observe(internet, load_prompt(connection, tmp_path)) == "n"
+
+
+@pytest.mark.parametrize("connection", ["null", "{kind: key, apiKey: '${env:THE_KEY}'}"])
+@pytest.mark.parametrize(("listed", "expected"), [("", "n"), ("http://variable.example", "y")])
+def test_the_environment_names_plain_http_only_if_it_is_listed(
+    connection: str, listed: str, expected: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_BASE_URL", VARIABLES["HTTP_URL"])
+    monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", listed)
+    agent = load_prompt(connection, tmp_path)
+    if expected == "y":
+        assert invoke(agent) == "Hello"
+        assert SECRET in internet.arrivals[0].text
+    else:
+        with pytest.raises(RequestError, match="neither https nor on this machine"):
+            invoke(agent)
+        assert not internet.arrivals
+
+
+LOOPBACK = [
+    "http://localhost:8000",
+    "http://127.0.0.1",
+    "http://127.8.9.10:1/v1",
+    "http://[::1]:80/",
+    "http://[::ffff:127.0.0.1]",
+]
+ELSEWHERE = [
+    "http://localhost.example",
+    "http://127.0.0.1.example",
+    "http://0.0.0.0",
+    "http://128.0.0.1",
+    "http://[::2]",
+]
+
+
+@pytest.mark.parametrize("url", LOOPBACK)
+def test_loopback_is_this_machine(url: str) -> None:
+    origin = parse_origin(url)
+    assert origin is not None
+    assert origin.is_loopback
+
+
+@pytest.mark.parametrize("url", ELSEWHERE)
+def test_other_hosts_are_not(url: str) -> None:
+    origin = parse_origin(url)
+    assert origin is not None
+    assert not origin.is_loopback
+
+
+AMBIGUOUS = [
+    "https://a\\@b",
+    "https://a b",
+    "https://a@b@c",
+    "https://ü.example",
+    "https://a\tb",
+    "ftp://a",
+    "//a",
+    "a",
+    "https://a%2eb",
+    "https://",
+]
+
+
+@pytest.mark.parametrize("url", AMBIGUOUS)
+def test_a_url_that_two_parsers_may_read_differently_has_no_origin(url: str) -> None:
+    assert parse_origin(url) is None
