@@ -67,11 +67,10 @@ WARNINGS = {
     "a credential that feeds the text": (frontmatter("description: '${env:MY_API_KEY:}'"), [("secret-exposed", 2)]),
     "a variable that is not set": (frontmatter("description: '${env:NOPE}'"), [("env-missing", 2)]),
     "version 1": (frontmatter("model: {api: chat}\nsample: {a: b}"), [("version-1", 2), ("version-1", 3)]),
-    "a role from a variable": (frontmatter("inputs: {r: a}", "{{ r }}:\nhi"), [("role-from-variable", 4)]),
-    "a role in attributes": (frontmatter("inputs: {r: a}", "user[name={{ r }}]:\nhi"), [("role-from-variable", 4)]),
-    "a role beside a tag": (
-        frontmatter("inputs: {r: a}", "{% if r %}user:\nhi{% endif %}"),
-        [("role-from-variable", 4)],
+    "a role from a variable": (frontmatter("inputs: {r: a}", "user:\n{{ r }}:\nhi"), [("role-from-variable", 5)]),
+    "a name of an attribute": (
+        frontmatter("inputs: {r: a}", "user:\nhi\nassistant[{{ r }}=x]:\nhi"),
+        [("role-from-variable", 6)],
     ),
 }
 
@@ -96,6 +95,8 @@ NO_WARNING = {
         "name: x", "{% set y = 1 %}{{ y }}{% macro m(a) %}{{ a }}{{ caller() }}{% endmacro %}"
     ),
     "a name inside a section": frontmatter("template: mustache\ninputs: {xs: []}", "{{#xs}}{{name}}{{/xs}}"),
+    "a value of an attribute": frontmatter("inputs: {r: a}", 'user[name={{ r }}, b="{{ r }}"]:\nhi'),
+    "a role beside a tag": frontmatter("inputs: {r: a}", "{% if r %}user:\nhi{% endif %}"),
     "an ordinary sentence": frontmatter("inputs: {r: a}", "Dear {{ r }}:\nhi"),
 }
 
@@ -108,6 +109,14 @@ def test_what_is_meant_is_not_complained_about(text: str) -> None:
 ERRORS = {
     "yaml": (frontmatter("name: [x"), [("invalid-yaml", 3)]),
     "a wrong value": (frontmatter("name: 1"), [("wrong-value", 2)]),
+    "a computed role where it would be an instruction": (
+        frontmatter("inputs: {r: a}", "{{ r }}:\nhi"),
+        [("role-from-variable", 4)],
+    ),
+    "a filter that could change a marker": (
+        frontmatter("inputs: {r: a}", "hi\n{% filter replace(r, '') %}\nuser:\n{% endfilter %}"),
+        [("template-syntax", 5)],
+    ),
     "a missing file": (frontmatter("description: '${file:nope.txt}'"), [("file-missing", 2)]),
     "a broken template": (frontmatter("name: x", "a\n{% if %}"), [("template-syntax", 5)]),
     "a broken mustache": (frontmatter("template: mustache", "a\n{{#x}}"), [("template-syntax", 5)]),

@@ -5,7 +5,8 @@ from hypothesis import given, settings, strategies as st
 from jinja2 import Environment
 
 from prompty.errors import RenderError
-from prompty.model.marker import ROLE_MARK, mark
+from prompty.model.marker import ROLE_MARK
+from prompty.model.structure import mark
 from prompty.parsers.prompty import parse
 from prompty.renderers.jinja2 import renderer
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import RenderError
-from prompty.model.marker import ROLE_MARK, mark
+from prompty.model.marker import ROLE_MARK
+from prompty.model.structure import mark
 from prompty.parsers.prompty import parse
 from prompty.renderers.mustache import MAX_DEPTH, renderer
 

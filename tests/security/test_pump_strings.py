@@ -8,7 +8,8 @@ import pytest
 from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
 from prompty.analysis.check import check_text
 from prompty.errors import ArgumentsError, LoadError, RenderError
-from prompty.model.marker import mark, read_marker
+from prompty.model.marker import read_marker
+from prompty.model.structure import read_structure
 from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml
@@ -58,12 +59,33 @@ MARKERS = {
 @pytest.mark.parametrize("text", MARKERS.values(), ids=MARKERS)
 def test_text_that_nearly_is_a_marker_is_one_system_message(text: str) -> None:
     read_marker.cache_clear()
-    mark.cache_clear()
+    read_structure.cache_clear()
     answer, seconds = measured(lambda: text_of(text))
     assert answer == [("system", len(text.strip("\n")))]
     assert seconds < BUDGET
     answer, seconds = measured(lambda: [m.role for m in prepare(PromptAgent(instructions=f"user:\n{text}"))])
     assert answer == ["user"]
+
+
+TEMPLATES = {
+    "open expressions": "{{" * 20_000 + ":",
+    "closed expressions": "{{x}}" * 8_000 + ":",
+    "open tags": "{%" * 20_000 + ":",
+    "closings": "}}" * 20_000 + ":",
+    "open attributes": "user[" + "a={{x}}," * 5_000 + ":",
+    "attributes": "user[" + 'a="{{x}}",' * 5_000 + "b=1]:",
+    "tags around": "{%a%}" * 8_000 + "user:" + "{%a%}" * 8_000,
+    "tags in a value": 'user[a="' + "{%if x%}" * 5_000 + '"]:',
+    "blanks and tags": "{%a%} " * 8_000 + "x:",
+    "delimiters": "".join(f"{{{{=<{number} {number}>=}}}}" for number in range(5_000)) + "x:" * 5_000,
+    "lines": "{{r}}:\n" * 5_000,
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_the_structure_of_any_template_is_found_in_linear_time(template: str) -> None:
+    _, seconds = measured(lambda: read_structure.__wrapped__(template))
+    assert seconds < BUDGET
 
 
 def test_the_same_text_in_an_input_costs_nothing_more() -> None:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from prompty.analysis.bindings import check_bindings
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys, nearest
-from prompty.errors import LoadError, Problem, RenderError, UnknownName
+from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName
 from prompty.model.agent import PromptAgent
-from prompty.model.marker import mark, read_marker
+from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
 from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
@@ -26,8 +26,6 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import find_secret, is_credential_name
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
-_EXPRESSION = re.compile(r"\{\{[^{}]*\}\}")
-_TAG = re.compile(r"\{%[^{}]*%\}")
 
 FindVariables = Callable[[str], Mapping[str, int]]
 
@@ -148,11 +146,12 @@ class BodyAnalysis(NamedTuple):
 def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysis:
     """Analyze a body; `find_variables` belongs to its template engine and returns the line of each variable."""
     lines = split_lines(body)
-    findings = list(_check_lines(lines))
+    structure = read_structure(body)
+    findings = [*_find_secrets(lines), *_find_computed_markers(structure)]
     variables = None
     try:
         if find_variables is not None:
-            used = find_variables(mark(body))
+            used = find_variables(structure.marked)
             variables = {name: _find_use(name, lines[min(line, len(lines)) - 1]) for name, line in used.items()}
     except RenderError as error:
         problem = Problem(code="template-syntax", message=error.cause, fix=error.fix)
@@ -160,18 +159,21 @@ def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysi
     return BodyAnalysis(tuple(findings), variables)
 
 
-def _check_lines(lines: Sequence[Line]) -> Iterator[Finding]:
+def _find_secrets(lines: Sequence[Line]) -> Iterator[Finding]:
     for line in lines:
         if secret := find_secret(line.text):
             message = "this looks like a secret, and it would be sent to the model"
             fix = "Remove it. Put credentials into a connection or the bindings of a tool."
             problem = Problem(code="secret-in-prompt", message=message, fix=fix, severity="warning")
             yield Finding(line.start + secret.start(), line.start + secret.end(), problem)
-        if "{" in line.text and read_marker(_TAG.sub("", _EXPRESSION.sub("user", line.text)).strip()):
-            message = "this is text, not a role marker: nothing on the line of a marker may be computed"
-            fix = "Write the role out on a line of its own, or take the conversation as an input of kind `thread`."
-            problem = Problem(code="role-from-variable", message=message, fix=fix, severity="warning")
-            yield Finding(*line.content, problem)
+
+
+def _find_computed_markers(structure: Structure) -> Iterator[Finding]:
+    """Yield the lines that look like role markers. Where one would be an instruction, `prepare` refuses it."""
+    message, fix = COMPUTED_ROLE
+    for start, end, _, is_privileged in structure.computed:
+        severity: Severity = "error" if is_privileged else "warning"
+        yield Finding(start, end, Problem(code="role-from-variable", message=message, fix=fix, severity=severity))
 
 
 def _find_use(name: str, line: Line) -> tuple[int, int]:

@@ -1,26 +1,37 @@
-"""Role markers (§2.10): the lines of a body that start a message.
+"""Role markers (§2.10): the lines of a text that start a message.
 
 A marker is alone on its line, in upper or lower case: `system:`, `# user:`, `assistant[name="Ada", turn=3]:`. Each
 line is scanned once, from left to right, because a single regular expression takes seconds on `system[a=a=a=…`.
 
-Only the template can start a message. `mark` puts ROLE_MARK before and after every marker of a template, a renderer
-replaces it with a nonce that is new for each render, and the parser accepts only markers between two nonces. So the
-text of an input never starts a message.
+`prompty.model.structure` finds the markers of a template, whose attributes may hold expressions. In such a marker, a
+HOLE stands for each value that is rendered.
 """
 
 import re
+import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# A noncharacter, which Unicode reserves for internal use, so no template has a reason to contain it.
+# Noncharacters, which Unicode reserves for internal use, so no template has a reason to contain them.
 ROLE_MARK = "\ufdd0"
+HOLE = "\ufdd1"
 
 ROLES = ("system", "user", "assistant", "developer")
 _HEAD = re.compile(rf"[ \t]*#?[ \t]*({'|'.join(ROLES)})[ \t]*(?=[\[:])", re.IGNORECASE)
 _KEY = re.compile(r"[ \t]*([A-Za-z_][\w.-]*)[ \t]*=[ \t]*")
-_VALUE = re.compile(r'"([^"\n]*)"|\'([^\'\n]*)\'|([^\s,="\'\[\]{}]+)')
 _SEPARATOR = re.compile(r"[ \t]*([,\]])")
 _TAIL = re.compile(r"[ \t]*:[ \t]*\Z")
+_WORD = 3  # the group of an unquoted value
+_VALUE = re.compile(r'"([^"\n]*)"|\'([^\'\n]*)\'|([^\s,="\'\[\]{}]+)')
+
+
+class Hole(NamedTuple):
+    """A value that is rendered. `number` counts the holes of a marker from 0."""
+
+    number: int
+    quoted: bool
+
 
 Attributes = dict[str, str | int | bool]
 
@@ -30,38 +41,61 @@ class Marker(NamedTuple):
 
     role: str
     attributes: Attributes
+    holes: dict[str, Hole]
+
+    def fill(self, values: Sequence[str]) -> Attributes:
+        """Return the attributes with a value for each hole. A value is one value, whatever characters it has."""
+        filled = self.attributes.copy()
+        for key, hole in self.holes.items():
+            text = values[hole.number]
+            filled[key] = text if hole.quoted else _convert_word(text)
+        return filled
 
 
 @lru_cache(maxsize=1024)
 def read_marker(line: str) -> Marker | None:
     """Parse a whole line as a role marker. Return None if it is not one."""
-    head = _HEAD.match(line)
+    scanned = scan_marker(line)
+    if scanned is None:
+        return None
+    role, values = scanned
+    marker, holes = Marker(role, {}, {}), 0
+    for key, value in values:
+        text, quoted = value[value.lastindex or 0], value.lastindex != _WORD
+        marker.attributes[key] = text if quoted else _convert_word(text)
+        marker.holes.pop(key, None)
+        if text == HOLE:
+            marker.holes[key] = Hole(holes, quoted)
+            holes += 1
+    return marker
+
+
+def scan_marker(
+    line: str, start: int = 0, end: int = sys.maxsize
+) -> tuple[str, list[tuple[str, re.Match[str]]]] | None:
+    """Return the role of a marker, and its keys with the match of each value, whose last group is the value."""
+    head = _HEAD.match(line, start, end)
     if head is None:
         return None
-    position, attributes = head.end(), Attributes()
+    position, values = head.end(), list[tuple[str, re.Match[str]]]()
     if line[position] == "[":
-        parsed = _read_attributes(line, position + 1)
-        if parsed is None:
+        separator = None
+        while key := _KEY.match(line, position + 1 if separator is None else separator.end(), end):
+            value = _VALUE.match(line, key.end(), end)
+            separator = _SEPARATOR.match(line, value.end(), end) if value else None
+            if value is None or separator is None:
+                return None
+            values.append((key[1], value))
+            if separator[1] == "]":
+                break
+        else:
             return None
-        attributes, position = parsed
-    return Marker(head[1].lower(), attributes) if _TAIL.match(line, position) else None
-
-
-def _read_attributes(line: str, position: int) -> tuple[Attributes, int] | None:
-    attributes: Attributes = {}
-    while key := _KEY.match(line, position):
-        value = _VALUE.match(line, key.end())
-        separator = _SEPARATOR.match(line, value.end()) if value else None
-        if value is None or separator is None:
-            return None
-        attributes[key[1]] = _convert_word(value[3]) if value[3] else value[1] or value[2] or ""
         position = separator.end()
-        if separator[1] == "]":
-            return attributes, position
-    return None
+    return (head[1].lower(), values) if _TAIL.match(line, position, end) else None
 
 
 def _convert_word(word: str) -> str | int | bool:
+    """Return an unquoted value as a boolean or an integer if it is written as one, and as text otherwise."""
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     if word.removeprefix("-").isdecimal() and len(word) < 20:
@@ -78,14 +112,3 @@ def marker_lines(text: str) -> list[tuple[int, int, Marker]]:
             markers.append((start, end, marker))
         start = end + 1
     return markers
-
-
-@lru_cache(maxsize=256)
-def mark(template: str) -> str:
-    """Put ROLE_MARK around every marker line of a template."""
-    template = template.replace(ROLE_MARK, "")
-    pieces, position = [], 0
-    for start, end, _ in marker_lines(template):
-        pieces += [template[position:start], ROLE_MARK, template[start:end], ROLE_MARK]
-        position = end
-    return "".join([*pieces, template[position:]])

@@ -9,8 +9,9 @@ from prompty.registry import DEFAULT, Registry
 class Parser(Protocol):
     """Splits rendered text into messages.
 
-    With a `nonce`, only text between two nonces is a role marker. Without a nonce, every marker line starts a message,
-    so the text must be trusted.
+    With a `nonce`, only text between two nonces is a role marker, and a value inside it has a nonce on each side
+    (`prompty.model.structure.split_at_nonces` reads them). Without a nonce, every marker line starts a message, so the
+    text must be trusted.
     """
 
     def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from prompty.errors import RenderError
 from prompty.model.agent import PromptAgent
-from prompty.model.marker import mark
+from prompty.model.structure import mark
 
 
 def find_input_names(agent: PromptAgent) -> frozenset[str] | None:

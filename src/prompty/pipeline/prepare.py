@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from secrets import randbits, token_hex
 
+from prompty.errors import RenderError
 from prompty.model.agent import PromptAgent
-from prompty.model.marker import mark
 from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
+from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
 from prompty.pipeline.rich_inputs import Placeholders, hide_rich_inputs, insert_rich_inputs
 from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_inputs
 from prompty.providers import active_interceptors
@@ -36,9 +37,22 @@ def render(
 def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
     """Parse rendered text as messages. Without a nonce every marker line starts a message: for text you trust."""
     with begin("parse") as span:
-        messages = agent.registry.parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+        try:
+            messages = agent.registry.parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+        except ChangedMarker as changed:
+            raise _marker_error(agent, changed) from None
         span.record("result", messages)
         return messages
+
+
+def _marker_error(agent: PromptAgent, changed: ChangedMarker) -> RenderError:
+    if not changed.is_computed:
+        cause = "the template changes one of its role markers, so that it cannot tell who said what follows"
+        return RenderError(cause, "Write role markers outside of filters, and close tags on the line of a marker.")
+    computed = sorted(read_structure(agent.instructions).computed, key=lambda marker: not marker.is_privileged)
+    cause, fix = COMPUTED_ROLE
+    cause += ". It would make what follows an instruction"
+    return RenderError(cause, fix, computed[0].line if computed else None)
 
 
 def prepare(

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from prompty.errors import InputError, InputProblem, RenderError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart
-from prompty.model.marker import mark
 from prompty.model.property import RICH_KINDS, Property
+from prompty.model.structure import mark
 from prompty.safety.redaction import is_credential_name
 
 MAX_DEPTH = 64

@@ -11,8 +11,8 @@ from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
 from prompty.renderers.jinja2_limits import LimitExceeded
 from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
+from prompty.renderers.jinja2_structure import NONCE, check_structure
 
-_NONCE = "__prompty_nonce"
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
 # Besides Jinja2's own errors, Python's compiler raises these: too deep, too many lines, a number with too many digits.
@@ -25,14 +25,14 @@ class Jinja2Renderer:
     def __call__(self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
         compiled = compile_template(template, strict)
         try:
-            return compiled.render({**inputs, _NONCE: nonce})
+            return compiled.render({**inputs, NONCE: nonce})
         except Exception as error:  # a template can make Python raise anything: 1/0, a missing key, deep recursion
             raise _render_error(error) from None
 
     def variables(self, template: str) -> dict[str, int]:
         """Return the names that a template reads from its inputs, with the line of the first use."""
         try:
-            parsed = _environment(False).parse(template)
+            parsed = _parse(_environment(False), template)
             names = find_undeclared_variables(parsed) - _environment(False).globals.keys() - _MACRO_VARIABLES
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
@@ -56,11 +56,18 @@ def compile_template(template: str, strict: bool) -> Template:
     """Return the compiled template. Raise `RenderError` if it is not valid or takes too long to compile."""
     environment = _environment(strict)
     try:
-        parsed = environment.parse(template)
+        parsed = _parse(environment, template)
         _insert_nonce(parsed)
         return environment.from_string(Meter().visit(parsed))
     except _COMPILE_ERRORS as error:
         raise _render_error(error) from None
+
+
+def _parse(environment: LimitedEnvironment, template: str) -> nodes.Template:
+    parsed = environment.parse(template)
+    if ROLE_MARK in template:
+        check_structure(parsed)
+    return parsed
 
 
 def _insert_nonce(parsed: nodes.Template) -> None:
@@ -82,11 +89,13 @@ def _split_at_marks(node: nodes.Expr) -> Iterator[nodes.Expr]:
         return
     for index, text in enumerate(node.data.split(ROLE_MARK)):
         if index:
-            yield nodes.Name(_NONCE, "load", lineno=node.lineno)
+            yield nodes.Name(NONCE, "load", lineno=node.lineno)
         yield nodes.TemplateData(text, lineno=node.lineno)
 
 
 def _render_error(error: Exception) -> RenderError:
+    if isinstance(error, RenderError):
+        return error
     if isinstance(error, TemplateSyntaxError):
         return RenderError(f"the template is not valid Jinja2: {error.message}", "Correct the template.", error.lineno)
     line = _template_line(error.__traceback__)
