@@ -76,9 +76,9 @@ def test_runs_are_listed_and_their_events_are_read_as_they_were(kind: str, resto
 
 
 def _as_old(event: Event) -> Any:
-    """Return an event as version 0.1.0 had it: events of tools have got the key of their call."""
+    """Return an event as version 0.1.0 had it: events of tools have got the key of their call, and its exception."""
     shown = plain(event)
-    return {name: value for name, value in shown.items() if name != "key"} if "key" in shown else shown
+    return {name: value for name, value in shown.items() if name not in ("key", "error")} if "key" in shown else shown
 
 
 @every_database

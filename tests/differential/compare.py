@@ -20,6 +20,7 @@ ADDED_EVENTS = {
 ADDED_FIELDS: dict[tuple[str, str], str] = {
     ("ToolStarted", "key"): "spans of tools are found by the key of the call, which no other call has",
     ("ToolFinished", "key"): "spans of tools are found by the key of the call, which no other call has",
+    ("ToolFinished", "error"): "the developer gets the exception of a tool that raised",
 }
 
 # `invoke` and `run` are to become the loop of `turn` without tools, and then tell when they begin and end. What the

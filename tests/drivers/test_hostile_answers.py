@@ -199,10 +199,10 @@ PIECES: dict[str, list[Json]] = {
         {"index": 1, "id": "2", "function": {"name": "look", **REST}},
     ],
     "indexes that begin anywhere": [
-        {"index": 7, "id": "1", "function": FIRST},
-        {"index": 7, "function": MORE},
-        {"index": 3, "id": "2", "function": SECOND},
-        {"index": 3, "function": REST},
+        {"index": 3, "id": "1", "function": FIRST},
+        {"index": 3, "function": MORE},
+        {"index": 7, "id": "2", "function": SECOND},
+        {"index": 7, "function": REST},
     ],
     "arguments that are objects": [
         {"index": 0, "id": "1", "function": {"name": "look", "arguments": {"at": "a"}}},

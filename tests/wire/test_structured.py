@@ -58,7 +58,7 @@ VALUES: dict[str, tuple[str, object]] = {
     "words": ("no JSON", "no JSON"),
     "nothing": ("", ""),
     "half an object": ('{"a": ', '{"a": '),
-    "a key twice": ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+    "a key twice": ('{"a": 1, "a": 2}', {"a": 2}),
     "not a number": ('{"a": NaN}', '{"a": NaN}'),
     "nested without end": ("[" * 100_000, "[" * 100_000),
 }

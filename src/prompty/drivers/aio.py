@@ -17,7 +17,7 @@ from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.sync import LOCK_POLL, Results, advance, check
 from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
-from prompty.drivers.tool_runner import NotRun, ToolRunner, failed, interrupted, result_of_call, timed_out
+from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
     AskGate,
@@ -37,11 +37,12 @@ from prompty.loop.effects import (
     Summarise,
     Wait,
 )
-from prompty.model.event import Event, TextDelta, ToolFinished, ToolStarted
+from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes
+from prompty.tools.results import ReportedFailure
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
 from prompty.wire.json_bytes import MALFORMED, read_reply
 
@@ -314,12 +315,12 @@ async def run_stage(
             done, _ = await interruptible(asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED), cancel)
             for task in [task for task in running if task in done]:
                 position, planned = running.pop(task)
-                results[position] = result = _result_of(task, planned)
-                yield ToolFinished(planned.call, result, planned.key)
+                results[position] = result = _result_of(runner, task, planned)
+                yield runner.finished(planned, result)
     except Cancelled:
-        await _stop(running, results)
+        await _stop(runner, running, results)
     except asyncio.CancelledError as error:
-        await _stop(running, results)
+        await _stop(runner, running, results)
         raise StageInterrupted(results) from error
     finally:
         for task in running:
@@ -327,12 +328,12 @@ async def run_stage(
     yield Outcome(results)
 
 
-def _result_of(task: asyncio.Task[Message], planned: PlannedCall) -> Message:
+def _result_of(runner: ToolRunner, task: asyncio.Task[Message], planned: PlannedCall) -> Message:
     """Return the result of a task. A tool that cancelled itself has failed; the run goes on."""
-    return failed(planned, RuntimeError("it was cancelled")) if task.cancelled() else task.result()
+    return runner.failed(planned, ReportedFailure("it was cancelled")) if task.cancelled() else task.result()
 
 
-async def _stop(running: Running, results: Results) -> None:
+async def _stop(runner: ToolRunner, running: Running, results: Results) -> None:
     """Cancel the running calls and wait for their end, so that nothing outlives the run. Finished ones count."""
     ended = [task for task in running if task.done()]
     for task in running:
@@ -340,7 +341,7 @@ async def _stop(running: Running, results: Results) -> None:
     if running:
         await asyncio.wait(running)
     for task, (position, planned) in running.items():
-        results[position] = _result_of(task, planned) if task in ended else interrupted(planned)
+        results[position] = _result_of(runner, task, planned) if task in ended else interrupted(planned)
     running.clear()
 
 
@@ -361,9 +362,9 @@ async def _call(runner: ToolRunner, planned: PlannedCall) -> Message:
         if runner.before_call is not None:
             await _check_before(runner.before_call(planned))
         value = call() if runner.is_async(planned) else await asyncio.wrap_future(in_thread(call))
-        return result_of_call(planned, await value if inspect.isawaitable(value) else value)
+        return runner.succeeded(planned, await value if inspect.isawaitable(value) else value)
     except Exception as error:
-        return failed(planned, error)
+        return runner.failed(planned, error)
 
 
 async def _check_before(check: Any) -> None:

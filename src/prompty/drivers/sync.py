@@ -18,7 +18,7 @@ from prompty.drivers.host import Host, Question
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
-from prompty.drivers.tool_runner import ToolRunner, due, failed, interrupted, result_of_call, timed_out
+from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
     AskGate,
@@ -37,7 +37,7 @@ from prompty.loop.effects import (
     Summarise,
     Wait,
 )
-from prompty.model.event import Event, TextDelta, ToolFinished, ToolStarted
+from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
@@ -311,7 +311,7 @@ def run_stage(runner: ToolRunner, stage: CallTools, *, uncancellable: bool) -> G
         planned = stage.calls[0]
         yield ToolStarted(planned.call, planned.key)
         result = _run_here(runner, planned)
-        yield ToolFinished(planned.call, result, planned.key)
+        yield runner.finished(planned, result)
         return [result]
     return (yield from _run_in_parallel(runner, stage))
 
@@ -319,9 +319,9 @@ def run_stage(runner: ToolRunner, stage: CallTools, *, uncancellable: bool) -> G
 def _run_here(runner: ToolRunner, planned: PlannedCall) -> Message:
     try:
         value = _bind_call(runner, planned)()
-        return result_of_call(planned, _resolve(value.result() if isinstance(value, Future) else value))
+        return runner.succeeded(planned, _resolve(value.result() if isinstance(value, Future) else value))
     except Exception as error:
-        return failed(planned, error)
+        return runner.failed(planned, error)
 
 
 def _bind_call(runner: ToolRunner, planned: PlannedCall) -> Callable[[], object]:
@@ -343,11 +343,13 @@ def _run_in_parallel(runner: ToolRunner, stage: CallTools) -> Generator[Event, N
                 position, planned = waiting.popleft()
                 yield ToolStarted(planned.call, planned.key)
                 running[_start_call(runner, planned)] = _Running(position, planned, due(planned))
-            for call, result in _next_finished(running, cancelled):
+            for call, result in _next_finished(runner, running, cancelled):
                 results[call.position] = result
-                yield ToolFinished(call.planned.call, result, call.planned.key)
+                yield runner.finished(call.planned, result)
     for future, call in running.items():
-        results[call.position] = _message_of(future, call.planned) if future.done() else interrupted(call.planned)
+        results[call.position] = (
+            _message_of(runner, future, call.planned) if future.done() else interrupted(call.planned)
+        )
         future.cancel()
     return results
 
@@ -363,24 +365,24 @@ def _start_call(runner: ToolRunner, planned: PlannedCall) -> Future[object]:
 
 
 def _next_finished(
-    running: dict[Future[object], _Running], cancelled: Future[object]
+    runner: ToolRunner, running: dict[Future[object], _Running], cancelled: Future[object]
 ) -> list[tuple[_Running, Message]]:
     """Wait for the next calls that return, raise or time out, and remove them from `running`."""
     left = min(call.due for call in running.values()) - time.monotonic()
     done, _ = wait([*running, cancelled], None if left == float("inf") else max(left, 0), FIRST_COMPLETED)
     now = time.monotonic()
     ended = [future for future, call in running.items() if future in done or call.due <= now]
-    return [(call, _message_of(future, call.planned)) for future in ended for call in [running.pop(future)]]
+    return [(call, _message_of(runner, future, call.planned)) for future in ended for call in [running.pop(future)]]
 
 
-def _message_of(future: Future[object], planned: PlannedCall) -> Message:
+def _message_of(runner: ToolRunner, future: Future[object], planned: PlannedCall) -> Message:
     if not future.done():
         future.cancel()
         return timed_out(planned)
     try:
-        return result_of_call(planned, _resolve(future.result()))
+        return runner.succeeded(planned, _resolve(future.result()))
     except Exception as error:
-        return failed(planned, error)
+        return runner.failed(planned, error)
 
 
 def _resolve(value: object) -> object:

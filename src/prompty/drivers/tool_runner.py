@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from logging import Logger, getLogger
 
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
@@ -9,12 +10,15 @@ from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
-from prompty.model.event import Event
+from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
+from prompty.safety.redaction import masked_traceback
 from prompty.tools.context import ToolContext
-from prompty.tools.results import error_message, failure_message, result_message
+from prompty.tools.results import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
+
+logger: Logger = getLogger("prompty")
 
 
 class NotRun(Exception):
@@ -43,6 +47,7 @@ class ToolRunner:
         self._agent, self._settings, self._inputs = agent, settings, inputs
         self._run_id, self._run, self._run_tools = run_id, run, run_tools
         self._emit, self._spans = emit, spans
+        self._errors: dict[str, Exception] = {}
         self.tools: dict[str, BoundTool] = toolbox(agent, settings.tools) if run_tools else {}
         self.cancel: CancelToken = settings.cancel or CancelToken()
         self.has_kinds: bool = has_kinds(agent)
@@ -102,20 +107,29 @@ class ToolRunner:
             return call
         return self._spans.wrap_tool(planned.key, call, is_async=self.is_async(planned))
 
+    def succeeded(self, planned: PlannedCall, value: object) -> Message:
+        """Return the message of a result. A result that cannot be serialized is a failure of the tool."""
+        try:
+            return result_message(planned.call, value)
+        except Exception as error:
+            return self.failed(planned, error)
 
-def result_of_call(planned: PlannedCall, value: object) -> Message:
-    """Return the message of a result. A result that cannot be serialized is a failure of the tool."""
-    try:
-        return result_message(planned.call, value)
-    except Exception as error:
+    def failed(self, planned: PlannedCall, error: Exception) -> Message:
+        """Return the message of a call that raised, or that could not be prepared. Log an error of the host's code."""
+        if isinstance(error, NotRun):
+            return not_run(planned, error)
+        self._errors[planned.key] = error
+        if not isinstance(error, ReportedFailure):
+            logger.error("The tool '%s' raised.\n%s", planned.call.name, masked_traceback(error))
         return failure_message(planned.call, error)
 
+    def finished(self, planned: PlannedCall, result: Message) -> ToolFinished:
+        """Return the event of a call that has ended, with the exception it raised."""
+        return ToolFinished(planned.call, result, planned.key, self._errors.pop(planned.key, None))
 
-def failed(planned: PlannedCall, error: Exception) -> Message:
-    """Return the message of a call that raised, or that could not be prepared."""
-    if isinstance(error, NotRun):
-        return error_message(planned.call, f"Tool '{planned.call.name}' was not run: {error}")
-    return failure_message(planned.call, error)
+
+def not_run(planned: PlannedCall, error: NotRun) -> Message:
+    return error_message(planned.call, f"Tool '{planned.call.name}' was not run: {error}")
 
 
 def timed_out(planned: PlannedCall) -> Message:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from prompty.drivers.aio import AsyncDriver, Outcome, drain
 from prompty.drivers.host import Host
 from prompty.drivers.sync import LOCK_POLL
-from prompty.drivers.tool_runner import NotRun, ToolRunner, failed
+from prompty.drivers.tool_runner import NotRun, ToolRunner, not_run
 from prompty.durable.codec import (
     StepNames,
     answer_from,
@@ -276,7 +276,7 @@ class DurableDriver:
         await self._find_kinds()
         if planned.call.name not in self._tools.tools:
             error = ToolError(f"this worker has no tool '{planned.call.name}'", "Start it with the tools of its runs.")
-            return failed(planned, NotRun(str(error)))
+            return not_run(planned, NotRun(str(error)))
         [message] = cast(list[Message], await self._inner(CallTools(calls=(planned,))))
         return message
 

@@ -120,11 +120,15 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call ended. `result` is the message that the model will read."""
+    """A tool call ended. `result` is the message that the model will read.
+
+    `error` is the exception that the tool raised. It does not count in a comparison, and no stored run has it.
+    """
 
     call: ToolCall
     result: Message
     key: str = ""
+    error: Exception | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_error(self) -> bool:

@@ -63,6 +63,12 @@ class ToolCall:
     arguments: str = "{}"
     extra: Json = field(default_factory=dict, hash=False, repr=False)
 
+    def __post_init__(self) -> None:
+        texts: tuple[object, ...] = (self.id, self.name, self.arguments)  # as a provider sends them
+        for value in texts:
+            if not isinstance(value, str):
+                raise TypeError(f"the id, name and arguments of a tool call must be text, not {type(value).__name__}")
+
     def to_json(self) -> Json:
         """Return the call as plain JSON for people and programs, without `extra`."""
         return {"id": self.id, "name": self.name, "arguments": self.arguments}

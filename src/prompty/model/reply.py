@@ -24,6 +24,13 @@ class Reply:
     opaque: Json = field(default_factory=dict)
     value: object = None
 
+    def __post_init__(self) -> None:
+        # as a provider sends them
+        texts: tuple[object, ...] = (self.text, self.reasoning, self.refusal, self.finish_reason, self.id, self.model)
+        for value in texts:
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"a part of the reply must be text, not {type(value).__name__}")
+
     def message(self) -> Message:
         """Return the reply as an entry of the conversation."""
         return Message(

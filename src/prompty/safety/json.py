@@ -17,14 +17,18 @@ class TooDeep(ValueError):
     """The JSON is nested deeper than Python's stack."""
 
 
-def read_json(data: str | bytes, *, strict: bool = True) -> object:
-    """Parse JSON. `strict` refuses texts that are too long, duplicate keys, and numbers that JSON does not have."""
+def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) -> object:
+    """Parse JSON. `strict` refuses texts that are too long, duplicate keys, and numbers that JSON does not have.
+
+    Unless keys must be `unique`, the last of several with one name counts.
+    """
     if strict and len(data) > MAX_CHARACTERS:
         raise ValueError(f"more than {MAX_CHARACTERS:,} characters of JSON")
     value: object
     try:
         if strict:
-            return _STRICT.decode(data if isinstance(data, str) else data.decode())
+            decoder = _STRICT if unique else _REPEATING
+            return decoder.decode(data if isinstance(data, str) else data.decode())
         try:
             value = from_json(data)  # a sixth of the time of `json`
         except ValueError:
@@ -67,6 +71,7 @@ def _read_finite(text: str) -> float:
 
 # Making a decoder takes longer than reading the arguments of a call with it.
 _STRICT = json.JSONDecoder(object_pairs_hook=_read_object, parse_constant=reject_constant, parse_float=_read_finite)
+_REPEATING = json.JSONDecoder(parse_constant=reject_constant, parse_float=_read_finite)
 
 
 def read_deep_json(data: str | bytes) -> object:

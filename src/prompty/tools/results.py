@@ -5,17 +5,22 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.safety.redaction import mask_secrets
+from prompty.safety.surrogates import repair_json, repair_text
 
 # Longer results are cut: they would fill any model's context, and cost accordingly.
 MAX_RESULT_LENGTH = 500_000  # characters of text, in all parts together
 MAX_MEDIA_LENGTH = 20_000_000  # characters of images, audio and files
 MAX_RESULT_PARTS = 1_000
 _PARTS = get_args(ContentPart)
+
+
+class ReportedFailure(RuntimeError):
+    """A service reports that a call failed. The text is for the model to read; no code of the host is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def failure_message(call: ToolCall, error: Exception) -> Message:
 def _to_parts(value: object) -> list[ContentPart]:
     """Return the parts of a result. Together they are of a bounded length."""
     if isinstance(value, str):
-        return [_truncate(TextPart(value), MAX_RESULT_LENGTH)]
+        return [_truncate(TextPart(repair_text(value)), MAX_RESULT_LENGTH)]
     if isinstance(value, _PARTS):
         return _limit([value])
     if isinstance(value, Sequence) and value and all(isinstance(part, _PARTS) for part in value):
@@ -80,17 +85,22 @@ def _limit(parts: Sequence[ContentPart]) -> list[ContentPart]:
         allowed = max(MAX_RESULT_LENGTH - text, 0) if room else 0
         text += length
         cut += max(length - allowed, 0)
-        if length <= allowed:
-            kept.append(part)
-        elif allowed:
-            kept.append(TextPart(part.value[:allowed]))
+        if length <= allowed or allowed:
+            kept.append(TextPart(repair_text(part.value[:allowed])))
     notes = [f"{cut} more characters were cut off"] if cut else []
     notes += [f"{left_out} more images, recordings or files were left out"] if left_out else []
     return [*kept, TextPart(f"[{'; '.join(notes)}]")] if notes else kept
 
 
 def to_text(value: object) -> str:
-    return "" if value is None else to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    """Return a value as JSON text."""
+    if value is None:
+        return ""
+    try:
+        return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    except PydanticSerializationError:  # for a lone surrogate, as in the name of a file, there is a remedy
+        plain = repair_json(to_jsonable_python(repair_json(value), fallback=str, inf_nan_mode="strings"))
+        return to_json(plain, inf_nan_mode="strings").decode()
 
 
 def _truncate(part: TextPart, limit: int) -> TextPart:

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Callable
 
+from pydantic_core import from_json
+
 from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.model.message import Json
 from prompty.model.reply import Reply
 from prompty.safety.json import read_json
+from prompty.safety.surrogates import repair_json, repair_text
 
 # The name under which text that should have been a JSON object is sent where only objects are taken.
 INVALID_JSON = "INVALID_JSON"
@@ -18,7 +21,11 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 def write_bytes(value: object) -> bytes:
     """Return a request body as bytes."""
     try:
-        return _ENCODER.encode(value).encode()
+        text = _ENCODER.encode(value)
+        try:
+            return text.encode()
+        except UnicodeEncodeError:  # from a host or an old session: what a provider sends is repaired when it is read
+            return repair_text(text).encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise RequestError(f"the request is not JSON: {error}", "Pass text, numbers, lists and dicts only.") from None
 
@@ -26,8 +33,12 @@ def write_bytes(value: object) -> bytes:
 def read_bytes(data: bytes) -> object:
     """Parse what a provider sent. Raise a retryable error if it is not JSON."""
     try:
-        return read_json(data, strict=False)
-    except ValueError as error:
+        return from_json(data)  # does not read lone surrogates, so there is nothing to repair
+    except ValueError:
+        pass
+    try:
+        return repair_json(read_json(data, strict=False))
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"the provider sent what is not JSON: {error}", retryable=True) from None
 
 

@@ -1,12 +1,34 @@
 """Assembly of streamed replies (§8.6)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from prompty.model.event import Delta, ToolCallDelta
 from prompty.model.message import Json, ToolCall
 from prompty.model.reply import Reply
 from prompty.safety.json import is_json_object
+
+T = TypeVar("T")
+
+
+def as_text(value: object) -> str:
+    """Return the text of an id or a name. Some servers number their calls; anything else is an error."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if type(value) is int:
+        return str(value)
+    raise TypeError(f"expected text, found {type(value).__name__}")
+
+
+def sort_by_index(items: list[T], indexes: Sequence[int | None]) -> list[T]:
+    """Return streamed items in the order of their indexes, which is that of the whole answer. Items with one index, or
+    among which one has none, stay in the order of their arrival."""
+    if len(items) < 2 or not all(isinstance(index, int) for index in indexes):
+        return items
+    return [item for _, _, item in sorted(zip(indexes, range(len(items)), items, strict=True), key=lambda one: one[:2])]
 
 
 class Decoder(Protocol):
@@ -25,10 +47,11 @@ class Decoder(Protocol):
 class _OpenCall:
     id: str
     name: str
+    index: int | None = None
     arguments: list[str] = field(default_factory=list)
     extra: Json = field(default_factory=dict)
 
-    def matches(self, call_id: str | None, name: str | None) -> bool:
+    def matches(self, call_id: str, name: str) -> bool:
         return (not call_id or self.id in ("", call_id)) and (not name or self.name in ("", name))
 
 
@@ -40,12 +63,15 @@ class CallAssembler:
         self._calls: list[_OpenCall] = []
         self._at: dict[int, int] = {}
 
-    def add(self, index: int | None, call_id: str | None, name: str | None, arguments: str | None) -> ToolCallDelta:
-        """Add a piece of a call."""
+    def add(self, index: int | None, call_id: object, name: object, arguments: str | None) -> ToolCallDelta:
+        """Add a piece of a call. An id may be a number; a name that is not text is an error."""
+        return self._add(index, as_text(call_id), as_text(name), arguments)
+
+    def _add(self, index: int | None, call_id: str, name: str, arguments: str | None) -> ToolCallDelta:
         position = self._get_position(index, call_id, name)
         call = self._calls[position]
-        call.id = call.id or call_id or ""
-        call.name = call.name or name or ""
+        call.id = call.id or call_id
+        call.name = call.name or name
         if arguments:
             call.arguments.append(arguments)
         return ToolCallDelta(position, call.id, call.name, arguments or "")
@@ -55,16 +81,16 @@ class CallAssembler:
         if isinstance(extra, dict):
             self._calls[position].extra |= extra
 
-    def _get_position(self, index: int | None, call_id: str | None, name: str | None) -> int:
+    def _get_position(self, index: int | None, call_id: str, name: str) -> int:
         position = self._find_call(index, call_id, name)
         if position is None:
             position = len(self._calls)
-            self._calls.append(_OpenCall(call_id or "", name or ""))
+            self._calls.append(_OpenCall(call_id, name, index))
         if index is not None:
             self._at[index] = position
         return position
 
-    def _find_call(self, index: int | None, call_id: str | None, name: str | None) -> int | None:
+    def _find_call(self, index: int | None, call_id: str, name: str) -> int | None:
         """Return the call that a piece continues: that at its index (the last one, without an index), or of its id."""
         if not self._calls or (index is not None and index not in self._at):
             return None
@@ -74,13 +100,14 @@ class CallAssembler:
         return next((position for position in candidates if self._calls[position].matches(call_id, name)), None)
 
     def calls(self, *, truncated: bool = False) -> tuple[ToolCall, ...]:
-        """Return the calls, numbered where the server gave them no id.
+        """Return the calls in the order of their indexes, numbered where the server gave them no id.
 
-        The last call of a truncated answer is dropped unless its arguments are complete (P3).
+        The call that arrived last in a truncated answer is dropped unless its arguments are complete (P3).
         """
         calls = [(call, "".join(call.arguments)) for call in self._calls]
         if truncated and calls and not is_json_object(calls[-1][1]):
             calls.pop()
+        calls = sort_by_index(calls, [call.index for call, _ in calls])
         return tuple(
             ToolCall(id=call.id or f"call_{position}", name=call.name, arguments=arguments or "{}", extra=call.extra)
             for position, (call, arguments) in enumerate(calls)

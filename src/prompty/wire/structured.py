@@ -34,7 +34,7 @@ def output_schema(agent: PromptAgent) -> Json | None:
 def parse_structured(text: str) -> object:
     """Parse JSON text; an object keeps its text. Text that is not JSON is returned unchanged."""
     try:
-        value = read_json(text)
+        value = read_json(text, unique=False)
     except ValueError:
         return text
     return StructuredResult(value, text) if isinstance(value, dict) else value

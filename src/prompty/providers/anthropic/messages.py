@@ -22,10 +22,11 @@ from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.safety.json import read_json
+from prompty.safety.surrogates import may_have_surrogates, repair_json
 from prompty.wire.json_bytes import INVALID_JSON
 from prompty.wire.media import get_inline_data, is_url, require_text
 from prompty.wire.options import map_options
-from prompty.wire.stream import CallAssembler
+from prompty.wire.stream import CallAssembler, as_text, sort_by_index
 from prompty.wire.structured import output_schema
 
 Block = dict[str, Any]
@@ -157,6 +158,7 @@ def _parse_input(arguments: str) -> Json:
         return {}
     try:
         value = read_json(arguments)
+        value = repair_json(value) if may_have_surrogates(arguments) else value
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {INVALID_JSON: arguments}
@@ -236,8 +238,8 @@ def reply(payload: Json) -> Reply:
         refusal=refusal if stop_reason == "refusal" else None,
         finish_reason=_FINISH_REASONS.get(stop_reason, stop_reason) or None,
         usage=_parse_usage(data.get("usage") or {}),
-        id=data.get("id"),
-        model=data.get("model"),
+        id=as_text(data.get("id")) or None,
+        model=as_text(data.get("model")) or None,
         opaque={BLOCKS: blocks} if calls else {},
     )
 
@@ -266,7 +268,7 @@ def _parse_call(block: Block) -> ToolCall:
         arguments = str(value[INVALID_JSON]) if is_invalid else _ENCODER.encode(value)
     except ValueError:  # a number beyond all floats was parsed as infinity, which cannot be sent back
         raise ModelError("the provider sent a number that is too large", retryable=True) from None
-    return ToolCall(id=block.get("id") or "", name=block.get("name") or "", arguments=arguments)
+    return ToolCall(id=as_text(block.get("id")), name=as_text(block.get("name")), arguments=arguments)
 
 
 def _join_texts(blocks: list[Block], kind: str) -> str:
@@ -291,6 +293,7 @@ class _OpenBlock:
     """A block as it began, and the pieces since. A call is open until its block ends."""
 
     start: Block
+    index: int | None
     is_open_call: bool
     pieces: list[str] = field(default_factory=list)
 
@@ -334,7 +337,7 @@ class MessagesDecoder:
         return []
 
     def _begin(self, index: int | None, start: Block) -> Iterator[Delta]:
-        block = _OpenBlock(start, is_open_call=_is_call(start))
+        block = _OpenBlock(start, index, is_open_call=_is_call(start))
         self._blocks.append(block)
         self._at[index] = block
         kind = str(start.get("type"))
@@ -371,7 +374,8 @@ class MessagesDecoder:
             raise Refused(self._reply(self._blocks).refusal or "")
 
     def _reply(self, blocks: list[_OpenBlock]) -> Reply:
-        return reply({**self._message, "content": [block.assemble() for block in blocks]})
+        ordered = sort_by_index(blocks, [block.index for block in blocks])
+        return reply({**self._message, "content": [block.assemble() for block in ordered]})
 
     def _partial(self) -> Reply:
         return self._reply([block for block in self._blocks if not block.is_open_call])

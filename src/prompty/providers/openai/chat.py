@@ -20,7 +20,7 @@ from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
-from prompty.wire.stream import CallAssembler
+from prompty.wire.stream import CallAssembler, as_text
 from prompty.wire.structured import SCHEMA_NAME, output_schema
 
 OPTIONS = {
@@ -211,14 +211,20 @@ def reply(payload: Json) -> Reply:
     return Reply(
         text=_parse_text(message.get("content")),
         tool_calls=_parse_calls(entries, truncated=finish_reason in _TRUNCATED) if entries else (),
-        reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
-        refusal=message.get("refusal"),
+        reasoning=_get_reasoning(message),
+        refusal=message.get("refusal") or None,
         finish_reason=finish_reason,
         usage=_parse_usage(data.get("usage")),
-        id=data.get("id"),
-        model=data.get("model"),
+        id=as_text(data.get("id")) or None,
+        model=as_text(data.get("model")) or None,
         opaque={"reasoning_details": details} if (details := message.get("reasoning_details")) else {},
     )
+
+
+def _get_reasoning(message: dict[str, Any]) -> str:
+    """Return the reasoning of a message or a delta, which servers call by two names."""
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    return reasoning if isinstance(reasoning, str) else ""
 
 
 def _parse_calls(entries: list[dict[str, Any]], *, truncated: bool) -> tuple[ToolCall, ...]:
@@ -282,8 +288,8 @@ class ChatDecoder:
         data = cast(dict[str, Any], event)
         if data.get("error"):
             raise StreamCut(f"the provider broke the stream off: {_get_error(data)}", self._reply())
-        self._id = self._id or data.get("id")
-        self._model = self._model or data.get("model")
+        self._id = self._id or as_text(data.get("id")) or None
+        self._model = self._model or as_text(data.get("model")) or None
         self._usage = data.get("usage") or self._usage
         first = (choice for choice in data.get("choices") or [] if not choice.get("index"))
         return list(chain.from_iterable(map(self._feed_choice, first)))
@@ -294,7 +300,7 @@ class ChatDecoder:
         if text := _parse_text(delta.get("content")):
             self._text.append(text)
             yield TextDelta(text)
-        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+        if reasoning := _get_reasoning(delta):
             self._reasoning.append(reasoning)
             yield ReasoningDelta(reasoning)
         for piece in delta.get("reasoning_details") or []:

@@ -19,7 +19,7 @@ from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
-from prompty.wire.stream import CallAssembler
+from prompty.wire.stream import CallAssembler, as_text, sort_by_index
 from prompty.wire.structured import SCHEMA_NAME, output_schema
 
 Item = dict[str, Any]
@@ -158,8 +158,8 @@ def _parse(data: Item) -> Reply:
         refusal="".join(part.get("refusal") or "" for part in messages) or None,
         finish_reason=_get_finish_reason(data, calls, truncated=len(complete) < len(output)),
         usage=_parse_usage(data.get("usage")),
-        id=data.get("id"),
-        model=data.get("model"),
+        id=as_text(data.get("id")) or None,
+        model=as_text(data.get("model")) or None,
         opaque={"responses_items": complete} if calls else {},
     )
 
@@ -179,8 +179,8 @@ def _drop_incomplete(output: list[Item], *, incomplete: bool) -> list[Item]:
 
 
 def _parse_call(item: Item) -> ToolCall:
-    identifier = item.get("call_id") or item.get("id") or ""
-    return ToolCall(id=identifier, name=item.get("name") or "", arguments=item.get("arguments") or "{}")
+    identifier = as_text(item.get("call_id") or item.get("id"))
+    return ToolCall(id=identifier, name=as_text(item.get("name")), arguments=item.get("arguments") or "{}")
 
 
 def _get_finish_reason(data: Item, calls: Sequence[ToolCall], *, truncated: bool) -> str:
@@ -212,6 +212,7 @@ class ResponsesDecoder:
 
     def __init__(self) -> None:
         self._done: list[Item] = []
+        self._done_at: list[int | None] = []
         self._pieces: dict[str, list[str]] = {"message": [], "reasoning": []}
         self._reasoning_part: list[object] | None = None
         self._calls = CallAssembler()
@@ -245,6 +246,7 @@ class ResponsesDecoder:
                 yield self._calls.add(index, _parse_call(item).id, item.get("name"), item.get("arguments"))
             case "response.output_item.done":
                 self._done.append(item)
+                self._done_at.append(index)
                 self._pieces.get(item.get("type", ""), []).clear()
             case "response.function_call_arguments.delta" if delta:
                 yield self._calls.add(index, None, None, delta)
@@ -263,7 +265,8 @@ class ResponsesDecoder:
         return ReasoningDelta(gap + text)
 
     def _assemble(self) -> Item:
-        return {**self._response, "output": self._response.get("output") or [*self._done, *self._list_unfinished()]}
+        done = sort_by_index(self._done, self._done_at)
+        return {**self._response, "output": self._response.get("output") or [*done, *self._list_unfinished()]}
 
     def _list_unfinished(self) -> Iterator[Item]:
         """Yield items for what was being written. A call is only marked: it counts when its item is done (P3)."""

@@ -15,7 +15,7 @@ from prompty.model.request import Function
 from prompty.safety.visible import visible
 from prompty.tools.arguments import get_validator
 from prompty.tools.mcp.limits import MAX_DEFINITIONS_LENGTH, MAX_DESCRIPTION_LENGTH
-from prompty.tools.results import to_text
+from prompty.tools.results import ReportedFailure, to_text
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents, Tool
@@ -26,7 +26,7 @@ _PROSE = frozenset({"description", "title", "$comment", "examples"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
-class McpError(RuntimeError):
+class McpError(ReportedFailure):
     """A call failed. The text is for the model to read."""
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from prompty.extras import require
 from prompty.tools.openapi.permissions import Permissions, Url, parse_url
 from prompty.tools.openapi.request import HttpRequest
+from prompty.tools.results import ReportedFailure
 from prompty.version import __version__
 
 TIMEOUT_SECONDS = 30.0
@@ -22,7 +23,7 @@ MAX_RESPONSE_BYTES = 1_000_000
 _MAX_ADDRESSES = 3
 
 
-class ServiceError(RuntimeError):
+class ServiceError(ReportedFailure):
     """A service did not answer, or refused. The text is for the model to read."""
 
 
