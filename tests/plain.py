@@ -16,6 +16,8 @@ _FIRST_NAMES = {"opaque": "metadata"}
 _FIRST_LOCAL = {"finishReason": "finish_reason", "toolName": "tool_name", "isError": "is_error"} | {
     name: name for name in ("usage", "cost")
 }
+_NEW_IN_PAUSED = ("calls", "policy", "stored", "signature", "checksum")
+_NEW_IN_CALLS = ("bound", "definition")
 _ERROR_FIELDS = ("status", "retryable", "retry_after", "limit", "reason", "refusal", "name")
 
 
@@ -52,8 +54,13 @@ def _object(value: Any) -> Any:
 
 
 def _paused(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return the stored form of a Paused value, its messages as the first version wrote them."""
+    """Return the stored form of a Paused value as the first version wrote it."""
     messages = {name: [_first_form(entry) for entry in stored[name]] for name in ("messages", "results")}
+    if "calls" in stored:
+        pending = [call for call in stored["calls"] if call["key"] not in stored["decided"]]
+        stored = {name: entry for name, entry in stored.items() if name not in _NEW_IN_PAUSED}
+        stored |= {"pending": [{name: call[name] for name in call if name not in _NEW_IN_CALLS} for call in pending]}
+        stored["version"] = 1
     return {**stored, **messages}
 
 

@@ -119,7 +119,12 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "003 §2.4": ("a string is the model's id",),
     "003 §2.5": ("six kinds of connection",),
     "003 §2.6": ("all options",),
-    "003 §2.7": ("a scalar is a default", "the kind is inferred", "all kinds"),
+    "003 §2.7": (
+        "a scalar is a default",
+        "the kind is inferred",
+        "all kinds",
+        "the default of a parameter is passed where the model leaves it out",
+    ),
     "003 §2.8": ("no template means jinja2 and prompty", "a string is the format kind"),
     "003 §2.9": ("an unknown kind is a custom tool", "four known kinds"),
     "003 §2.9.1": ("bound parameters are stripped", "bound parameters are injected", "a binding wins over the model"),

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, Unpack, get_type_hints, overload
 from prompty.drivers.run import Inputs, Invocation, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor
+from prompty.errors import RequestError
 from prompty.loop.options import CallOptions, Settings, TurnOptions
 from prompty.loop.repair import normalize_history
 from prompty.model.agent import PromptAgent
@@ -56,6 +57,15 @@ def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> S
         hint = f". Did you mean '{nearest[0]}'?" if nearest else ""
         raise TypeError(f"{function}() got an unexpected option '{name}'{hint}")
     return Settings(**options)
+
+
+def make_resume_settings(function: str, paused: object, options: Mapping[str, Any]) -> Settings:
+    """Return the settings for the options of `resume`. The session is that of the paused turn."""
+    if not isinstance(paused, Paused):
+        raise RequestError(
+            f"a {type(paused).__name__} is not a paused turn", "Pass what `turn` returned, or Paused.from_json(value)."
+        )
+    return make_settings(function, TurnOptions, {**options, "session_id": paused.session_id})
 
 
 @overload
@@ -267,15 +277,15 @@ def resume(
 ) -> Any:
     """Continue a paused turn, in this process or another one.
 
-    `verdicts` are those on `paused.pending`, in order, or some of them by key. Pass the tools, and the inputs that
-    bindings need, again.
+    `verdicts` are those on `paused.pending`, in order, or some of them by key. Pass the tools, the gate, the guardrails
+    and the inputs that bindings need again. The calls run with the arguments in `paused`.
     """
     return start(
         Invocation(
             operation="turn",
             source=agent_or_path,
             inputs=inputs,
-            settings=make_settings("resume", TurnOptions, {**options, "session_id": paused.session_id}),
+            settings=make_resume_settings("resume", paused, options),
             output_type=output_type,
             stream=stream,
             paused=paused,

@@ -4,7 +4,7 @@ from asyncio import to_thread
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from prompty.api import Verdicts, make_settings, processor_of, run_invocation, takes_options
+from prompty.api import Verdicts, make_resume_settings, make_settings, processor_of, run_invocation, takes_options
 from prompty.drivers.run import Inputs, Invocation, Source, start_async
 from prompty.drivers.stream import AsyncPromptyStream
 from prompty.loop.options import CallOptions, TurnOptions
@@ -254,7 +254,7 @@ async def resume_async(
             operation="turn",
             source=agent_or_path,
             inputs=inputs,
-            settings=make_settings("resume_async", TurnOptions, {**options, "session_id": paused.session_id}),
+            settings=make_resume_settings("resume_async", paused, options),
             output_type=output_type,
             stream=stream,
             paused=paused,

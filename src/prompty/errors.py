@@ -19,6 +19,7 @@ PromptyError
 ├── BudgetSpent                     the turn has used its tokens, its money or its time
 ├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
 ├── MemoryFailed                    a stored conversation cannot be read or written
+├── PausedRefused (ValueError)      a paused turn cannot be resumed: it was changed, or other policies would apply to it
 ├── RunRefused (ValueError)         what is stored of a durable run cannot be read by this release
 ├── RunBroken                       a durable run met an error that is none of these
 ├── UnknownRun (LookupError)        there is no durable run of that id
@@ -242,6 +243,15 @@ class MemoryFailed(PromptyError):
     def __init__(self, session_id: str, cause: Exception) -> None:
         super().__init__(f"the session '{session_id}' cannot be used: {cause}")
         self.session_id = session_id
+
+
+class PausedRefused(PromptyError, ValueError):
+    """A paused turn cannot be resumed: it was changed, was resumed already, or would run under other policies."""
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(f"the paused turn is refused: {cause}\n    {fix}")
+        self.cause = cause
+        self.fix = fix
 
 
 class RunRefused(PromptyError, ValueError):

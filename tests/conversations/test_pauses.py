@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prompty import Paused, deny, later, tool
-from prompty.errors import RequestError
+from prompty.errors import PausedRefused, RequestError
 from prompty.events import RunPaused, ToolGated
 from prompty.loop.policy import needs_approval
 from prompty.testing import Script, answer, call
@@ -37,6 +37,10 @@ class Bank:
         return f"paid {amount} from {account[-1:]}"
 
 
+def allow_all(calls: list[Any]) -> list[bool]:
+    return [True] * len(calls)
+
+
 def stored(paused: Paused) -> Paused:
     """What is left of a paused turn after a night in a database."""
     return Paused.from_json(json.loads(json.dumps(paused.to_json())))
@@ -50,8 +54,8 @@ def test_a_gate_that_answers_later_pauses_the_turn_before_anything_runs(way: Way
         assert bank.paid == []
         assert isinstance(seen.result, Paused)
         assert seen.events[-1] == RunPaused(seen.result)
-        assert [one.arguments for one in seen.result.pending] == [{"amount": 500}]
-        gone_on = way.resume(scripted(), stored(seen.result), [True], tools=[bank.pay])
+        assert [one.arguments for one in seen.result.pending] == [{"amount": 500, "account": ""}]
+        gone_on = way.resume(scripted(), stored(seen.result), [True], tools=[bank.pay], gate=allow_all)
     assert gone_on.result == "Done."
     assert bank.paid == [5, 500]
     assert gone_on.texts == ["Be brief.", "Hi", "", "paid 5 from ", "paid 500 from ", "Done."]
@@ -63,7 +67,7 @@ def test_a_no_that_comes_later_is_told_to_the_model(way: Way) -> None:
     with Script(BATCH, "Sorry."):
         seen = way.turn(scripted(), tools=[bank.pay], gate=lambda calls: [later(), deny("too small")])
         key = seen.result.pending[0].key
-        gone_on = way.resume(scripted(), seen.result, {key: deny("no money")}, tools=[bank.pay])
+        gone_on = way.resume(scripted(), seen.result, {key: deny("no money")}, tools=[bank.pay], gate=allow_all)
     assert bank.paid == []
     assert gone_on.texts[3:5] == ["Tool 'pay' was denied: no money", "Tool 'pay' was denied: too small"]
     assert [event.allowed for event in gone_on.of(ToolGated)] == [False, False]
@@ -116,7 +120,11 @@ POLICIES: dict[str, tuple[list[object], bool]] = {
     "the argument fits": ([{"when": {"amount": {"minimum": 100}}}, None], True),
     "the argument does not fit": ([{"when": {"amount": {"minimum": 1000}}}, "never"], False),
     "one of two fits": ([{"when": {"amount": {"minimum": 1000}}}, {"when": {"amount": {"type": "integer"}}}], True),
-    "the argument is not there": ([{"when": {"other": {}}}, None], False),
+    "the argument is not there": ([{"when": {"other": {"const": 1}}}, None], True),
+    "one argument is not there, and another does not fit": (
+        [{"when": {"other": {}, "amount": {"minimum": 1000}}}, None],
+        False,
+    ),
     "a word nobody knows": (["sometimes", None], True),
     "a mapping nobody knows": ([{"if": {}}, None], True),
     "no schema": ([{"when": {"amount": {"type": "nonsense"}}}, None], True),
@@ -161,7 +169,7 @@ def test_verdicts_that_belong_to_no_call_are_an_error(verdicts: Any) -> None:
 
 
 def test_a_paused_turn_of_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="version 99"):
+    with pytest.raises(PausedRefused, match="its version is 99"):
         Paused.from_json({"version": 99})
 
 

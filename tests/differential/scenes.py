@@ -374,7 +374,7 @@ def gate_answers_later(play: Play) -> None:
     with play.script([*looks("a"), p.call("pay", amount=5)], "Done."):
         paused = play.call("turn", agent(), tools=[look, pay], gate=lambda calls: [True, p.later()])
         again = p.Paused.from_json(json.loads(json.dumps(paused.to_json())))
-        play.call("resume", agent(), again, [True], tools=[look, pay])
+        play.call("resume", agent(), again, [True], tools=[look, pay], gate=lambda calls: [True])
 
 
 @scene()

@@ -9,6 +9,7 @@ import pytest
 from prompty import Paused, deny, load, tool
 from prompty.durable import DurableRuntime, use_result
 from prompty.durable.suite import wait_until
+from prompty.errors import RequestError
 from prompty.events import Done
 from tests.durable.runs import scripted, working
 
@@ -119,10 +120,11 @@ def test_what_was_not_answered_is_asked_again_and_nothing_runs_meanwhile(cut: Cu
     assert results(runtime) == ["pay Ada done", "noted", "read done", "paid"]
 
 
-def test_what_is_no_clear_answer_is_a_no(cut: Cut) -> None:
+def test_what_is_no_verdict_is_an_error_and_the_run_still_waits(cut: Cut) -> None:
     runtime, counter, paused = cut
-    runtime.answer(paused, ["retry", None])
-    assert all("failed: the gate gave no verdict" in text for text in results(runtime)[::3])
+    with pytest.raises(RequestError, match="the verdict on 'pay' is 'retry'"):
+        runtime.answer(paused, ["retry", None])
+    assert runtime.result("mine", timeout=SECONDS) == paused
     assert counter.ran.count("pay Ada") == 1
 
 

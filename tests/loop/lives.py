@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from prompty import GatedCall
-from prompty.errors import Cancelled, PromptyError, RequestError
+from prompty.errors import BudgetSpent, Cancelled, PromptyError, RequestError
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -100,6 +100,7 @@ class Life:
     iteration: int = 0
     allowed: list[bool] = field(default_factory=list)
     gated: bool = False
+    misjudged: bool = False
     started: list[int] = field(default_factory=list)
     results: dict[str, Message | None] = field(default_factory=dict)
 
@@ -192,7 +193,9 @@ class Life:
             self.allowed, self.gated, self.started = list(said.runnable), False, []
         elif isinstance(effect, AskGate):
             self.gated = True
-            verdicts = iter(lets_through(recorded.value, sum(self.allowed)))
+            judged = lets_through(recorded.value, sum(self.allowed))
+            self.misjudged = judged is None
+            verdicts = iter(judged or [False] * sum(self.allowed))
             self.allowed = [may and next(verdicts) for may in self.allowed]
         elif isinstance(effect, CallTools):
             results = cast(list[Message | None], recorded.value)
@@ -258,7 +261,7 @@ class Life:
         assert self.asked
         if given:
             assert result is given
-        elif self.gated and self.asked.runnable[position] and not self.allowed[position]:
+        elif self.gated and not self.misjudged and self.asked.runnable[position] and not self.allowed[position]:
             assert result.text.startswith(f"Tool '{call.name}' was denied")
         else:
             assert result.is_error
@@ -273,6 +276,9 @@ class Life:
             self._check_batch(messages)
         elif ending.done or isinstance(ending.error, RequestError):
             assert messages[-1] == self.asked.reply.message()
+        if self.misjudged:
+            assert isinstance(ending.error, RequestError | Cancelled | BudgetSpent)
+            assert not self.started
         assert_sendable(messages)
         assert self.iteration <= self.play.plan.settings.max_iterations + 1
         if ending.done:

@@ -155,7 +155,8 @@ def answering(draw: st.DrawFn, api_name: str) -> Asked:
     return Asked(_read(api_name, reply, draw(st.booleans())), ())
 
 
-ENTRIES = (True, True, True, False, Verdict(True), Verdict(False, "no"), Verdict(1, "almost"), None, "yes", 1)  # type: ignore[arg-type]  # a gate may say anything
+CLEAR = (True, True, True, False, Verdict(True), Verdict(False, "no"))
+ENTRIES = (*CLEAR * 4, Verdict(1, "almost"), None, "yes", 1)  # type: ignore[arg-type]  # a gate may say anything
 
 
 @st.composite
@@ -167,8 +168,8 @@ def gates(draw: st.DrawFn) -> Callable[[int], object]:
 
 
 FORMS: tuple[Callable[[tuple[object, ...]], object], ...] = (
-    list,
-    tuple,
+    *[list] * 6,
+    *[tuple] * 6,
     lambda entries: [True] * len(entries),
     lambda entries: [True] * len(entries),
     lambda entries: [Verdict(True)] * len(entries),
@@ -182,11 +183,14 @@ FORMS: tuple[Callable[[tuple[object, ...]], object], ...] = (
 )
 
 
-def lets_through(answer: object, count: int) -> list[bool]:
-    """Which calls an answer of a gate lets run, worked out again: only a clear yes in a list of the right length."""
+def lets_through(answer: object, count: int) -> list[bool] | None:
+    """Which calls an answer of a gate lets run, worked out again: only a clear yes in a list of the right length. An
+    answer that is not one verdict for each call is none."""
     if not isinstance(answer, list | tuple) or len(answer) != count:
-        return [False] * count
-    return [entry is True or (isinstance(entry, Verdict) and entry.allowed is True) for entry in answer]
+        return None
+    if any(not isinstance(entry.allowed if isinstance(entry, Verdict) else entry, bool) for entry in answer):
+        return None
+    return [entry is True or (isinstance(entry, Verdict) and entry.allowed) for entry in answer]
 
 
 @st.composite

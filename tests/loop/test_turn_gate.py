@@ -1,4 +1,4 @@
-"""The gate: asked once about all calls of an answer, before any of them runs; what is not a yes is a no."""
+"""The gate: asked once about all calls of an answer, before any of them runs; only a yes lets a call run."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from prompty import GatedCall, ToolCall, Verdict, deny
-from prompty.errors import BudgetSpent
+from prompty.errors import BudgetSpent, RequestError
 from prompty.events import ToolGated, ToolStarted
 from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
@@ -103,13 +103,18 @@ UNCLEAR: dict[str, Callable[[int], object]] = {
 @one_way
 @gate_kinds
 @pytest.mark.parametrize("answer", UNCLEAR.values(), ids=UNCLEAR)
-def test_what_is_not_a_clear_yes_is_a_no(way: Way, kind: str, answer: Callable[[int], object]) -> None:
+def test_a_gate_that_returns_no_verdict_for_each_call_is_an_error_and_nothing_runs(
+    way: Way, kind: str, answer: Callable[[int], object]
+) -> None:
     tools = Tools()
-    with Script(BATCH, "Done."):
+    with Script(BATCH):
         seen = way.turn(AGENT, tools=[tools.look], gate=gate_of(kind, lambda calls: answer(len(calls))))
-    assert (tools.ran, seen.result) == ([], "Done.")
-    assert all(text.startswith("Tool 'look' was denied") for text in seen.told)
-    assert [event.allowed for event in seen.of(ToolGated)] == [False] * 3
+    assert isinstance(seen.error, RequestError)
+    assert "gate" in seen.error.cause
+    assert "[True for call in calls]" in seen.error.fix or "deny" in seen.error.fix
+    assert tools.ran == []
+    assert all(text.startswith("Error: Tool 'look' was not run: ") for text in seen.told)
+    assert seen.of(ToolGated) == []
 
 
 @every_way

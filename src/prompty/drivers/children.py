@@ -15,6 +15,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
 from prompty.model.message import Json
 from prompty.model.paused import Paused
+from prompty.model.property import RICH_KINDS
 from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition
 from prompty.pipeline.input_names import find_input_names
@@ -50,12 +51,18 @@ class ChildKind:
             invocation = child_invocation(child, arguments, context, agentic=agentic)
             return _metered_result(sync.drain(sync_events(invocation, _lineage(context))))
 
+        defaults: Json = {
+            entry.name: entry.default
+            for entry in child.inputs
+            if entry.default is not None and not entry.sensitive and entry.kind not in RICH_KINDS
+        }
         used = find_input_names(child)
         return [
             KindTool(
                 function=function,
                 call=call,
                 call_sync=call_sync,
+                defaults=defaults,
                 sensitive=frozenset(entry.name for entry in child.inputs if entry.sensitive),
                 bindable=frozenset(tool.bindings) if used is None else used,
             )

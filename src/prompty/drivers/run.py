@@ -5,6 +5,7 @@
 
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple
@@ -18,13 +19,22 @@ from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import Refused, RequestError, ResultError
+from prompty.errors import PausedRefused, Refused, RequestError, ResultError
 from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
 from prompty.loop.options import Settings
-from prompty.loop.policy import parse_verdicts
-from prompty.loop.state import NO_HOOKS, Choice, Hooks, Plan, SessionPlan, TurnState, resumed_state
+from prompty.loop.policy import combine_policies, parse_verdict
+from prompty.loop.state import (
+    NO_HOOKS,
+    Choice,
+    Hooks,
+    Plan,
+    SessionPlan,
+    TurnState,
+    check_policies,
+    resumed_state,
+)
 from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
@@ -132,6 +142,8 @@ class Run:
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
         _check_settings(settings)
+        if paused is not None:
+            settings = _check_paused(paused, settings)
         if spans:
             spans.describe(agent, invocation.inputs, settings)
         self.agent = agent
@@ -148,6 +160,10 @@ class Run:
         limited = settings.timeout is not None or settings.budget is not None
         self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
         if paused is not None:
+            check_policies(paused, self.hooks())
+            carry_over: Any = paused.carry_over
+            if carry_over.get("model", 0) >= len(self.agents):
+                raise PausedRefused("it was paused with a fallback that is not there now", "Pass the same fallbacks=.")
             state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
         self.run_id: str = run_id or token_hex(16)
         self._opening = (
@@ -268,6 +284,20 @@ def _check_settings(settings: Settings) -> None:
     for name in ("max_parallel", "max_iterations"):
         if (value := getattr(settings, name)) is not None and value < 1:
             raise RequestError(f"{name} is {value}", "Give it a number of at least 1.")
+    key: object = settings.paused_key
+    if key is not None and (not isinstance(key, bytes) or not key):
+        raise RequestError("paused_key is not a key", "Pass bytes, for example secrets.token_bytes(32).")
+
+
+def _check_paused(paused: Paused, settings: Settings) -> Settings:
+    """Check a paused turn, and return the settings to continue it with: its approval policies still hold."""
+    paused.check()
+    if settings.paused_key is not None:
+        paused.verify(settings.paused_key)
+    if paused.policy is None:
+        return settings
+    kept: Any = paused.policy["approval"]
+    return replace(settings, approval=combine_policies(kept, settings.approval))
 
 
 def _has_callbacks(settings: Settings) -> bool:
@@ -392,7 +422,7 @@ def _parse_decision(call: GatedCall, verdict: object) -> Verdict | Rewrite:
     """Parse one verdict. `use_result(...)` is only valid for a call whose outcome is unknown."""
     if call.unknown and isinstance(verdict, Rewrite):
         return verdict
-    return parse_verdicts([verdict], 1)[0]
+    return parse_verdict(verdict, f"the verdict on '{call.name}'")
 
 
 def summarizer(

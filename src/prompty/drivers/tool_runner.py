@@ -9,11 +9,13 @@ from prompty.drivers.run_spans import RunSpans
 from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
+from prompty.loop.policy import get_tool_policies, list_policies
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
 from prompty.safety.redaction import masked_traceback
+from prompty.tools.conditions import check_conditions, describe_callee
 from prompty.tools.context import ToolContext
 from prompty.tools.results import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
@@ -67,6 +69,8 @@ class ToolRunner:
         """Return the tools that are functions."""
         if not self._run_tools:
             return tuple(OfferedTool(function=function) for function in list_declared_functions(self._agent))
+        if self._settings.approval is not None:
+            self._check_approval()
         return tuple(self._describe_tool(tool) for tool in self.tools.values())
 
     def _describe_tool(self, tool: BoundTool) -> OfferedTool:
@@ -74,16 +78,21 @@ class ToolRunner:
         return OfferedTool(
             function=tool.function,
             bound=tuple(tool.bindings),
-            approval=(*tool.approval, self._host_policy(tool.function.name)),
+            defaults=tool.defaults,
+            approval=(*tool.approval, *get_tool_policies(self._settings.approval, tool.function.name)),
             sequential=options.sequential,
             timeout=self._settings.tool_timeout if options.timeout is None else options.timeout,
             idempotent=options.idempotent,
         )
 
-    def _host_policy(self, name: str) -> object:
-        """Return the host's approval policy for a tool: one for all tools, or one by its name."""
-        approval = self._settings.approval
-        return approval.get(name) if isinstance(approval, Mapping) and "when" not in approval else approval
+    def _check_approval(self) -> None:
+        """Check the conditions in the host's approval policies: those for all tools, and those by tool."""
+        callees = [describe_callee(tool.function, tool.bindings) for tool in self.tools.values()]
+        for policy in list_policies(self._settings.approval):
+            check_conditions(policy, callees)
+            if isinstance(policy, Mapping) and "when" not in policy:
+                for callee in callees:
+                    check_conditions(policy.get(callee.name), [callee])
 
     def is_async(self, planned: PlannedCall) -> bool:
         return self.tools[planned.call.name].handler.is_async

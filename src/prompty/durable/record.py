@@ -16,16 +16,16 @@ from typing_extensions import Doc
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.run_spans import RunSpans
 from prompty.durable.codec import verdict_from, verdict_to_json
-from prompty.durable.driver import CallLimiter
+from prompty.durable.driver import CallLimiter, WrongWorker
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.secrets import Secrets, extract_secrets, restore_origins, restore_secrets, store_origins
-from prompty.errors import RequestError, RunRefused
+from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Gate, RunOptions, Settings
 from prompty.loop.policy import Guardrails
-from prompty.loop.state import Hooks, Plan, TurnState, resumed_state
+from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
 from prompty.loop.stop import Progress
 from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
@@ -213,7 +213,13 @@ def stored_run(record: Record, worker: WorkerParts, spans: RunSpans | None) -> R
         }
     )
     secrets = {name: _get_secret(name, key, worker) for name, key in record.hidden.items()}
-    return _assemble(record, agent, settings, secrets, spans)
+    run = _assemble(record, agent, settings, secrets, spans)
+    if run.state.resumed:
+        try:
+            check_policies(run.state.resumed, run.hooks())
+        except PausedRefused:
+            raise WrongWorker(record.run_id, run.state.resumed.policy, worker.hooks()) from None
+    return run
 
 
 def stored_plan(

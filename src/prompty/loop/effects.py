@@ -4,7 +4,7 @@ A driver may answer any effect but `Emit` by raising `Cancelled` or `BudgetSpent
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar, cast
 
 from prompty.model.event import Event
@@ -28,11 +28,12 @@ class Effect(Generic[Answer]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedTool:
-    """A tool of this run: its function, the parameters that the host binds, the approval policies of the file and of
-    the host (see `policy`), and how it runs."""
+    """A tool of this run: its function, the parameters that the host binds, the defaults of arguments that the model
+    leaves out, the approval policies of the file and of the host (see `policy`), and how it runs."""
 
     function: Function
     bound: tuple[str, ...] = ()
+    defaults: Json = field(default_factory=dict)
     approval: tuple[object, ...] = ()
     sequential: bool = False
     timeout: float | None = None
@@ -41,8 +42,8 @@ class OfferedTool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
-    """A call that may run. Its arguments are parsed and validated; bound values are added where it runs. The key
-    identifies this call alone, whatever ids the model gives."""
+    """A call that may run. Its arguments are final: parsed, validated, with defaults, and as guardrails left them.
+    Bound values are added where it runs. The key identifies this call alone, whatever ids the model gives."""
 
     call: ToolCall
     arguments: Json

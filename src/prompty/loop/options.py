@@ -5,7 +5,7 @@ JSON, so durable runs store them; host options are functions and objects of this
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
 from typing_extensions import Doc
@@ -104,6 +104,10 @@ class HostOptions(CallHost, total=False):
         Callable[[Progress], bool] | None, Doc("A condition that ends the turn after a round of tools; see `Stop`.")
     ]
     steering: Annotated[Steering | None, Doc("Messages that a person sends while the turn runs.")]
+    paused_key: Annotated[
+        bytes | None,
+        Doc("A secret of the host that signs a `Paused` value. `resume` with a key refuses one without its signature."),
+    ]
 
 
 class TurnOptions(RunOptions, HostOptions, total=False):
@@ -152,6 +156,7 @@ class Settings:
     gate: Gate | None = None
     stop: Callable[[Progress], bool] | None = None
     steering: Steering | None = None
+    paused_key: bytes | None = field(default=None, repr=False)
 
     def for_child(self, **own: Any) -> "Settings":
         """Return the settings of a prompt that runs as a tool of this run: the inherited ones, and its `own`."""

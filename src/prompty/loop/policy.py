@@ -2,19 +2,21 @@
 
 All three fail closed: an answer that is not clearly a yes is a no (L2). An approval policy, from the file
 (`approvalMode`) or from the host, is `never`, `always`, or `{when: {amount: {minimum: 100}}}`: ask when the named
-arguments match these JSON Schemas. The stricter policy wins, and a policy that is not understood means `always`.
+arguments match these JSON Schemas. An argument without a value matches. The stricter policy wins, and a policy that is
+not understood means `always`. All three see the arguments that run: with defaults, and as a guardrail left them.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from prompty.errors import RequestError
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
 from prompty.tools.arguments import get_validator
+from prompty.tools.conditions import get_conditions
 
 ALLOW = Verdict(True)
-NO_VERDICT = Verdict(False, "the gate gave no verdict")
 
 
 def deny(reason: str = "") -> Verdict:
@@ -36,19 +38,28 @@ def use_result(value: object) -> Rewrite:
 
 
 def parse_verdicts(answer: object, count: int) -> list[Verdict]:
-    """Read what a gate returned as one verdict for each of `count` calls."""
-    if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != count:
-        return [NO_VERDICT] * count
-    return [_parse_verdict(entry) for entry in answer]
+    """Read what a gate returned as one verdict for each of `count` calls. Raise RequestError for anything else: it is
+    a mistake in the gate, and nobody would notice that it denies every call."""
+    if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
+        found = f"{answer!r}" if answer is None or isinstance(answer, bool) else f"a {type(answer).__name__}"
+        raise RequestError(f"the gate returned {found} instead of a list of verdicts", _GATE_FIX)
+    if len(answer) != count:
+        raise RequestError(f"the gate returned {len(answer)} verdicts on {count} calls", _GATE_FIX)
+    return [parse_verdict(entry, "a verdict of the gate") for entry in answer]
 
 
-def _parse_verdict(entry: object) -> Verdict:
-    if isinstance(entry, Verdict):
-        allowed = entry.allowed is True and not entry.deferred
-        return entry if allowed else Verdict(False, entry.reason, entry.deferred is True)
+_GATE_FIX = "Return one verdict for each call, in order: [True for call in calls]."
+
+
+def parse_verdict(entry: object, subject: str) -> Verdict:
+    """Read one verdict. `subject` names it in the RequestError for what is none."""
     if entry is True:
         return ALLOW
-    return Verdict(False) if entry is False else NO_VERDICT
+    if entry is False:
+        return Verdict(False)
+    if isinstance(entry, Verdict) and type(entry.allowed) is type(entry.deferred) is bool:
+        return entry if entry.allowed and not entry.deferred else Verdict(False, str(entry.reason), entry.deferred)
+    raise RequestError(f"{subject} is {entry!r:.100}", "Give True, False, deny('reason') or later().")
 
 
 Answer = object | Awaitable[object]
@@ -84,7 +95,7 @@ def parse_guardrail(answer: object) -> Verdict | Rewrite:
         return ALLOW
     if answer is False:
         return Verdict(False)
-    return Verdict(False, "the guardrail gave no verdict") if answer is None else NO_VERDICT
+    return Verdict(False, "the guardrail gave no verdict")
 
 
 def needs_approval(policies: Iterable[object], arguments: Json) -> bool:
@@ -94,22 +105,47 @@ def needs_approval(policies: Iterable[object], arguments: Json) -> bool:
 
 def describe_policy(policy: object) -> str:
     """Say in words when a policy asks."""
-    match policy:
-        case None | "never":
-            return "never asks"
-        case {"when": dict(conditions), **others} if not others:
-            return f"asks for some values of {', '.join(conditions)}"
-    return "always asks"
+    if policy in (None, "never"):
+        return "never asks"
+    conditions = get_conditions(policy)
+    return f"asks for some values of {', '.join(conditions)}" if conditions else "always asks"
 
 
 def _requires_approval(policy: object, arguments: Json) -> bool:
-    match policy:
-        case None | "never":
-            return False
-        case {"when": dict(conditions), **others} if not others:
-            try:
-                schema: Json = {"type": "object", "properties": conditions, "required": list(conditions)}
-                return get_validator(schema).is_valid(arguments)
-            except ValueError:
-                return True  # not a schema: it cannot have meant "never ask"
-    return True
+    if policy in (None, "never"):
+        return False
+    conditions = get_conditions(policy)
+    if not conditions:
+        return True
+    try:
+        return get_validator({"properties": conditions}).is_valid(arguments)
+    except ValueError:
+        return True  # not a schema: it cannot have meant "never ask"
+
+
+class AllPolicies(tuple[object, ...]):
+    """Policies of the host that hold together: those that a turn was paused with, and those it is resumed with."""
+
+    __slots__ = ()
+
+
+def combine_policies(kept: Iterable[object], added: object) -> object:
+    """Return the host's policies of a paused turn, together with those that it is resumed with."""
+    policies = list(kept)
+    policies += [policy for policy in list_policies(added) if policy not in policies]
+    return policies[0] if len(policies) == 1 else AllPolicies(policies) if policies else None
+
+
+def list_policies(approval: object) -> list[object]:
+    """Return the option `approval` as a list of policies that hold together."""
+    if approval is None:
+        return []
+    return list(approval) if isinstance(approval, AllPolicies) else [approval]
+
+
+def get_tool_policies(approval: object, name: str) -> tuple[object, ...]:
+    """Return the policies of the host for one tool. Each is one for all tools, or a mapping by tool."""
+    return tuple(
+        policy.get(name) if isinstance(policy, Mapping) and "when" not in policy else policy
+        for policy in list_policies(approval)
+    )

@@ -1,15 +1,17 @@
 """The plan of a run, made before it starts, and the state of a run, which grows as it goes."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
+from prompty.errors import PausedRefused
 from prompty.loop.budget import Price
 from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Settings
-from prompty.loop.policy import later
+from prompty.loop.policy import later, list_policies
 from prompty.loop.stop import Progress
 from prompty.loop.tool_step import Slots
 from prompty.model.agent import PromptAgent
@@ -84,6 +86,8 @@ class TurnState:
 
     - `saved`: number of leading messages already persisted; meaningless until `session_loaded`.
     - `pending_batch`: while tools run, the answer that called them, with a slot for each result.
+    - `stored`: number of messages in the session.
+    - `resumed`: the pause that the run continues from, until its calls start to run.
     - `uncertain_calls`: keys of calls whose outcome is unknown, because their process died in mid-call.
     - `calls`: number of model calls, for `CallModel.call`.
     - `dropped`: positions that the context has no room for; `summary` stands for them.
@@ -94,8 +98,10 @@ class TurnState:
     usage: Usage = NO_USAGE
     cost: Decimal | None = None
     saved: int = 0
+    stored: int = 0
     pauses: int = 0
     session_loaded: bool = False
+    resumed: Paused | None = field(default=None, repr=False)
     pending_batch: tuple[Reply, Slots] | None = field(default=None, repr=False)
     decided: Mapping[str, Verdict] = field(default_factory=dict)
     uncertain_calls: frozenset[str] = frozenset()
@@ -152,19 +158,23 @@ class TurnState:
 
     def paused(self, plan: Plan, reply: Reply, calls: Sequence[tuple[GatedCall, Verdict]]) -> Paused:
         """Return the turn as a value to resume from. Calls that are decided already keep their verdicts."""
-        pending = [
-            replace(call, unknown=call.key in self.uncertain_calls) for call, verdict in calls if verdict.deferred
-        ]
         slots = self.pending_batch[1] if self.pending_batch else []
-        return Paused(
+        paused = Paused(
             run_id=plan.run_id,
             iteration=self.iteration,
             messages=tuple(message.to_json() for message in self.messages),
             reply=reply.to_json(),
             usage=asdict(self.usage),
-            pending=tuple(pending),
+            calls=tuple(
+                replace(call, unknown=verdict.deferred and call.key in self.uncertain_calls) for call, verdict in calls
+            ),
             decided={call.key: (verdict.allowed, verdict.reason) for call, verdict in calls if not verdict.deferred},
             results=tuple(result.to_json() if result else None for result in slots),
+            policy={
+                "gate": plan.hooks.gate,
+                "guardrails": sorted(plan.hooks.guardrails),
+                "approval": [_policy_to_json(policy) for policy in list_policies(plan.settings.approval)],
+            },
             carry_over={
                 "model": self.model,
                 "repair_used": self.repair_used,
@@ -175,8 +185,33 @@ class TurnState:
             cost=None if self.cost is None else str(self.cost),
             session_id=plan.session.id if plan.session else None,
             saved=self.saved,
+            stored=self.stored if plan.session else None,
             pauses=self.pauses,
         )
+        return paused.sign(plan.settings.paused_key) if plan.settings.paused_key else paused
+
+
+def _policy_to_json(policy: object) -> object:
+    """Return a policy as JSON. One that has none was not understood, and that means `always`."""
+    try:
+        return json.loads(json.dumps(policy))
+    except (TypeError, ValueError):
+        return "always"
+
+
+def check_policies(paused: Paused, hooks: Hooks) -> None:
+    """Raise PausedRefused if a paused turn would continue with other guardrails, or without its gate."""
+    if paused.policy is None:
+        return
+    before, now = cast(list[str], paused.policy["guardrails"]), sorted(hooks.guardrails)
+    if sorted(before) != now:
+        raise PausedRefused(
+            f"it was paused with these guardrails: {', '.join(before) or 'none'}; now there are: "
+            f"{', '.join(now) or 'none'}",
+            "Resume it with the same guardrails=.",
+        )
+    if paused.policy["gate"] and not hooks.gate:
+        raise PausedRefused("it was paused with a gate, and now there is none", "Resume it with a gate=.")
 
 
 def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) -> TurnState:
@@ -198,6 +233,7 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
         saved=paused.saved,
         pauses=paused.pauses + 1,
         pending_batch=(reply, slots),
+        resumed=paused,
         uncertain_calls=frozenset(call.key for call in paused.pending if call.unknown),
         decided={**decided, **{key: verdict for key, verdict in decisions.items() if isinstance(verdict, Verdict)}},
         **{**carry_over, "dropped": frozenset(carry_over.get("dropped", ()))},

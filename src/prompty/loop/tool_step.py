@@ -1,10 +1,12 @@
 """One batch of tool calls: parse, guard, approve, run in stages; each result in the slot of its call (L1–L5)."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import groupby
 
-from prompty.errors import ArgumentsError, Cancelled, ToolError
+from prompty.errors import ArgumentsError, Cancelled, PausedRefused, ToolError
 from prompty.loop.effects import (
     AskGate,
     CallTools,
@@ -23,7 +25,14 @@ from prompty.model.event import ToolGated
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.safety.redaction import MASK
-from prompty.tools.arguments import Validator, check_arguments, get_validator, resolve_arguments
+from prompty.tools.arguments import (
+    Validator,
+    complete_arguments,
+    copy_json,
+    drop_defaults,
+    get_validator,
+    resolve_arguments,
+)
 from prompty.tools.results import error_message, result_message
 
 Slots = list[Message | None]
@@ -38,6 +47,15 @@ class Toolset(dict[str, OfferedTool]):
         self.validators: dict[str, Validator] = {name: _compile_validator(tool) for name, tool in self.items()}
         policies = (policy for tool in self.values() for policy in tool.approval)
         self.has_policies: bool = any(policy not in (None, "never") for policy in policies)
+        self._hashes: dict[str, str] = {}
+
+    def definition(self, name: str) -> str:
+        """Return a hash of a tool as the model sees it, and of the names of its bound parameters."""
+        if name not in self._hashes:
+            tool = self[name]
+            shown = [tool.function.description, tool.function.parameters, sorted(tool.bound)]
+            self._hashes[name] = sha256(json.dumps(shown, sort_keys=True, default=str).encode()).hexdigest()
+        return self._hashes[name]
 
 
 def _compile_validator(tool: OfferedTool) -> Validator:
@@ -58,11 +76,10 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
             continue
         tool = toolset.get(call.name)
         if tool is None:
-            known = ", ".join(sorted(toolset)) or "none"
-            slots[position] = error_message(call, f"There is no tool '{call.name}'. The tools are: {known}.")
+            slots[position] = _no_such_tool(call, toolset)
             continue
         try:
-            arguments = resolve_arguments(call.arguments, tool.bound, toolset.validators[call.name])
+            arguments = resolve_arguments(call.arguments, tool.bound, toolset.validators[call.name], tool.defaults)
         except ArgumentsError as error:
             slots[position] = error_message(call, f"Tool '{call.name}' was not run: {error}")
             continue
@@ -70,11 +87,63 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
     return planned
 
 
+def _no_such_tool(call: ToolCall, toolset: Toolset) -> Message:
+    known = ", ".join(sorted(toolset)) or "none"
+    return error_message(call, f"There is no tool '{call.name}'. The tools are: {known}.")
+
+
+def restore_calls(
+    calls: Sequence[ToolCall], kept: Mapping[str, GatedCall], toolset: Toolset, key: str, slots: Slots
+) -> Planned:
+    """Return the calls of a paused turn with the arguments that were shown to a person. Neither the model's text nor a
+    guardrail is asked again."""
+    planned: Planned = {}
+    for position, call in enumerate(calls):
+        if slots[position] is not None:
+            continue
+        shown, tool = kept.get(f"{key}:{position}"), toolset.get(call.name)
+        if shown is None:
+            raise PausedRefused(f"it is of another run than '{key}'", "Pass it as `turn` returned it.")
+        if tool is None:
+            slots[position] = _no_such_tool(call, toolset)
+            continue
+        if set(shown.bound) != set(tool.bound) or not tool.defaults.keys() <= shown.arguments.keys():
+            raise PausedRefused(
+                f"the bindings or defaults of the tool '{call.name}' are others than when a person was asked",
+                "Resume it with the file and the tools that it was paused with, or start a new turn.",
+            )
+        arguments = {name: copy_json(value) for name, value in shown.arguments.items() if name not in shown.bound}
+        validator = toolset.validators[call.name]
+        if not validator.is_valid(arguments) and not validator.is_valid(drop_defaults(arguments, tool.defaults)):
+            slots[position] = error_message(call, f"Tool '{call.name}' was not run: its parameters have changed")
+            continue
+        planned[position] = PlannedCall(call=call, arguments=arguments, key=shown.key, timeout=tool.timeout)
+    return planned
+
+
+def check_shown(planned: Planned, kept: Mapping[str, GatedCall], toolset: Toolset) -> None:
+    """Raise PausedRefused if a call that was planned again differs from what was shown to a person.
+
+    This is for pauses of version 0.1.0, which do not keep the arguments of all calls.
+    """
+    for call in planned.values():
+        shown, tool = kept.get(call.key), toolset[call.call.name]
+        if shown is None:
+            continue
+        before = {**tool.defaults, **shown.arguments}
+        now = {**call.arguments, **dict.fromkeys(tool.bound, MASK)}
+        if json.dumps(before, sort_keys=True) != json.dumps(now, sort_keys=True):
+            raise PausedRefused(
+                f"the call '{shown.name}' would run with other arguments than those that were shown",
+                "Pass the guardrails that the turn had, or start a new turn.",
+            )
+
+
 def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planned]:
     """Return the calls that the tool guardrail lets through, with the arguments it leaves them."""
     passed: Planned = {}
     for position, call in planned.items():
-        verdict = parse_guardrail((yield from CheckGuardrail("tool", gated_call(call, toolset[call.call.name]))))
+        verdict = parse_guardrail((yield from CheckGuardrail("tool", gated_call(call, toolset))))
         if isinstance(verdict, Rewrite):
             verdict = _rewrite_call(passed, position, call, verdict.value, toolset)
         elif verdict.allowed:
@@ -88,37 +157,41 @@ def _rewrite_call(passed: Planned, position: int, call: PlannedCall, value: obje
     """Give a call other arguments, which must be valid too. Bound values cannot be rewritten."""
     name = call.call.name
     rewritten = value if isinstance(value, dict) else {}
-    arguments = {key: entry for key, entry in rewritten.items() if key not in toolset[name].bound}
+    arguments = {key: copy_json(entry) for key, entry in rewritten.items() if key not in toolset[name].bound}
     try:
-        check_arguments(arguments, toolset.validators[name])
+        arguments = complete_arguments(arguments, toolset.validators[name], toolset[name].defaults)
     except ArgumentsError as error:
         return Verdict(False, f"its rewritten arguments do not fit: {error}")
     passed[position] = replace(call, arguments=arguments)
     return ALLOW
 
 
-def gated_call(planned: PlannedCall, tool: OfferedTool) -> GatedCall:
-    """Return a call as the gate sees it: bound values are masked."""
+def gated_call(planned: PlannedCall, toolset: Toolset) -> GatedCall:
+    """Return a call as the gate sees it: bound values are masked, and the arguments are a copy."""
+    tool = toolset[planned.call.name]
     return GatedCall(
         id=planned.call.id,
         name=planned.call.name,
-        arguments={**planned.arguments, **dict.fromkeys(tool.bound, MASK)},
+        arguments={**copy_json(planned.arguments), **dict.fromkeys(tool.bound, MASK)},
         key=planned.key,
         needs_approval=needs_approval(tool.approval, planned.arguments),
+        bound=tool.bound,
+        definition=toolset.definition(planned.call.name),
     )
 
 
 def gated_calls(planned: Planned, toolset: Toolset) -> tuple[GatedCall, ...]:
-    return tuple(gated_call(call, toolset[call.call.name]) for call in planned.values())
+    return tuple(gated_call(call, toolset) for call in planned.values())
 
 
-def decide(calls: tuple[GatedCall, ...], *, gated: bool, decided: Mapping[str, Verdict]) -> Loop[list[Verdict]]:
+def decide(planned: Planned, toolset: Toolset, *, gated: bool, decided: Mapping[str, Verdict]) -> Loop[list[Verdict]]:
     """Return a verdict for each call: what a person decided during a pause, else what the gate says to the batch.
 
     Without a gate, calls that need no approval may run and the others are deferred.
     """
     if decided:
-        return [decided.get(call.key) or later() for call in calls]
+        return [decided.get(call.key) or later() for call in planned.values()]
+    calls = gated_calls(planned, toolset)
     if gated and calls:
         return parse_verdicts((yield from AskGate(calls)), len(calls))
     return [later() if call.needs_approval else ALLOW for call in calls]

@@ -7,19 +7,31 @@ Whatever happens, the messages in its state are a history that a later run can c
 from collections.abc import Sequence
 from dataclasses import replace
 
-from prompty.errors import BudgetSpent, Cancelled, IterationsExceeded, MemoryFailed, PromptyError, ResultError
+from prompty.errors import (
+    BudgetSpent,
+    Cancelled,
+    IterationsExceeded,
+    MemoryFailed,
+    PausedRefused,
+    PromptyError,
+    ResultError,
+)
 from prompty.loop.budget import overspent
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
 from prompty.loop.model_step import ask_model
 from prompty.loop.repair import find_problems, parse_stored
 from prompty.loop.state import Plan, TurnState
 from prompty.loop.tool_step import (
+    Planned,
+    Slots,
     Toolset,
     allow_calls,
+    check_shown,
     decide,
     gated_calls,
     guard_calls,
     plan_calls,
+    restore_calls,
     run_calls,
     unanswered_calls,
 )
@@ -33,7 +45,7 @@ from prompty.model.event import (
     RunPaused,
     RunStarted,
 )
-from prompty.model.message import user
+from prompty.model.message import Json, user
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
 from prompty.pipeline.process import process_reply
@@ -60,7 +72,7 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
         state.settle(plan.choices[0].api, reason)
         error.messages = tuple(state.messages)
-        if not isinstance(error, MemoryFailed):
+        if not isinstance(error, MemoryFailed) and state.resumed is None:  # else the pause can be resumed again
             yield from _save(plan, state)
         yield Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
         raise
@@ -121,17 +133,16 @@ def _check_limits(plan: Plan, state: TurnState) -> None:
 def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> Loop[Paused | None]:
     """Fill the slots of an answer's calls. Pause before any of them runs, or where the outcome of one is unknown."""
     slots = state.pending_batch[1] if state.pending_batch else []
-    planned = plan_calls(reply.tool_calls, toolset, f"{plan.run_id}:{state.iteration}", slots)
-    if "tool" in plan.hooks.guardrails:
-        planned = yield from guard_calls(planned, toolset, slots)
+    planned = yield from _plan_batch(plan, state, reply, toolset, slots)
     if plan.hooks.gate or toolset.has_policies or state.decided:
-        calls = gated_calls(planned, toolset)
-        verdicts = yield from decide(calls, gated=plan.hooks.gate, decided=state.decided)
+        verdicts = yield from decide(planned, toolset, gated=plan.hooks.gate, decided=state.decided)
         if any(verdict.deferred for verdict in verdicts):
             yield from _save(plan, state)
+            calls = gated_calls(planned, toolset)  # copies that nobody else has
             return state.paused(plan, reply, list(zip(calls, verdicts, strict=True)))
         planned = yield from allow_calls(planned, verdicts, slots)
         state.decided = {}
+    state.resumed = None
     settings = plan.settings
     sequential = settings.tool_execution == "sequential"
     uncertain = yield from run_calls(planned, toolset, slots, sequential=sequential, max_parallel=settings.max_parallel)
@@ -141,6 +152,19 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> 
         return state.paused(plan, reply, unanswered_calls(planned, uncertain, toolset, slots))
     state.count_tools(slots)
     return None
+
+
+def _plan_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset, slots: Slots) -> Loop[Planned]:
+    """Return the calls of an answer with their final arguments: those that were shown, if the turn was paused."""
+    key, resumed = f"{plan.run_id}:{state.iteration}", state.resumed
+    if resumed and resumed.policy is not None:
+        return restore_calls(reply.tool_calls, {call.key: call for call in resumed.calls}, toolset, key, slots)
+    planned = plan_calls(reply.tool_calls, toolset, key, slots)
+    if "tool" in plan.hooks.guardrails:
+        planned = yield from guard_calls(planned, toolset, slots)
+    if resumed:
+        check_shown(planned, {call.key: call for call in resumed.calls}, toolset)
+    return planned
 
 
 def _finish(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
@@ -174,7 +198,13 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     if plan.session is None:
         return
     stored = yield from LoadMemory(plan.session.id)
+    if state.resumed and _is_settled(state.resumed, stored):
+        raise PausedRefused(
+            f"it was resumed already, and the session '{plan.session.id}' has its calls",
+            "Start a new turn to continue the conversation.",
+        )
     state.session_loaded = True
+    state.stored = len(stored)
     if state.pending_batch:  # a resumed turn carries its messages
         return
     history, unreadable = parse_stored(stored)
@@ -186,8 +216,16 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     state.saved = plan.session.new_from + len(history)
 
 
+def _is_settled(paused: Paused, stored: Sequence[Json]) -> bool:
+    """Return True if a session has the calls of a paused turn among the messages that came after the pause."""
+    calls = [call.to_wire() for call in Reply.from_json(paused.reply).tool_calls]
+    since = stored[paused.stored :] if paused.stored is not None else ()
+    return any(message.get("tool_calls") == calls for message in since)
+
+
 def _save(plan: Plan, state: TurnState) -> Loop[None]:
     """Append the new messages to the session."""
     if plan.session and state.session_loaded and (new := state.messages[state.saved :]):
         yield from SaveMemory(plan.session.id, tuple(message.to_json() for message in new))
         state.saved = len(state.messages)
+        state.stored += len(new)

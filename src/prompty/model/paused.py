@@ -1,22 +1,38 @@
-"""A turn that waits for a person's decision, as plain data (L2)."""
+"""A turn that waits for a person's decision, as plain data (L2).
 
-from dataclasses import asdict, dataclass, field
+The stored JSON has a version and a checksum, which detects damage and careless edits. Against somebody who can write to
+the store, the host signs it with a key of its own.
+"""
+
+import hmac
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from decimal import Decimal
+from hashlib import sha256
+from math import isfinite
 from typing import Any
 
-from prompty.model.message import Json
+from prompty.errors import PausedRefused
+from prompty.model.message import Json, Message, Usage
+from prompty.model.reply import Reply
+from prompty.safety.redaction import MASK
 
-PAUSED_VERSION = 1
+PAUSED_VERSION = 2
 # The names of `carry_over` and of its entries in the stored JSON.
 _STORED = {"carry_over": "standing", "repair_used": "corrected", "chars_per_token": "ratio", "dropped": "gone"}
 _LOADED = {stored: name for name, stored in _STORED.items()}
+_CHECKSUM = "checksum"
+# Raised by a reader when a value does not have the shape that was written.
+_MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatedCall:
-    """A call as the gate sees it: final arguments, bound values masked.
+    """A call as the gate sees it: final arguments, with defaults filled in and the values in `bound` masked.
 
-    The key identifies this call alone, whatever ids the model gives. The outcome of an `unknown` call is unknown: it
-    had started when its process died.
+    The key identifies this call alone, whatever ids the model gives. `definition` is a hash of the tool as the model
+    sees it. The outcome of an `unknown` call is unknown: it had started when its process died.
     """
 
     id: str
@@ -25,15 +41,20 @@ class GatedCall:
     key: str
     needs_approval: bool = False
     unknown: bool = False
+    bound: tuple[str, ...] = ()
+    definition: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paused:
     """A paused turn: plain data that `resume` continues from, in any process.
 
-    `pending` are the calls that wait for a verdict. The value holds the conversation, and no bound values. `results`
-    are the messages of the answer's calls that have one. `pauses` counts the earlier pauses, so that no two pauses of
-    a turn are equal. `carry_over` is the rest of the loop's state.
+    `calls` are the calls of the answer that have no result yet, with the arguments that they run with; `pending` are
+    those of them that wait for a verdict. The value holds the conversation, and no bound values. `results` are the
+    messages of the answer's calls that have one. `policy` names the guardrails and the gate that the turn had, and the
+    host's approval policies; it is None in a pause of version 0.1.0, which did not keep them. `stored` is the number of
+    messages in the session. `pauses` counts the earlier pauses, so that no two pauses of a turn are equal. `carry_over`
+    is the rest of the loop's state. `signature` is that of the host, if it has passed a key.
     """
 
     run_id: str
@@ -41,32 +62,247 @@ class Paused:
     messages: tuple[Json, ...]
     reply: Json
     usage: Json
-    pending: tuple[GatedCall, ...]
+    calls: tuple[GatedCall, ...]
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
     results: tuple[Json | None, ...] = ()
+    policy: Json | None = None
     carry_over: Json = field(default_factory=dict)
     cost: str | None = None
     session_id: str | None = None
     saved: int = 0
+    stored: int | None = None
     pauses: int = 0
+    signature: str = ""
     version: int = PAUSED_VERSION
+
+    @property
+    def pending(self) -> tuple[GatedCall, ...]:
+        """The calls that wait for a verdict."""
+        return tuple(call for call in self.calls if call.key not in self.decided)
 
     def to_json(self) -> Json:
         """Return plain JSON for `from_json`."""
         value = {_STORED.get(name, name): entry for name, entry in asdict(self).items()}
-        return {**value, "standing": {_STORED.get(name, name): entry for name, entry in self.carry_over.items()}}
+        value["standing"] = {_STORED.get(name, name): entry for name, entry in self.carry_over.items()}
+        return {**value, _CHECKSUM: sha256(_write_canonical(value)).hexdigest()}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Paused":
-        """Read what `to_json` wrote."""
-        if value.get("version") != PAUSED_VERSION:
-            raise ValueError(f"a paused turn of version {value.get('version')!r} cannot be read by this release")
-        carry_over = {_LOADED.get(name, name): entry for name, entry in value["standing"].items()}
-        lists = {
-            "messages": tuple(value["messages"]),
-            "results": tuple(value.get("results", ())),
-            "pending": tuple(GatedCall(**call) for call in value["pending"]),
-            "decided": {key: (bool(allowed), str(reason)) for key, (allowed, reason) in value["decided"].items()},
-        }
-        loaded = {_LOADED.get(name, name): entry for name, entry in value.items()}
-        return cls(**{**loaded, **lists, "carry_over": carry_over})
+    def from_json(cls, value: Any) -> "Paused":
+        """Read what `to_json` wrote. Raise PausedRefused for anything else."""
+        version = value.get("version") if isinstance(value, Mapping) else None
+        if type(version) is not int or version not in (1, PAUSED_VERSION):
+            raise PausedRefused(
+                f"its version is {version!r}, and this release reads versions 1 and {PAUSED_VERSION}",
+                "Resume it with the release that wrote it, or start a new turn.",
+            )
+        try:
+            paused = _read_first_version(value) if version == 1 else _read(value)
+        except _MISREAD as error:
+            if isinstance(error, PausedRefused):
+                raise
+            raise _unreadable(error) from None
+        paused.check()
+        return paused
+
+    def check(self) -> None:
+        """Raise PausedRefused unless all parts have the right types and fit together."""
+        try:
+            problem = next(_find_problems(self), None)
+        except _MISREAD as error:
+            raise _unreadable(error) from None
+        if problem:
+            raise PausedRefused(problem, _RESTORE)
+
+    def sign(self, key: bytes) -> "Paused":
+        """Return it with the signature of a host."""
+        return replace(self, signature=self._compute_signature(key))
+
+    def verify(self, key: bytes) -> None:
+        """Raise PausedRefused unless it has the signature of this key."""
+        if not hmac.compare_digest(self.signature.encode(), self._compute_signature(key).encode()):
+            cause = "its signature is not that of this key" if self.signature else "it has no signature"
+            raise PausedRefused(
+                cause, "Pass the paused_key that the turn had. If it had, the value was changed: do not use it."
+            )
+
+    def _compute_signature(self, key: bytes) -> str:
+        return hmac.new(key, _write_canonical({**asdict(self), "signature": ""}), sha256).hexdigest()
+
+
+_RESTORE = "Pass it as `turn` returned it, or start a new turn."
+
+
+def _unreadable(error: Exception) -> PausedRefused:
+    return PausedRefused(f"it cannot be read ({type(error).__name__}: {error!s:.200})", _RESTORE)
+
+
+def _write_canonical(value: object) -> bytes:
+    """Return the same bytes for equal values, also after a store has sorted keys or written 4.0 as 4."""
+    return json.dumps(_normalize(value), sort_keys=True, separators=(",", ":"), default=str).encode()
+
+
+def _normalize(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(key): _normalize(entry) for key, entry in value.items()}
+    return [_normalize(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _read(value: Mapping[str, Any]) -> Paused:
+    kept = {name: entry for name, entry in value.items() if name != _CHECKSUM}
+    if value.get(_CHECKSUM) != sha256(_write_canonical(kept)).hexdigest():
+        raise PausedRefused("it was changed after prompty wrote it", _RESTORE)
+    return Paused(**_load_fields(kept), calls=tuple(_read_call(call) for call in kept["calls"]))
+
+
+def _read_first_version(value: Mapping[str, Any]) -> Paused:
+    """Read a pause of version 0.1.0, which has the arguments of pending calls only."""
+    kept = {name: entry for name, entry in value.items() if name not in ("pending", "version")}
+    return Paused(**_load_fields(kept), calls=tuple(_read_call(call) for call in value["pending"]))
+
+
+def _load_fields(value: Mapping[str, Any]) -> dict[str, Any]:
+    loaded = {_LOADED.get(name, name): entry for name, entry in value.items() if name != "calls"}
+    return {
+        **loaded,
+        "messages": tuple(value["messages"]),
+        "results": tuple(value.get("results", ())),
+        "decided": {key: (allowed, reason) for key, (allowed, reason) in value["decided"].items()},
+        "carry_over": {_LOADED.get(name, name): entry for name, entry in value["standing"].items()},
+    }
+
+
+def _read_call(value: Mapping[str, Any]) -> GatedCall:
+    return GatedCall(**{**value, "bound": tuple(value.get("bound", ()))})
+
+
+_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    "run_id": (str,),
+    "iteration": (int,),
+    "cost": (str, type(None)),
+    "session_id": (str, type(None)),
+    "saved": (int,),
+    "stored": (int, type(None)),
+    "pauses": (int,),
+    "signature": (str,),
+}
+_CALL_TYPES: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "name": (str,),
+    "arguments": (dict,),
+    "key": (str,),
+    "needs_approval": (bool,),
+    "unknown": (bool,),
+    "bound": (tuple,),
+    "definition": (str,),
+}
+_REPLY_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "reasoning": (str,),
+    "refusal": (str, type(None)),
+    "finish_reason": (str, type(None)),
+    "id": (str, type(None)),
+    "model": (str, type(None)),
+    "opaque": (dict,),
+}
+_TOOL_CALL_TYPES: dict[str, tuple[type, ...]] = {"id": (str,), "name": (str,), "arguments": (str,), "extra": (dict,)}
+_CARRY_OVER_TYPES: dict[str, tuple[type, ...]] = {
+    "model": (int,),
+    "repair_used": (bool,),
+    "chars_per_token": (int, float),
+    "dropped": (list, tuple),
+    "summary": (str,),
+}
+_POLICY_TYPES: dict[str, tuple[type, ...]] = {"gate": (bool,), "guardrails": (list, tuple), "approval": (list, tuple)}
+_GUARDRAILS = frozenset({"input", "output", "tool"})
+
+
+def _find_problems(paused: Paused) -> Iterator[str]:
+    """Yield what is wrong with a value. Reading a wrong type may raise instead."""
+    yield from _wrong_types(paused, _FIELD_TYPES, "it")
+    if paused.iteration < 1 or min(paused.saved, paused.pauses, paused.stored or 0) < 0:
+        yield "one of its counts is negative"
+    if paused.saved > len(paused.messages):
+        yield "it counts more stored messages than it has"
+    if paused.cost is not None and not Decimal(paused.cost).is_finite():
+        yield "its cost is no number"
+    for message in paused.messages:
+        Message.from_json(message)
+    yield from _find_usage_problems(paused.usage)
+    yield from _find_carry_over_problems(paused.carry_over, len(paused.messages))
+    if paused.policy is not None:
+        yield from _find_policy_problems(paused.policy)
+    yield from _find_call_problems(paused)
+
+
+def _wrong_types(value: object, types: Mapping[str, tuple[type, ...]], subject: str) -> Iterator[str]:
+    for name, allowed in types.items():
+        entry = value[name] if isinstance(value, dict) else getattr(value, name)
+        if type(entry) not in allowed:
+            yield f"`{name}` of {subject} has the wrong type ({type(entry).__name__})"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _find_usage_problems(usage: Json) -> Iterator[str]:
+    counts = Usage(**usage)  # type: ignore[arg-type]  # checked below
+    yield from _wrong_types(counts, {entry.name: (int, type(None)) for entry in fields(Usage)}, "its usage")
+
+
+def _find_carry_over_problems(carry_over: Json, messages: int) -> Iterator[str]:
+    if not carry_over.keys() <= _CARRY_OVER_TYPES.keys():
+        yield "its state has unknown entries"
+    yield from _wrong_types(carry_over, {name: _CARRY_OVER_TYPES[name] for name in carry_over}, "its state")
+    numbers: Any = carry_over
+    ratio, model, dropped = numbers.get("chars_per_token", 1), numbers.get("model", 0), numbers.get("dropped", ())
+    if not isfinite(ratio) or ratio <= 0 or model < 0:
+        yield "its state has a number out of range"
+    if any(type(at) is not int or not 0 <= at < messages for at in dropped):
+        yield "its state drops messages that it does not have"
+
+
+def _find_policy_problems(policy: Json) -> Iterator[str]:
+    if policy.keys() != _POLICY_TYPES.keys():
+        yield "its policies have unknown or missing entries"
+    yield from _wrong_types(policy, _POLICY_TYPES, "its policies")
+    guardrails: Any = policy["guardrails"]
+    if not _GUARDRAILS.issuperset(guardrails):
+        yield "it names unknown guardrails"
+
+
+def _find_call_problems(paused: Paused) -> Iterator[str]:
+    """Yield what is wrong with the calls: each must be the one in the reply, and be decided, pending or answered."""
+    reply = Reply.from_json(paused.reply)
+    yield from _wrong_types(reply, _REPLY_TYPES, "its reply")
+    yield from _find_usage_problems(reply.usage.to_json())  # type: ignore[arg-type]  # a mapping of counts
+    for tool_call in reply.tool_calls:
+        yield from _wrong_types(tool_call, _TOOL_CALL_TYPES, "a call in its reply")
+    results = paused.results or (None,) * len(reply.tool_calls)
+    if len(results) != len(reply.tool_calls):
+        yield "it has not one result for each call"
+    for result in results:
+        if result is not None and Message.from_json(result).role != "tool":
+            yield "one of its results is no result"
+    keys = [f"{paused.run_id}:{paused.iteration}:{position}" for position in range(len(results))]
+    unanswered = {key: reply.tool_calls[at] for at, key in enumerate(keys) if results[at] is None}
+    for call in paused.calls:
+        yield from _wrong_types(call, _CALL_TYPES, "a call")
+        source = unanswered.pop(call.key, None)
+        if source is None or (source.id, source.name) != (call.id, call.name):
+            yield f"the call '{call.name}' is not one of its reply"
+        if not all(map(_is_text, call.arguments)) or any(call.arguments[name] != MASK for name in call.bound):
+            yield f"the call '{call.name}' shows arguments that it does not run with"
+    known = {call.key for call in paused.calls}
+    if paused.policy is None:
+        known |= unanswered.keys() & paused.decided.keys()
+        unanswered = {key: call for key, call in unanswered.items() if key not in known}
+    if unanswered:
+        yield "a call of its reply is neither answered nor waiting"
+    for key, (allowed, reason) in paused.decided.items():
+        if key not in known or (type(allowed), type(reason)) != (bool, str):
+            yield "it has a verdict that belongs to none of its calls"
+    if not paused.pending:
+        yield "none of its calls waits for a verdict"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import jsonschema_rs
 
@@ -16,13 +16,40 @@ _MAX_PROBLEMS = 5
 _MAX_PROBLEM_LENGTH = 300
 
 
-def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator") -> Json:
-    """Return the arguments of a call: parsed, without the bound ones, and validated (L4)."""
+def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", defaults: Json) -> Json:
+    """Return the arguments of a call: parsed, without the bound ones, with the defaults, and validated (L4)."""
     arguments = parse_arguments(text)
     for name in bound:
         arguments.pop(name, None)
-    check_arguments(arguments, validator)
-    return arguments
+    return complete_arguments(arguments, validator, defaults)
+
+
+def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) -> Json:
+    """Return arguments with a default for each that is missing, or raise `ArgumentsError` if they do not fit."""
+    complete = {**copy_json(defaults), **arguments} if defaults else arguments
+    # A function may have a default that its own schema does not allow, such as None for a number.
+    if not validator.is_valid(complete) and not (defaults and validator.is_valid(drop_defaults(complete, defaults))):
+        check_arguments(complete, validator)
+    return complete
+
+
+def drop_defaults(arguments: Json, defaults: Json) -> Json:
+    """Return the arguments that differ from their default."""
+    return {name: value for name, value in arguments.items() if not _is_default(name, value, defaults)}
+
+
+def _is_default(name: str, value: object, defaults: Json) -> bool:
+    if name not in defaults or type(value) is not type(default := defaults[name]) or value != default:
+        return False
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but not for whoever reads them.
+    return not isinstance(value, float | list | dict) or json.dumps(value) == json.dumps(default)
+
+
+def copy_json(value: Any) -> Any:
+    """Return a deep copy of a JSON value."""
+    if isinstance(value, dict):
+        return {name: copy_json(entry) for name, entry in value.items()}
+    return [copy_json(entry) for entry in value] if isinstance(value, list) else value
 
 
 def parse_arguments(text: str) -> dict[str, object]:

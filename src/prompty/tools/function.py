@@ -1,8 +1,10 @@
 """Host functions as tools: a signature becomes a JSON Schema, and JSON arguments become the values it declares."""
 
 import inspect
+import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, overload
@@ -10,10 +12,12 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from prompty.errors import ArgumentsError, ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
+from prompty.safety.redaction import is_credential_name
 from prompty.tools.context import ToolContext
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
@@ -96,6 +100,16 @@ class Signature:
     @cached_property
     def required(self) -> list[str]:
         return [name for name, parameter in self.parameters.items() if parameter.default is parameter.empty]
+
+    @cached_property
+    def defaults(self) -> Json:
+        """The defaults of the parameters as JSON. One that has no JSON is missing, and so is that of a credential."""
+        defaults: Json = {}
+        for name, parameter in self.parameters.items():
+            if parameter.default is not parameter.empty and not is_credential_name(name):
+                with suppress(ValueError):
+                    defaults[name] = json.loads(json.dumps(to_jsonable_python(parameter.default), allow_nan=False))
+        return defaults
 
     @cached_property
     def model(self) -> type[BaseModel]:

@@ -18,6 +18,7 @@ from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
+from prompty.tools.conditions import check_conditions, describe_callee, get_conditions
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
 
@@ -28,8 +29,9 @@ class KindTool:
 
     `function` is what the model sees, and `call` runs it. Sync code runs `call_sync` on a thread, if there is one.
     `check` raises `ArgumentsError` for arguments with which the call must not start. `approval` replaces the file's
-    policy (see `loop.policy`). No trace shows the parameters in `sensitive`. A binding may fill in the parameters in
-    `bindable` although the model is not offered them.
+    policy (see `loop.policy`). `defaults` are the arguments that the call gets where the model leaves them out. A
+    binding may fill in the parameters in `bindable` although the model is not offered them. No trace shows the
+    parameters in `sensitive`.
     """
 
     function: Function
@@ -37,6 +39,7 @@ class KindTool:
     call_sync: Callable[[Json, ToolContext], object] | None = None
     check: Callable[[Json], object] | None = None
     approval: object = None
+    defaults: Json = field(default_factory=dict)
     options: ToolOptions = field(default_factory=ToolOptions)
     sensitive: frozenset[str] = frozenset()
     bindable: frozenset[str] = frozenset()
@@ -85,6 +88,11 @@ class ProjectedTool(NamedTuple):
     function: Function
     bindings: Mapping[str, Binding]
 
+    @property
+    def approval(self) -> object:
+        """The policy of the kind, or else that of the file."""
+        return self.tool.approval_mode if self.kind_tool.approval is None else self.kind_tool.approval
+
 
 async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
     """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed by its tool's name."""
@@ -106,7 +114,17 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
                 raise ToolError(f"two tools are called '{function.name}'", "Rename one of them.")
             names.add(function.name)
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
+        _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
+
+
+def _check_approval(projected: Sequence[ProjectedTool]) -> None:
+    """Check the approval conditions of one tool against all its functions, which mostly share one policy."""
+    policies = {id(entry.approval): entry.approval for entry in projected if get_conditions(entry.approval)}
+    if policies:
+        callees = [describe_callee(entry.function, entry.bindings) for entry in projected]
+        for policy in policies.values():
+            check_conditions(policy, callees)
 
 
 def _bindable(kind_tool: KindTool) -> set[str]:

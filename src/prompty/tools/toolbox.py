@@ -11,6 +11,8 @@ from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
+from prompty.tools.arguments import drop_defaults
+from prompty.tools.conditions import check_conditions, describe_callee
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, make_handler
 from prompty.tools.kinds import KindRunner, project_tools
@@ -21,17 +23,24 @@ Tools = Mapping[str, Any] | Iterable[Any] | None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundTool:
-    """A tool that can run: the function that the model sees, its runner, the bindings that the host fills in, and its
-    approval policies."""
+    """A tool that can run: the function that the model sees, its runner, the bindings that the host fills in, the
+    defaults of arguments that the model leaves out, and its approval policies.
+
+    `own_defaults` are those of the function itself. An argument that is equal to one is left to the function, so that
+    it gets the very object that its signature has.
+    """
 
     function: Function
     handler: Handler | KindRunner
     bindings: Mapping[str, Binding] = field(default_factory=dict)
+    defaults: Json = field(default_factory=dict)
+    own_defaults: Json = field(default_factory=dict)
     approval: tuple[object, ...] = ()
 
     def prepare(self, arguments: Json, inputs: Mapping[str, object], context: ToolContext) -> Callable[[], object]:
         """Return the call with its arguments and bindings."""
-        return self.handler.prepare(fill_bindings(arguments, self.bindings, inputs), context)
+        given = drop_defaults(arguments, self.own_defaults) if self.own_defaults else arguments
+        return self.handler.prepare(fill_bindings(given, self.bindings, inputs), context)
 
 
 def fill_bindings(
@@ -100,7 +109,8 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
             )
     for name, handler in handlers.items():
         if name not in tools:
-            tools[name] = BoundTool(function=handler.describe(), handler=handler)
+            own = handler.signature.defaults
+            tools[name] = BoundTool(function=handler.describe(), handler=handler, defaults=own, own_defaults=own)
     return tools
 
 
@@ -111,9 +121,11 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
             function=function,
             handler=KindRunner(kind_tool, sync),
             bindings=bindings,
-            approval=(tool.approval_mode if kind_tool.approval is None else kind_tool.approval,),
+            defaults={name: value for name, value in kind_tool.defaults.items() if name not in bindings},
+            approval=(projected.approval,),
         )
-        for tool, kind_tool, function, bindings in await project_tools(agent, taken)
+        for projected in await project_tools(agent, taken)
+        for _, kind_tool, function, bindings in [projected]
     }
 
 
@@ -126,8 +138,19 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
             f"Pass a function of that name in `tools=`, or register one: register_tool('{tool.name}', function).",
         )
     _check_fit(tool, handler)
-    function = build_function(tool)
-    return BoundTool(function=function, handler=handler, bindings=tool.bindings, approval=(tool.approval_mode,))
+    function, own = build_function(tool), handler.signature.defaults
+    if tool.approval_mode is not None:
+        check_conditions(tool.approval_mode, [describe_callee(function, tool.bindings)])
+    declared = {entry.name: entry.default for entry in tool.parameters if entry.default is not None}
+    defaults = {name: value for name, value in {**own, **declared}.items() if name not in tool.bindings}
+    return BoundTool(
+        function=function,
+        handler=handler,
+        bindings=tool.bindings,
+        defaults=defaults,
+        own_defaults=own,
+        approval=(tool.approval_mode,),
+    )
 
 
 def _check_fit(declared: ToolDefinition, handler: Handler) -> None:

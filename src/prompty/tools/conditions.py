@@ -1,0 +1,85 @@
+"""Approval conditions: the arguments that a policy such as `{when: {amount: {minimum: 100}}}` names.
+
+A condition on a name that no call has, or that the host fills in, would never ask as it was meant. It is an error: for
+the function tools of a file when it is loaded, for all other tools and for the host's policies when the tools of a run
+are described.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from prompty.errors import ToolError
+from prompty.model.message import Json
+from prompty.model.request import Function
+
+# A schema with one of these may take arguments that its `properties` do not list.
+_OPEN = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
+
+
+class Callee(NamedTuple):
+    """A tool that a condition is for: its name, the names of its parameters, and those that the host fills in.
+
+    `is_open` means that it takes other names, too.
+    """
+
+    name: str
+    parameters: Collection[str]
+    bound: Collection[str] = ()
+    is_open: bool = False
+
+
+def describe_callee(function: Function, bound: Collection[str]) -> Callee:
+    """Return a function as a callee. The schema of a function lacks the bound parameters."""
+    schema = function.parameters
+    properties = schema.get("properties")
+    is_open = bool(schema.get("additionalProperties")) or any(key in schema for key in _OPEN)
+    return Callee(function.name, properties if isinstance(properties, Mapping) else (), bound, is_open)
+
+
+def get_conditions(policy: object) -> Json | None:
+    """Return the conditions of a policy by argument, or None if it is another policy."""
+    match policy:
+        case {"when": dict(conditions), **others} if not others:
+            return conditions
+    return None
+
+
+class ConditionProblem(NamedTuple):
+    """A name in a condition that cannot be meant. `nearest` is the parameter that probably is."""
+
+    name: str
+    cause: str
+    fix: str
+    nearest: str | None = None
+
+
+def find_condition_problem(policy: object, callees: Sequence[Callee]) -> ConditionProblem | None:
+    """Return the first problem of a policy that is for these tools.
+
+    One of several tools must have the parameter. A call of the others has no value for it, and so is asked about.
+    """
+    for name in get_conditions(policy) or ():
+        for callee in callees:
+            if name in callee.bound:
+                cause = f"the approval of '{callee.name}' names '{name}', which its `bindings` fill in"
+                return ConditionProblem(name, cause, "Name a parameter that the model fills in, or write `always`.")
+        if callees and not any(callee.is_open or name in callee.parameters for callee in callees):
+            return _unknown_parameter(name, callees)
+    return None
+
+
+def _unknown_parameter(name: str, callees: Sequence[Callee]) -> ConditionProblem:
+    known = [parameter for callee in callees for parameter in callee.parameters if parameter not in callee.bound]
+    near = [one for one in known if one.lower() == name.lower()] or get_close_matches(name, known, 1)
+    tools = ", ".join(f"'{callee.name}'" for callee in callees[:3]) + (" and others" if len(callees) > 3 else "")
+    cause = f"the approval of {tools} names '{name}', which is not a parameter"
+    suggestion = f"Did you mean '{near[0]}'?" if near else f"Name one of: {', '.join(known) or 'none'}."
+    return ConditionProblem(name, cause, suggestion, near[0] if near else None)
+
+
+def check_conditions(policy: object, callees: Sequence[Callee]) -> None:
+    """Raise `ToolError` if a policy names an argument that these tools do not have, or that the host fills in."""
+    problem = find_condition_problem(policy, callees)
+    if problem:
+        raise ToolError(problem.cause, problem.fix)
