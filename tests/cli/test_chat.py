@@ -1,11 +1,17 @@
 """`prompty chat`, used as a person uses it: keys are typed into a terminal, and the screen is read."""
 
+import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.terminal import Terminal
+from prompty import GatedCall, load
+from prompty.cli.chat import Conversation
+from prompty.memory import InProcessMemory
+from tests.terminal import PROMPTY, Terminal
 
 pytestmark = pytest.mark.process
 
@@ -122,3 +128,59 @@ def test_what_is_typed_while_a_turn_runs_steers_it(folder: Path, terminals: list
     terminal.type("/steer not so long")
     terminal.until("(sent: /steer not so long)")
     terminal.until("you>", times=2)
+
+
+def piped(folder: Path, prompt: str, keys: str) -> str:
+    """What a chat prints that reads its keys from a pipe, which ends."""
+    command = [str(PROMPTY), "chat", prompt, "--tools", "tools.py", "--database", "sessions.db"]
+    done = subprocess.run(command, cwd=folder, input=keys, capture_output=True, text=True, timeout=60)  # noqa: S603  our own command
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_end_of_the_input_is_a_no_and_ends_the_chat(folder: Path) -> None:
+    said = piped(folder, "pay.prompty", "Pay my debts\n")
+    assert 'allow pay {"amount":5}?' in said
+    assert "← pay" not in said
+    assert "Thank you." in said
+
+
+def test_a_question_shows_every_argument_of_a_call_and_no_control_characters(folder: Path) -> None:
+    body = "b" * 1000 + " \\u001b[2K\\u202e\\n"
+    script = f'[{{call: mail, arguments: {{body: "{body}", bcc: evil@example.org}}}}, Sent.]'
+    tool = "{name: mail, kind: function, approvalMode: always, parameters: [{name: body}, {name: bcc}, {name: copies}]}"
+    text = PROMPT.format(script=script).replace("tools:\n", f"tools:\n  - {tool}\n")
+    (folder / "mail.prompty").write_text(text)
+    (folder / "tools.py").write_text(
+        f"{TOOLS}\n@tool\ndef mail(body: str, bcc: str, copies: str = 'three') -> str:\n    return 'sent'\n"
+    )
+    said = piped(folder, "mail.prompty", "Write\nyes\n")
+    question = said[said.index("allow mail") : said.index("? [y]es")]
+    assert "b" * 1000 in question
+    assert '"bcc":"evil@example.org","copies":"three"}' in question.replace("\n", "")
+    assert "\\u001b[2K\\u202e\\n" in question
+    assert "\x1b[2K" not in said
+    assert "\u202e" not in said
+    assert "Sent." in said
+
+
+def test_always_ends_when_the_definition_of_a_tool_changes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nn\n"))
+    chat = Conversation(
+        load(folder / "pay.prompty"),
+        {},
+        functions=[],
+        store=InProcessMemory(),
+        session=None,
+        ask=None,
+        approval=None,
+    )
+
+    def ask(definition: str) -> list[bool]:
+        calls = [GatedCall(id="", name="pay", arguments={}, key="k", needs_approval=True, definition=definition)]
+        return [verdict.allowed for verdict in chat.decide_all(calls)]
+
+    assert [ask("one"), ask("one"), ask("two")] == [[True], [True], [False]]
+    assert capsys.readouterr().out.count("allow pay") == 2

@@ -72,7 +72,8 @@ def test_check_takes_files_and_folders(good: Path, bad: Path) -> None:
 def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
     file = tmp_path / "bank.prompty"
     tools = ["{name: look, kind: function}", "{name: pay, kind: function, approvalMode: always}"]
-    tools.append("{name: give, kind: function, approvalMode: {when: {amount: {minimum: 100}}}}")
+    amount = "parameters: [{name: amount, kind: integer}]"
+    tools.append(f"{{name: give, kind: function, {amount}, approvalMode: {{when: {{amount: {{minimum: 100}}}}}}}}")
     file.write_text("---\nname: bank\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
     done = run("check", file)
     assert done.stdout.splitlines()[:3] == [

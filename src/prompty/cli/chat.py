@@ -1,5 +1,6 @@
 """`prompty chat`: talk to an agent in the terminal, with slash commands and approvals."""
 
+import json
 import queue
 import signal
 import sys
@@ -55,7 +56,6 @@ from prompty.pipeline.load import load
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
 from prompty.steering import Steering
-from prompty.wire.json_bytes import write_bytes
 
 HELP = """\
 /steer TEXT   send a message to the model while it works (or just type a line)
@@ -116,7 +116,7 @@ class Conversation:
         self.store: MemoryStore = store if session else InProcessMemory()
         self.session: str = session or uuid4().hex
         self.ask: str | None = _choose_input(agent, inputs, ask)
-        self.trusted: set[str] = set()
+        self.trusted: set[tuple[str, str]] = set()  # the name and the hash of a tool's definition
         self.keyboard: Keyboard = Keyboard()
 
     def run(self) -> None:
@@ -172,7 +172,7 @@ class Conversation:
                     session_id=self.session,
                     messages=messages,
                     approval=self.approval,
-                    gate=self._decide_all,
+                    gate=self.decide_all,
                     steering=steering,
                     cancel=cancel,
                 )
@@ -189,19 +189,22 @@ class Conversation:
             display.end_line()
             out.print(Text(f"error: {visible(str(error))}", "red"))
 
-    def _decide_all(self, calls: list[GatedCall]) -> list[Verdict]:
+    def decide_all(self, calls: list[GatedCall]) -> list[Verdict]:
+        """Return a verdict for each call: the gate of the conversation."""
         return [self._decide(call) if call.needs_approval else ALLOW for call in calls]
 
     def _decide(self, call: GatedCall) -> Verdict:
-        if call.name in self.trusted:
+        """Ask the person about a call, with all its arguments. The end of the input is a no."""
+        definition = (call.name, call.definition)
+        if definition in self.trusted:
             return ALLOW
-        arguments = _shorten(write_bytes(call.arguments).decode())
+        arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
         question = f"allow {visible(f'{call.name} {arguments}')}? [y]es, [n]o, [a]lways, or a reason to deny: "
-        out.print(Text(question, "bold yellow"), end="")
+        out.print(Text(question, "bold yellow"), end="", soft_wrap=True)
         reply = (self.keyboard.read_line() or "no").strip()
         match reply.lower():
             case "a" | "always":
-                self.trusted.add(call.name)
+                self.trusted.add(definition)
                 return ALLOW
             case "y" | "yes":
                 return ALLOW
@@ -318,12 +321,15 @@ class Keyboard:
         self._lines.put(None)
 
     def read_line(self) -> str | None:
-        """Wait for the next line. Return None at the end of the input."""
+        """Wait for the next line. Return None at the end of the input, as often as it is asked for."""
         while True:
             try:
-                return self._lines.get(timeout=0.5)  # so that signals are handled in between
+                line = self._lines.get(timeout=0.5)  # so that signals are handled in between
             except queue.Empty:
                 continue
+            if line is None:
+                self._lines.put(None)
+            return line
 
     def read_pending(self) -> Iterator[str]:
         """Yield the lines that have been typed already."""

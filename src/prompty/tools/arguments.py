@@ -26,7 +26,8 @@ def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", d
 
 def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) -> Json:
     """Return arguments with a default for each that is missing, or raise `ArgumentsError` if they do not fit."""
-    complete = {**copy_json(defaults), **arguments} if defaults else arguments
+    missing = {name: copy_json(value) for name, value in defaults.items() if name not in arguments}
+    complete = {**arguments, **missing} if missing else arguments
     # A function may have a default that its own schema does not allow, such as None for a number.
     if not validator.is_valid(complete) and not (defaults and validator.is_valid(drop_defaults(complete, defaults))):
         check_arguments(complete, validator)
