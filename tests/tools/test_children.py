@@ -336,6 +336,45 @@ def test_check_finds_a_binding_that_no_operation_takes(tmp_path: Path) -> None:
         assert [problem.code for problem in check_text(text, base_dir=tmp_path)] == found
 
 
+def test_check_finds_a_condition_that_no_operation_takes(tmp_path: Path) -> None:
+    document = {"openapi": "3.1.0", "paths": {"/a": {"get": {"parameters": [{"name": "tenant", "in": "query"}]}}}}
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    for name, found in (("tenant", []), ("tenent", ["approval-parameter"])):
+        line = f"- {{name: t, kind: openapi, specification: api.json, approvalMode: {{when: {{{name}: {{}}}}}}}}"
+        text = f"---\ntools:\n  {line}\n---\nhi"
+        assert [problem.code for problem in check_text(text, base_dir=tmp_path)] == found
+
+
+APPROVING = """---
+model: {id: p, provider: scripted}
+tools:
+  - {name: t, kind: prompty, path: child.prompty, approvalMode: {when: {NAME: {minimum: 100}}}}
+---
+user:
+Hi
+"""
+
+
+@sync_and_async
+def test_a_condition_on_the_input_of_a_child_sees_its_default(way: Way, tmp_path: Path) -> None:
+    (tmp_path / "child.prompty").write_text(
+        "---\nmodel: {id: c, provider: scripted}\n"
+        "inputs: {amount: 500, key: {kind: string, default: k, sensitive: true}}\n---\nuser:\n{{amount}} {{key}}"
+    )
+    (tmp_path / "p.prompty").write_text(APPROVING.replace("NAME", "amount"))
+    with Script(call("t"), "Child.", "Done.") as script:
+        paused = way.turn(tmp_path / "p.prompty").result
+        assert [one.arguments for one in paused.pending] == [{"amount": 500}]
+        assert way.resume(tmp_path / "p.prompty", paused, [True]).result == "Done."
+    body: Any = script.requests[1]
+    assert body["messages"][0]["content"] == "500 k"
+    (tmp_path / "p.prompty").write_text(APPROVING.replace("NAME", "amout"))
+    assert [problem.code for problem in check(tmp_path / "p.prompty")] == ["approval-parameter"]
+    with Script() as script:
+        assert isinstance(way.turn(tmp_path / "p.prompty").error, ToolError)
+    assert script.requests == []
+
+
 @sync_and_async
 def test_a_child_may_lie_below_a_root_that_the_host_allows(way: Way, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()

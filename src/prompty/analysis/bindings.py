@@ -1,11 +1,15 @@
-"""Find bindings that match no parameter of their tool, for the tools whose parameters are known without a network."""
+"""Find bindings and approval conditions that match no parameter of their tool, for the tools whose parameters are known
+without a network."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
-from prompty.model.tool import ToolDefinition
+from prompty.model.tool import FunctionTool, ToolDefinition
+from prompty.pipeline.conditions import check_tool_conditions
 from prompty.pipeline.source_map import Finding, SourceMap
+from prompty.tools.conditions import get_conditions
 from prompty.tools.kinds import UnmatchedBinding, find_unmatched
 
 
@@ -17,6 +21,17 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
             yield source_map.locate(
                 keys, "unknown-binding", error.cause, error.fix, on_key=True, replacement=error.nearest
             )
+
+
+def check_kind_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each wrong name in the approval conditions of tools that are not functions."""
+    for index, tool in enumerate(agent.tools):
+        if isinstance(tool, FunctionTool) or not get_conditions(tool.approval_mode):
+            continue
+        with suppress(PromptyError):  # the file behind the tool cannot be read: its use says more
+            parameters = _find_parameters(tool, agent)
+            if parameters is not None:
+                yield from check_tool_conditions(index, tool, parameters, source_map)
 
 
 def _find_errors(tool: ToolDefinition, agent: PromptAgent) -> list[UnmatchedBinding]:

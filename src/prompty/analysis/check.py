@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.analysis.bindings import check_bindings
+from prompty.analysis.bindings import check_bindings, check_kind_conditions
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys, nearest
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName
 from prompty.model.agent import PromptAgent
@@ -77,7 +77,8 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
     body = analyze_body(parts.body, find_variables)
     unused, undeclared = _check_names(built, body, parts.body, frontmatter)
-    unmatched = check_bindings(built.agent.model_copy(update={"registry": registry}), frontmatter.source_map)
+    agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
+    unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
     above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched]
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),

@@ -12,11 +12,11 @@ from prompty.model import agent as model
 from prompty.model.agent import PromptAgent
 from prompty.model.property import Kind, Property
 from prompty.model.tool import FunctionTool
+from prompty.pipeline.conditions import check_function_conditions
 from prompty.pipeline.frontmatter import Frontmatter
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.pipeline.validate import find_misfits
-from prompty.tools.conditions import Callee, find_condition_problem, get_conditions
 
 _KNOWN_KEYS = frozenset(field.alias or name for name, field in model.Frontmatter.model_fields.items())
 
@@ -44,7 +44,7 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:
         agent = PromptAgent.model_validate(data)
-        findings += _find_condition_problems(agent, frontmatter.source_map)
+        findings += check_function_conditions(agent, frontmatter.source_map)
         return Built(agent, [*findings, *_find_wrong_defaults(agent, frontmatter.source_map)], frozenset())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
@@ -55,23 +55,8 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     invalid = frozenset(str(detail["loc"][0]) for detail in details)
     valid = {key: value for key, value in data.items() if key not in invalid}
     agent = PromptAgent.model_validate(valid)
-    findings += _find_condition_problems(agent, frontmatter.source_map)
+    findings += check_function_conditions(agent, frontmatter.source_map)
     return Built(agent, findings, invalid)
-
-
-def _find_condition_problems(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a finding for each approval condition on a parameter that a function tool does not have."""
-    for index, tool in enumerate(agent.tools):
-        if not isinstance(tool, FunctionTool) or tool.approval_mode is None:
-            continue
-        callee = Callee(tool.name, [parameter.name for parameter in tool.parameters], tool.bindings)
-        for name, schema in (get_conditions(tool.approval_mode) or {}).items():
-            problem = find_condition_problem({"when": {name: schema}}, [callee])
-            if problem:
-                keys = ("tools", index, "approvalMode", "when", name)
-                yield source_map.locate(
-                    keys, "approval-parameter", problem.cause, problem.fix, on_key=True, replacement=problem.nearest
-                )
 
 
 def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
