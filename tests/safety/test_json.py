@@ -74,7 +74,7 @@ def test_all_readers_agree_on_ordinary_json(value: dict[str, Any]) -> None:
     assert not is_json_object(text[:-1])
 
 
-@pytest.mark.parametrize("text", ["[1]", "1", '"{}"', "", '{"a": NaN}', '{"a": 1} x', "{'a': 1}"])
+@pytest.mark.parametrize("text", ["[1]", "1", '"{}"', "", '{"a": NaN}', '{"a": 1} x', "{'a': 1}", "\ud800"])
 def test_anything_else_is_no_json_object(text: str) -> None:
     assert not is_json_object(text)
 

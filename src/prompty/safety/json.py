@@ -31,7 +31,7 @@ def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) ->
             return decoder.decode(data if isinstance(data, str) else data.decode())
         try:
             value = from_json(data)  # a sixth of the time of `json`
-        except ValueError:
+        except (TypeError, ValueError):
             value = json.loads(data)  # also reads half a surrogate pair, a byte order mark and deeper nesting
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
@@ -44,7 +44,7 @@ def is_json_object(text: str) -> bool:
     """Return True if `text` is a whole JSON object."""
     try:
         return isinstance(from_json(text, allow_inf_nan=False), dict)
-    except ValueError:
+    except (TypeError, ValueError):  # a TypeError, if it has half a surrogate pair
         return False
 
 
