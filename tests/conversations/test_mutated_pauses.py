@@ -122,7 +122,7 @@ def mutate(value: dict[str, Any], dice: random.Random, forgeries: "list[Forge]")
                 parent[dice.choice(["x", "version", "key", "unknown", "decided"])] = deepcopy(dice.choice(VALUES))
             case _:
                 parent[path[-1]] = deepcopy(dice.choice(VALUES))
-    except (AttributeError, IndexError, KeyError, TypeError):
+    except (AttributeError, LookupError, TypeError, ValueError):
         value["pauses"] = 1  # an earlier mutation has removed what this one changes
 
 
@@ -276,7 +276,7 @@ def mutated(forgeries: "list[Forge]", seed: str) -> Iterator[tuple[str, World, A
             value = deepcopy(original)
             for _ in range(dice.choice([1, 2, 2, 3, 5])):
                 mutate(value, dice, forgeries)
-            yield name, world, original, value, dice
+            yield name, world, original, json.loads(json.dumps(value)), dice  # as a store would keep it
 
 
 def test_what_was_changed_and_not_sealed_again_is_refused(keep: Keep) -> None:

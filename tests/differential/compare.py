@@ -59,6 +59,12 @@ KNOWN: tuple[Known, ...] = (
     Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
     Known("options_that_do_not_fit*", "spans", "options are checked before the run starts, so a wrong one has no span"),
     Known("turn_declared_and_bound_tools*", "spans", "tools are connected after the messages are prepared"),
+    Known(
+        "approval_pauses*",
+        "spans",
+        "a trace has the pause as it is stored, and that keeps final arguments and policies",
+    ),
+    Known("gate_answers_later*", "spans", "a trace has the pause as it is stored, and that keeps its policies"),
     Known("approval_of_the_file*", "spans", "a turn is described before its verdicts are read, also if they are wrong"),
 )
 
