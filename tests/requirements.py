@@ -130,7 +130,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "003 §2.9.1": ("bound parameters are stripped", "bound parameters are injected", "a binding wins over the model"),
     "003 §2.9.2": (
         "a prompty tool has a path and a mode",
-        "a child of the mode single is one call without tools",
+        "a child of the mode single is one call",
         "a child of the mode agentic has its own loop and tools",
     ),
     "004 How Tool Calls Work with the Responses API": ("calls go back as they came, then their outputs",),

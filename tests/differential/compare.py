@@ -55,6 +55,10 @@ KNOWN: tuple[Known, ...] = (
         Known("invoke_bad_inputs*", part, "inputs are validated before a run begins: kinds, names and required values")
         for part in ("steps", "requests", "spans")
     ),
+    *(
+        Known("a_single_child*", part, "a child of the mode single is invoked once, and its tools are offered")
+        for part in ("requests", "spans")
+    ),
     Known("sessions*", "spans", "the placeholder for the history of a session is not recorded as an input"),
     Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
     Known("options_that_do_not_fit*", "spans", "options are checked before the run starts, so a wrong one has no span"),

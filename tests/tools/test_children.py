@@ -11,8 +11,10 @@ import pytest
 from prompty import (
     Budget,
     CancelToken,
+    Paused,
     PromptAgent,
     ToolContext,
+    bind_tools,
     check,
     invoke,
     invoke_async,
@@ -22,13 +24,17 @@ from prompty import (
     turn,
 )
 from prompty.analysis.check import check_text
+from prompty.analysis.explain import explain
+from prompty.drivers.target import get_executor
 from prompty.errors import ToolError
 from prompty.events import Done, Nested, ToolFinished, ToolStarted
-from prompty.model.message import Json
+from prompty.model.message import Json, user
 from prompty.model.request import Function
 from prompty.model.tool import CustomTool, ToolDefinition
+from prompty.providers import register_processor
 from prompty.testing import Script, call
-from prompty.tools import KindTool, register_tool_kind
+from prompty.tools import KindTool, register_tool, register_tool_kind
+from tests.loopback import Server, json_reply
 from tests.ways import Seen, Way, sync_and_async
 
 CHILD = """---
@@ -73,7 +79,7 @@ def parent(folder: Path, mode: str) -> PromptAgent:
 
 
 @sync_and_async
-@pytest.mark.spec("003 §2.9.2", "a child of the mode single is one call without tools")
+@pytest.mark.spec("003 §2.9.2", "a child of the mode single is one call")
 @pytest.mark.spec("000 §7.1.3", "a prompty tool has the inputs of its child as parameters")
 def test_a_child_runs_once(way: Way, folder: Path) -> None:
     with Script(call("shorten", text="a long text"), "Short.", "Done.") as script:
@@ -83,8 +89,23 @@ def test_a_child_runs_once(way: Way, folder: Path) -> None:
     assert offered["function"]["description"] == "Shortens a text"
     assert list(offered["function"]["parameters"]["properties"]) == ["text"]
     assert script.requests[1]["messages"] == [{"role": "user", "content": "Shorten to 3 words: a long text"}]
-    assert "tools" not in script.requests[1]
+    assert [one["function"]["name"] for one in script.requests[1]["tools"]] == ["count"]
     assert seen.texts[-2:] == ["Short.", "Done."]
+
+
+@sync_and_async
+@pytest.mark.spec("003 §2.9.2", "a child of the mode single is one call")
+def test_the_calls_of_a_child_in_a_single_pass_are_its_result(way: Way, folder: Path) -> None:
+    def never(text: str) -> int:
+        raise AssertionError(text)
+
+    answers: list[Any] = [call("shorten", text="a b"), call("count", text="a b"), "Done."]
+    with Script(*answers) as script:
+        seen = way.turn(parent(folder, "single"), tools={"count": never})
+    assert seen.result == "Done."
+    assert len(script.requests) == 3
+    [told] = json.loads(script.requests[2]["messages"][-1]["content"])
+    assert (told["name"], json.loads(told["arguments"])) == ("count", {"text": "a b"})
 
 
 @sync_and_async
@@ -402,3 +423,102 @@ def test_the_text_of_a_prompt_has_children_below_its_base_folder(way: Way, folde
         assert way.turn(loads(text, base_dir=folder)).result == "Done."
     with Script("never"):
         assert "pass base_dir= to loads()" in str(way.turn(loads(text)).error)
+
+
+LOOK = {"name": "look", "kind": "my_kind", "description": "Look there.", "bindings": {"who": "ada"}}
+
+
+def look(at: str, who: str) -> str:
+    """Look somewhere."""
+    return f"{who} saw {at}"
+
+
+@sync_and_async
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_tool_of_a_custom_kind_is_run_by_a_function_of_its_name(way: Way, registered: bool) -> None:
+    agent = custom(tools=[LOOK])
+    if registered:
+        register_tool("look", look)
+    options: dict[str, Any] = {} if registered else {"tools": bind_tools(agent, {"look": look})}
+    with Script(call("look", at="it", who="eve"), "Done.") as script:
+        assert "ada saw it" in way.turn(agent, **options).texts
+    [offered] = [one["function"] for one in script.requests[0]["tools"]]
+    assert (offered["name"], offered["description"]) == ("look", "Look there.")
+    assert list(offered["parameters"]["properties"]) == ["at"]
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_function_of_the_run_goes_before_a_registered_one_and_both_before_the_kind() -> None:
+    with Script(call("echo"), "Done.") as script:
+        turn(custom(tools=[{"name": "echo", "kind": "echo"}]), tools={"echo": lambda: "of the run"})
+        register_tool("echo", lambda: "registered")
+    assert script.requests[1]["messages"][-1]["content"] == "of the run"
+    with Script(call("echo"), "Done.") as script:
+        turn(custom(tools=[{"name": "echo", "kind": "echo"}]))
+    assert script.requests[1]["messages"][-1]["content"] == "registered"
+    with Script("Done.") as script:
+        invoke(custom(tools=[{"name": "echo", "kind": "echo"}]))
+    assert [one["function"]["name"] for one in script.requests[0]["tools"]] == ["echo"]
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_binding_that_the_function_of_a_custom_tool_does_not_take_is_an_error() -> None:
+    with Script("never"), pytest.raises(ToolError, match="the binding 'whom' of the tool 'look' matches no parameter"):
+        turn(custom(tools=[{**LOOK, "bindings": {"whom": "ada"}}]), tools={"look": look})
+
+
+def names_in(body: Json) -> list[str]:
+    tools: Any = body["tools"]
+    return [one["function"]["name"] for one in tools]
+
+
+@pytest.fixture
+def openai_parent(folder: Path, service: Server) -> PromptAgent:
+    """A prompt of a provider on loopback, with a function and another prompt as its tools."""
+    agent = parent(folder, "single")
+    connection = {"kind": "key", "endpoint": service.url, "apiKey": "k"}
+    model = {"id": "m", "provider": "openai", "connection": connection}
+    count = {"name": "count", "kind": "function"}
+    data = {"model": model, "tools": [*agent.tools, count], "instructions": "user:\nHi", "path": agent.path}
+    return PromptAgent.model_validate(data)
+
+
+def test_an_executor_offers_tools_of_every_kind(openai_parent: PromptAgent, service: Server) -> None:
+    service.answer(json_reply({"choices": [{"message": {"content": "a"}}]}))
+    executor = get_executor(openai_parent)
+    executor.execute(openai_parent, [user("x")])
+    asyncio.run(executor.execute_async(openai_parent, [user("x")]))
+    assert [names_in(request.body) for request in service.requests] == [["count", "shorten"]] * 2
+
+
+def test_an_explanation_shows_tools_of_every_kind(openai_parent: PromptAgent) -> None:
+    assert names_in(explain(openai_parent).body) == ["count", "shorten"]
+
+
+@sync_and_async
+@pytest.mark.usefixtures("clean_registry")
+def test_a_processor_of_the_host_does_not_change_what_is_offered(
+    way: Way, openai_parent: PromptAgent, service: Server
+) -> None:
+    class Text:
+        def process(self, agent: PromptAgent, response: Any, /) -> object:
+            return response["choices"][0]["message"]["content"]
+
+        async def process_async(self, agent: PromptAgent, response: Any, /) -> object:
+            return self.process(agent, response)
+
+    register_processor("openai", Text())
+    service.answer(json_reply({"choices": [{"message": {"content": "a"}}]}))
+    assert way.turn(openai_parent, tools={"count": lambda: 1, "extra": lambda: 2}).result == "a"
+    assert names_in(service.requests[0].body) == ["count", "extra", "shorten"]
+
+
+@sync_and_async
+def test_an_approval_condition_counts_for_the_function_of_a_custom_tool(way: Way) -> None:
+    def pay(amount: int = 1000) -> str:
+        return "paid"
+
+    agent = custom(tools=[{"name": "pay", "kind": "bank", "approvalMode": {"when": {"amount": {"minimum": 100}}}}])
+    with Script(call("pay"), "Done."):
+        assert isinstance(way.turn(agent, tools={"pay": pay}).result, Paused)

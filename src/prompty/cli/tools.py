@@ -13,11 +13,12 @@ from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
 from prompty.model.request import Function
-from prompty.model.tool import FunctionTool
+from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.load import load
 from prompty.pipeline.request import build_request, list_declared_functions
 from prompty.safety.visible import visible
 from prompty.tools.kinds import project_tools
+from prompty.tools.toolbox import describe_custom_tools
 
 
 class OfferedFunction(NamedTuple):
@@ -47,18 +48,20 @@ def tools(file: File, provider: ProviderKey = None, api: ApiType = None, as_json
 
 
 async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:
-    functions = list_declared_functions(agent)
-    declared = [tool for tool in agent.tools if isinstance(tool, FunctionTool)]
-    offered = [
-        OfferedFunction(function, "function", describe_policy(tool.approval_mode), tuple(tool.bindings))
-        for function, tool in zip(functions, declared, strict=True)
-    ]
+    functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
+    declared = {tool.name: tool for tool in agent.tools}
+    offered = [_from_declaration(function, declared[function.name]) for function in functions]
     for projected in await project_tools(agent, [function.name for function in functions]):
         source = f"{projected.tool.kind} {projected.tool.name}"
         words = {describe_policy(policy) for policy in (projected.tool.approval_mode, projected.kind_tool.approval)}
         approval = " and ".join(sorted(words))
         offered.append(OfferedFunction(projected.function, source, approval, tuple(projected.bindings)))
     return offered
+
+
+def _from_declaration(function: Function, tool: ToolDefinition) -> OfferedFunction:
+    source = "function" if isinstance(tool, FunctionTool) else f"{tool.kind} {tool.name}"
+    return OfferedFunction(function, source, describe_policy(tool.approval_mode), tuple(tool.bindings))
 
 
 def _build_definitions(agent: PromptAgent, functions: list[Function]) -> object:

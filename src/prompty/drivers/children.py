@@ -1,4 +1,6 @@
-"""Prompts as tools of other prompts (§2.9.2). A child runs once (`single`), or as a turn of its own (`agentic`).
+"""Prompts as tools of other prompts (§2.9.2). A child is invoked (`single`), or has a turn of its own (`agentic`).
+
+In a single pass no tool runs: if the model of the child calls one, its calls are the result, as `invoke` returns them.
 
 A child gets the rest of its parent's budget, and its cancel token, gate and listener. It sees the tools that its own
 file declares, and nothing of its parent's conversation.
@@ -13,7 +15,7 @@ from prompty.errors import ToolError
 from prompty.loop.options import Listener
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
-from prompty.model.message import Json
+from prompty.model.message import Json, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.property import RICH_KINDS
 from prompty.model.request import Function
@@ -81,7 +83,7 @@ def _locate_child(tool: ToolDefinition, agent: PromptAgent) -> Path:
 
 
 def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Invocation:
-    """Return the turn of a child. One that runs once has no tools, and so one round."""
+    """Return the run of a child: `invoke`, or the turn of an agent."""
     parent: Run = context.run
     lineage = _lineage(context)
     if str(child.path) in lineage:
@@ -94,8 +96,7 @@ def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, 
         budget=parent.remaining_budget(),
         on_event=_nested_listener(parent, context),
     )
-    agent = child if agentic else child.model_copy(update={"tools": ()})
-    return Invocation(operation="turn", source=agent, inputs=arguments, settings=settings)
+    return Invocation(operation="turn" if agentic else "invoke", source=child, inputs=arguments, settings=settings)
 
 
 def _lineage(context: ToolContext) -> tuple[str, ...]:
@@ -116,4 +117,7 @@ def _metered_result(end: Done | Paused) -> object:
             "a tool of the prompt needs approval, and a prompt inside another cannot wait for a person",
             "Give the turn a gate that answers at once.",
         )
-    return Metered(end.result, end.usage, end.cost)
+    result = end.result
+    if isinstance(result, list) and all(isinstance(entry, ToolCall) for entry in result):
+        result = [call.to_json() for call in result]
+    return Metered(result, end.usage, end.cost)

@@ -11,7 +11,7 @@ from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
 from prompty.pipeline.process import process_reply
-from prompty.pipeline.request import build_request
+from prompty.pipeline.request import build_request, list_offered_functions
 from prompty.providers import (
     Api,
     AsyncTransport,
@@ -75,12 +75,17 @@ class PairTarget:
     def mask(self, text: str) -> str:
         return mask_secrets(text)
 
+    def _executor(self, request: WireRequest) -> ExecutorProtocol:
+        """Return the executor. That of a provider offers the functions of the run."""
+        executor = self.pair.executor
+        return ProviderExecutor(request.functions) if isinstance(executor, ProviderExecutor) else executor
+
     def reply(self, request: WireRequest) -> Reply:
-        raw = self.pair.executor.execute(self.agent, list(request.messages))
+        raw = self._executor(request).execute(self.agent, list(request.messages))
         return _reply_from_result(self.pair.processor.process(self.agent, raw))
 
     async def reply_async(self, request: WireRequest) -> Reply:
-        raw = await self.pair.executor.execute_async(self.agent, list(request.messages))
+        raw = await self._executor(request).execute_async(self.agent, list(request.messages))
         return _reply_from_result(await self.pair.processor.process_async(self.agent, raw))
 
 
@@ -133,17 +138,21 @@ def get_processor(agent: PromptAgent) -> ProcessorProtocol:
 
 
 class ProviderExecutor:
-    """Calls the model that an agent names, and returns its raw JSON."""
+    """Calls the model that an agent names, and returns its raw JSON. Offers the agent's tools, or `functions`."""
+
+    def __init__(self, functions: Sequence[Function] | None = None) -> None:
+        self._functions = functions
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=False)
-        request = build_request(agent, messages, target.api)
+        request = build_request(agent, messages, target.api, functions=self._functions)
         with begin_call_span(agent, target.api, target.url, request) as span:
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=True)
-        request = build_request(agent, messages, target.api)
+        functions = await list_offered_functions(agent) if self._functions is None else self._functions
+        request = build_request(agent, messages, target.api, functions=functions)
         with begin_call_span(agent, target.api, target.url, request) as span:
             return _record_raw(span, target.api, as_object(read_bytes(await target.transport.send(request))))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from prompty.concurrency import in_event_loop
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import InvalidMessage
@@ -10,6 +11,7 @@ from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.providers import Api
 from prompty.tools.kinds import project_tools
+from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.schema import build_function
 
 
@@ -25,7 +27,7 @@ def build_request(
     """Return the request for one call to a model."""
     if not agent.model.id and api.path:  # an executor of the host may know its model itself
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
-    offered = list_declared_functions(agent) if functions is None else functions
+    offered = list_functions(agent) if functions is None else functions
     read = read_messages(messages)
     body = api.request(agent, read, offered)
     body.pop("stream", None)  # the caller chooses whether a call streams: the file's choice would break the other one
@@ -58,6 +60,11 @@ def list_declared_functions(agent: PromptAgent) -> list[Function]:
     return functions
 
 
+def list_functions(agent: PromptAgent) -> list[Function]:
+    """Return the functions of all tools of a prompt, in synchronous code. Tools of other kinds may use the network."""
+    return in_event_loop(list_offered_functions(agent)).result() if has_kinds(agent) else list_declared_functions(agent)
+
+
 def has_kinds(agent: PromptAgent) -> bool:
     """Return True if a prompt has tools whose functions are not in the file, such as those of an MCP server."""
     return any(not isinstance(tool, FunctionTool) for tool in agent.tools)
@@ -65,6 +72,6 @@ def has_kinds(agent: PromptAgent) -> bool:
 
 async def list_offered_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions of all tools of a prompt, of every kind (§7.1.3)."""
-    functions = list_declared_functions(agent)
+    functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
     projected = await project_tools(agent, [function.name for function in functions])
     return [*functions, *(tool.function for tool in projected)]

@@ -16,7 +16,7 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.model.tool import Binding, FunctionTool, ToolDefinition
+from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.conditions import check_conditions, describe_callee, get_conditions
 from prompty.tools.context import ToolContext
@@ -95,19 +95,22 @@ class ProjectedTool(NamedTuple):
 
 
 async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
-    """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed by its tool's name."""
+    """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed by its tool's name.
+
+    A tool of a custom kind whose own name is taken has a function of the host, which takes precedence over its kind.
+    """
     names = set(taken)
     projected: list[ProjectedTool] = []
     for tool in agent.tools:
-        if isinstance(tool, FunctionTool):
-            continue
+        if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
+            continue  # a function, or a tool that a function of its name runs
         kind_tools = await _get_kind(tool, agent).describe(tool, agent)
         for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
             raise error
         for kind_tool in kind_tools:
             declared = _bindable(kind_tool)
             bindings = {name: binding for name, binding in tool.bindings.items() if name in declared}
-            function = _hide_parameters(kind_tool.function, bindings)
+            function = hide_parameters(kind_tool.function, bindings)
             if function.name in names:
                 function = replace(function, name=f"{tool.name}_{function.name}")
             if function.name in names:
@@ -161,7 +164,8 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
         suggestion = "".join(f"Did you mean '{name}'? " for name in get_close_matches(tool.kind, names, 1))
         raise ToolError(
             f"no handler is registered for tool kind '{tool.kind}' ({place})",
-            f"{suggestion}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …).",
+            f"{suggestion}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …). "
+            f"A function that you pass or register as '{tool.name}' also runs it.",
         )
     return kinds.get(tool.kind)
 
@@ -188,7 +192,7 @@ def _properties(function: Function) -> Mapping[str, object]:
     return properties if isinstance(properties, dict) else {}
 
 
-def _hide_parameters(function: Function, bound: Collection[str]) -> Function:
+def hide_parameters(function: Function, bound: Collection[str]) -> Function:
     """Return a function without the parameters that the host fills in (§2.9.1)."""
     if not bound:
         return function

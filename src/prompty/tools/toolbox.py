@@ -1,7 +1,7 @@
 """The tools of a run: what the model sees, and what runs its calls."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from warnings import warn
 
@@ -9,13 +9,13 @@ from prompty.errors import InputError, PromptyWarning, ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.model.tool import Binding, FunctionTool, ToolDefinition
+from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.arguments import drop_defaults
 from prompty.tools.conditions import check_conditions, describe_callee
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, make_handler
-from prompty.tools.kinds import KindRunner, project_tools
+from prompty.tools.kinds import KindRunner, find_unmatched, hide_parameters, project_tools
 from prompty.wire.schema import build_function
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
@@ -103,6 +103,9 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
             raise ToolError(f"two tools are called '{tool.name}'", "Rename one of them.")
         if isinstance(tool, FunctionTool):
             tools[tool.name] = _bind(tool, handlers.get(tool.name), agent)
+        elif isinstance(tool, CustomTool):
+            if handler := handlers.get(tool.name) or _find_registered(tool, agent):
+                tools[tool.name] = _bind_custom(tool, handler)
         elif tool.name in handlers:
             raise ToolError(
                 f"the function '{tool.name}' has the name of a tool of kind '{tool.kind}'", "Rename one of them."
@@ -129,20 +132,46 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
     }
 
 
+def describe_custom_tools(agent: PromptAgent) -> list[Function]:
+    """Return the functions of tools of custom kinds that a registered function of their name runs."""
+    tools = [(tool, _find_registered(tool, agent)) for tool in agent.tools if isinstance(tool, CustomTool)]
+    return [_bind_custom(tool, handler).function for tool, handler in tools if handler]
+
+
+def _find_registered(tool: ToolDefinition, agent: PromptAgent) -> Handler | None:
+    known = agent.registry.tools
+    return make_handler(known.get(tool.name), tool.name) if known.has(tool.name) else None
+
+
+def _bind_custom(tool: CustomTool, handler: Handler) -> BoundTool:
+    """Return a tool of a custom kind that a function runs. Its parameters are those of the function."""
+    function = handler.describe()
+    if not handler.signature.accepts_any_name:
+        for error in find_unmatched(tool, handler.signature.parameters):
+            raise error
+    visible = hide_parameters(function, tool.bindings)
+    described = replace(visible, name=tool.name, description=tool.description or function.description)
+    return _complete(tool, described, handler)
+
+
 def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> BoundTool:
-    if handler is None and agent.registry.tools.has(tool.name):
-        handler = make_handler(agent.registry.tools.get(tool.name), tool.name)
+    handler = handler or _find_registered(tool, agent)
     if handler is None:
         raise ToolError(
             f"the tool '{tool.name}' is declared, but has no function",
             f"Pass a function of that name in `tools=`, or register one: register_tool('{tool.name}', function).",
         )
     _check_fit(tool, handler)
-    function, own = build_function(tool), handler.signature.defaults
+    declared = {entry.name: entry.default for entry in tool.parameters if entry.default is not None}
+    return _complete(tool, build_function(tool), handler, declared)
+
+
+def _complete(tool: ToolDefinition, function: Function, handler: Handler, declared: Json | None = None) -> BoundTool:
+    """Return a tool that a function runs. The defaults that the file declares replace those of the function."""
+    own = handler.signature.defaults
     if tool.approval_mode is not None:
         check_conditions(tool.approval_mode, [describe_callee(function, tool.bindings)])
-    declared = {entry.name: entry.default for entry in tool.parameters if entry.default is not None}
-    defaults = {name: value for name, value in {**own, **declared}.items() if name not in tool.bindings}
+    defaults = {name: value for name, value in {**own, **(declared or {})}.items() if name not in tool.bindings}
     return BoundTool(
         function=function,
         handler=handler,
