@@ -18,6 +18,7 @@ from prompty.tools.mcp import McpKind, close_mcp_servers, load_mcp_servers, regi
 from prompty.tools.mcp.connection import ServerAddress, is_lost
 from prompty.tools.mcp.content import McpError, fingerprint, to_parts
 from prompty.tools.mcp.servers import KnownServer
+from prompty.tools.openapi.permissions import Permissions
 
 pytestmark = pytest.mark.usefixtures("clean_registry")
 
@@ -29,7 +30,7 @@ def tool(**parts: Any) -> McpTool:
 def find(declared: McpTool, registry: Registry = DEFAULT) -> KnownServer:
     kind = registry.tool_kinds.get("mcp")
     assert isinstance(kind, McpKind)
-    return kind.servers.find(declared)
+    return kind.servers.find(declared, Permissions())
 
 
 @pytest.mark.process

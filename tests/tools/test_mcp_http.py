@@ -15,12 +15,13 @@ import pytest
 import uvicorn
 from mcp.server import Server
 
-from prompty import CancelToken, Message, TextPart, turn_async
+from prompty import CancelToken, Message, TextPart, loads, turn_async
 from prompty.events import ToolFinished, ToolProgress
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.conversations.turns import scripted
+from tests.tools.openapi_parts import own_kind
 from tests.ways import SYNC, Seen, Way, sync_and_async
 
 MODERN = b"2026-07-28"
@@ -220,9 +221,40 @@ def test_progress_is_an_event_and_logs_go_to_the_logger(
 @sync_and_async
 def test_the_file_may_give_an_address_and_a_key(way: Way, own: OwnServer) -> None:
     connection = {"endpoint": own.url, "apiKey": "sk-made-up-key"}
-    seen = turn_with(way, call("add", a=2, b=2), tool={"name": "elsewhere", "connection": connection})
+    with own_kind("127.0.0.1"):
+        seen = turn_with(way, call("add", a=2, b=2), tool={"name": "elsewhere", "connection": connection})
     assert results(seen)[0].text == "4"
     assert own.keys == {b"Bearer sk-made-up-key"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@sync_and_async
+def test_an_address_in_a_file_is_public_or_allowed(way: Way, host: str, own: OwnServer) -> None:
+    connection = {"endpoint": own.url.replace("127.0.0.1", host), "apiKey": "sk-made-up-key"}
+    seen = turn_with(way, tool={"name": "inside", "connection": connection})
+    assert "which is not public" in str(seen.error)
+    assert f"allow(hosts=['{host}:{own.port}'])" in str(seen.error)
+    assert not own.keys
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "refused"),
+    [("https://literal.example/mcp", True), ("${env:MCP_URL}", False), ("${env:NOT_SET:https://x.example/mcp}", True)],
+)
+def test_a_key_of_the_environment_goes_to_an_address_of_the_environment(
+    endpoint: str, refused: bool, own: OwnServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_KEY", "sk-made-up-key")
+    monkeypatch.setenv("MCP_URL", own.url)
+    tool = f"{{name: t, kind: mcp, connection: {{endpoint: '{endpoint}', apiKey: '${{env:MCP_KEY}}'}}}}"
+    agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi")
+    with own_kind("127.0.0.1"), Script(call("add", a=2, b=2), "Done."):
+        seen = SYNC.turn(agent)
+    if refused:
+        assert "the tool 't': the credential is from the environment" in str(seen.error)
+        assert not own.keys
+    else:
+        assert (seen.error, own.keys) == (None, {b"Bearer sk-made-up-key"})
 
 
 @sync_and_async

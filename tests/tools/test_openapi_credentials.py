@@ -1,11 +1,15 @@
 """What OpenAPI tools do with credentials: send them where the document says, and show them to nobody."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prompty import loads
+from prompty.drivers.children import load_child
+from prompty.providers.destination import find_refusal
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,
@@ -161,3 +165,63 @@ def test_the_secret_goes_to_the_token_url_of_the_connection_only(
     agent = agent_of(tmp_path, PLAIN, connection=oauth(service, tokenUrl=f"{elsewhere.url}/token"))
     assert "which is not public" in result_of(called(agent, {}))
     assert elsewhere.accepted == 0
+
+
+# Where a credential of the environment may go.
+
+OUTSIDE = "{name: api, kind: openapi, specification: api.json, %s}"
+PLACES = {
+    "connection: {endpoint: 'https://literal.example', apiKey: '${env:API_KEY}'}": True,
+    "connection: {endpoint: '${env:NOT_SET:https://literal.example}', apiKey: '${env:API_KEY}'}": True,
+    "connection: {endpoint: 'https://literal.example/${env:API_KEY}'}": True,
+    "connection: {endpoint: 'https://literal.example'}, bindings: {q: '${env:API_KEY}'}": True,
+    "connection: {kind: oauth, endpoint: '{service}', tokenUrl: 'https://literal.example', clientId: c, "
+    "clientSecret: '${env:API_KEY}'}": True,
+    "connection: {endpoint: '${env:API_URL}', apiKey: '${env:API_KEY}'}": False,
+    "connection: {endpoint: '{service}', apiKey: '${env:API_KEY}'}": False,
+    "connection: {endpoint: '{service}', apiKey: literal}, bindings: {q: '${env:API_KEY}'}": False,
+}
+
+
+@pytest.mark.parametrize(("place", "refused"), PLACES.items())
+def test_a_credential_of_the_environment_goes_where_the_environment_says(
+    service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, refused: bool
+) -> None:
+    parameter = {"name": "q", "in": "query", "schema": {"type": "string"}}
+    (tmp_path / "api.json").write_text(json.dumps(one_operation({"parameters": [parameter]})))
+    monkeypatch.setenv("API_KEY", KEY)
+    monkeypatch.setenv("API_URL", service.url)
+    tool = OUTSIDE % place.replace("{service}", service.url)
+    agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path)
+    seen = called(agent, {})
+    if refused:
+        assert "the tool 'api': the credential is from the environment" in str(seen.error)
+        assert "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example" in str(seen.error)
+        assert not service.requests
+    else:
+        assert KEY in f"{service.requests[-1].path} {service.requests[-1].headers}"
+
+
+def test_a_document_that_the_file_names_gets_no_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", KEY)
+    tool = "{name: api, kind: openapi, specification: 'https://literal.example/${env:API_KEY}.json'}"
+    agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path)
+    assert "named only by the file" in str(called(agent, {}).error)
+
+
+@pytest.mark.parametrize("trusted", [[], ["https://literal.example"]])
+def test_a_bound_value_follows_the_rule_in_the_prompt_that_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: list[str]
+) -> None:
+    monkeypatch.setenv("API_KEY", KEY)
+    connection = "{kind: anonymous, endpoint: 'https://literal.example'}"
+    text = f"---\nmodel: {{id: m, connection: {connection}}}\ninputs: {{q: string}}\n---\nuser:\n{{{{q}}}}"
+    (tmp_path / "child.prompty").write_text(text)
+    tool = "{name: child, kind: prompty, path: ./child.prompty, bindings: {q: '${env:API_KEY}'}}"
+    parent = loads(
+        f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi",
+        base_dir=tmp_path,
+        trusted_endpoints=trusted,
+    )
+    child = load_child(parent.tools[0], parent)
+    assert (find_refusal(child, ("api.openai.com",)) is None) == bool(trusted)

@@ -23,6 +23,7 @@ from prompty.model.tool import PromptyTool, ToolDefinition
 from prompty.pipeline.input_names import find_input_names
 from prompty.pipeline.load import load, read_agent
 from prompty.tools.context import ToolContext
+from prompty.tools.destination import inherit_provenance
 from prompty.tools.kinds import KindTool, locate_file
 from prompty.tools.results import Metered
 from prompty.tools.toolbox import handlers_of
@@ -73,7 +74,8 @@ class ChildKind:
 
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     """Load the prompt of a tool. What its parent may read, it may read too."""
-    return load(_locate_child(tool, agent), allowed_roots=agent.allowed_roots, registry=agent.registry)
+    child = load(_locate_child(tool, agent), allowed_roots=agent.allowed_roots, registry=agent.registry)
+    return inherit_provenance(child, agent, tool)
 
 
 def _locate_child(tool: ToolDefinition, agent: PromptAgent) -> Path:

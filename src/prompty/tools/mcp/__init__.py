@@ -23,12 +23,15 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.context import ToolContext
+from prompty.tools.destination import check_destination
 from prompty.tools.kinds import KindTool
 from prompty.tools.mcp import limits
 from prompty.tools.mcp.connection import CONNECT_SECONDS, ServerAddress
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
 from prompty.tools.mcp.servers import KnownServer, Pins, Servers, check_url
 from prompty.tools.mcp.sessions import ServerConnection, run_on_loop
+from prompty.tools.openapi import OpenApiKind
+from prompty.tools.openapi.permissions import Permissions, parse_url
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -138,7 +141,11 @@ class McpKind:
         """Return the functions of a server's allowed tools. One whose definition has changed needs approval."""
         if not isinstance(tool, McpTool):
             raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
-        server = self.servers.find(tool)
+        permissions = _get_permissions(agent.registry)
+        server = self.servers.find(tool, permissions)
+        if server.address.permissions and server.address.url:  # the file gives the address
+            trusted = permissions.find_trusted(parse_url(server.address.url))
+            check_destination(agent, tool, getattr(tool.connection, "api_key", None), server.address.url, trusted)
         connection = self.servers.connection(server.address)
         offered = _select_allowed(await _list_tools(connection, server, tool), tool)
         changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})
@@ -150,6 +157,12 @@ class McpKind:
             )
             for entry, function in describe_tools(offered, server.name)
         ]
+
+
+def _get_permissions(registry: Registry) -> Permissions:
+    """Return the permissions of OpenAPI tools, which count for addresses of MCP servers too."""
+    kind = registry.tool_kinds.get("openapi")
+    return kind.permissions if isinstance(kind, OpenApiKind) else Permissions()
 
 
 def approval_policy(mode: object, name: str) -> object:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from prompty.concurrency import in_thread
 from prompty.errors import PromptyError
@@ -19,6 +19,8 @@ from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.mcp import limits
 from prompty.tools.mcp.content import McpError
+from prompty.tools.openapi.client import ServiceError, resolve
+from prompty.tools.openapi.permissions import Permissions, parse_url
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -44,13 +46,17 @@ MessageCallback = Callable[[object], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerAddress:
-    """How to reach a server: a command to start, or a URL. Tools with the same address share a session."""
+    """How to reach a server: a command to start, or a URL. Tools with the same address share a session.
+
+    The address of a URL from a file is checked against `permissions`. Without any, the host has registered it.
+    """
 
     command: tuple[str, ...] = ()
     environment: Pairs = field(default=(), repr=False)
     folder: str | None = None
     url: str | None = None
     headers: Pairs = field(default=(), repr=False)
+    permissions: Permissions | None = field(default=None, repr=False, compare=False)
 
     def process_environment(self) -> dict[str, str]:
         """Return the environment of the process: an allow-list of ours, and what the host sets."""
@@ -91,7 +97,12 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
         timeout = httpx.Timeout(CONNECT_SECONDS, read=None)
         headers = {"Accept-Encoding": "identity", **dict(address.headers)}
         hooks = {"response": [limits.limit_body]}
-        http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks))
+        checked = address.permissions and CheckedTransport(httpx, address.permissions)
+        if checked:
+            await checked.find_addresses(address.url)  # raises before the SDK starts its tasks
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks, transport=checked)
+        )
         streamable = require("mcp.client.streamable_http", extra="mcp")
         return streamable.streamable_http_client(
             address.url, http_client=http, max_sse_event_size=limits.MAX_MESSAGE_BYTES
@@ -106,6 +117,52 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
     )
     await stderr.open(stack)
     return sdk.stdio_client(parameters, errlog=stderr.file)
+
+
+class CheckedTransport:
+    """HTTP transport that connects to checked addresses only. It uses no proxy, which would look names up itself."""
+
+    def __init__(self, http: Any, permissions: Permissions) -> None:
+        self._http, self._permissions = http, permissions
+        self._inner = http.AsyncHTTPTransport(trust_env=False)
+
+    async def find_addresses(self, url: str) -> list[str]:
+        """Return the addresses of a URL's host. Raise ToolError if a request may not go to one of them."""
+        parsed = parse_url(url)
+        try:
+            addresses = await resolve(parsed)
+        except ServiceError as error:
+            raise McpError(str(error)) from None
+        self._permissions.check(parsed, addresses)
+        return addresses
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request to an address of its host that has been checked."""
+        host = request.url.host
+        for address in (addresses := await self.find_addresses(str(request.url))):
+            pinned = self._http.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                return await self._inner.handle_async_request(pinned)
+            except (self._http.ConnectError, self._http.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+        raise McpError(f"the name {host} has no address")
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._inner.__aexit__(*error)
 
 
 class StderrReader(asyncio.Protocol):

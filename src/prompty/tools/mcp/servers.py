@@ -20,6 +20,7 @@ from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Conn
 from prompty.model.tool import McpTool
 from prompty.tools.mcp.connection import ServerAddress
 from prompty.tools.mcp.sessions import CLOSE_SECONDS, ServerConnection
+from prompty.tools.openapi.permissions import Permissions
 
 EXIT_SECONDS = 2 * CLOSE_SECONDS
 Pinned = dict[str, dict[str, str]]  # by tool: the approved hash, and the one seen last
@@ -104,8 +105,8 @@ class Servers:
     def register(self, server: KnownServer) -> None:
         self._registered[server.name] = server
 
-    def find(self, tool: McpTool) -> KnownServer:
-        """Return the server of a tool: a registered one, or the one whose address the file gives."""
+    def find(self, tool: McpTool, permissions: Permissions) -> KnownServer:
+        """Return the server of a tool: a registered one, or the one whose address the file gives, which is checked."""
         connection = tool.connection
         name = (connection.name if isinstance(connection, ReferenceConnection) else None) or tool.server_name
         if connection is None or isinstance(connection, ReferenceConnection) or name in self._registered:
@@ -113,7 +114,9 @@ class Servers:
             if name not in self._registered:
                 raise self._unknown(name, f"tool '{tool.name}'")
             return self._registered[name]
-        server = KnownServer(name or tool.name, _declared_address(connection, tool), Pins(name or tool.name))
+        server = KnownServer(
+            name or tool.name, _declared_address(connection, tool, permissions), Pins(name or tool.name)
+        )
         return self._declared.setdefault((server.name, server.address), server)
 
     def approve_changes(self, name: str) -> list[str]:
@@ -151,7 +154,7 @@ class Servers:
         )
 
 
-def _declared_address(connection: Connection, tool: McpTool) -> ServerAddress:
+def _declared_address(connection: Connection, tool: McpTool, permissions: Permissions) -> ServerAddress:
     if not isinstance(connection, ApiKeyConnection | AnonymousConnection) or not connection.endpoint:
         raise ToolError(
             f"the connection of the tool '{tool.name}' has no address of an MCP server",
@@ -159,7 +162,8 @@ def _declared_address(connection: Connection, tool: McpTool) -> ServerAddress:
         )
     key = connection.api_key if isinstance(connection, ApiKeyConnection) else None
     headers = (("Authorization", f"Bearer {key.get_secret_value()}"),) if key else ()
-    return ServerAddress(url=check_url(connection.endpoint, f"the tool '{tool.name}'"), headers=headers)
+    url = check_url(connection.endpoint, f"the tool '{tool.name}'")
+    return ServerAddress(url=url, headers=headers, permissions=permissions)
 
 
 def check_url(url: str, owner: str) -> str:

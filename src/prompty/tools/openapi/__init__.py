@@ -18,6 +18,7 @@ from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import Redactor
 from prompty.tools.context import ToolContext
+from prompty.tools.destination import check_destination
 from prompty.tools.kinds import KindTool, UnmatchedBinding, locate_file
 from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, ServiceError, send
 from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
@@ -57,10 +58,14 @@ class OpenApiKind:
         if not isinstance(tool, OpenApiTool):
             raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Write `specification:` for it.")
         connection = _check_connection(tool)
+        if is_url(tool.specification):
+            check_destination(agent, tool.model_copy(update={"bindings": {}}), None, tool.specification)
         document = await self.documents.get(tool, agent, self._fetch)
+        base_url = find_base_url(document, connection, self.permissions)
+        self._check_credentials(agent, tool, connection, base_url)
         service = Service(
             document=document,
-            base_url=find_base_url(document, connection, self.permissions),
+            base_url=base_url,
             connection=connection,
             permissions=self.permissions,
             tokens=self.tokens,
@@ -68,6 +73,19 @@ class OpenApiKind:
         selection = Selection(tool.operations, tool.tags, tool.methods)
         operations = await to_thread(list_operations, document, selection)  # a large document takes a moment
         return [_to_kind_tool(service, operation, tool) for operation in operations]
+
+    def _check_credentials(
+        self, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection, base_url: str
+    ) -> None:
+        """Raise ToolError if the credential of a tool may not go to its service, or its secret to the token URL."""
+        secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
+        url = parse_url(base_url)
+        own = is_url(tool.specification) and parse_url(tool.specification).origin == url.origin
+        named = base_url if connection and connection.endpoint else tool.specification if own else base_url
+        check_destination(agent, tool, secret, named, self.permissions.find_trusted(url))
+        if isinstance(connection, OAuthConnection) and connection.token_url:
+            trusted = self.permissions.find_trusted(parse_url(connection.token_url))
+            check_destination(agent, tool, secret, connection.token_url, trusted)
 
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the arguments of the operations of a document beside the prompt."""

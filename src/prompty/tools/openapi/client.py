@@ -46,14 +46,15 @@ async def send(
     url = parse_url(base_url)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            addresses = await _resolve(url)
+            addresses = await resolve(url)
             permissions.check(url, addresses)
             return await _send_to_any(url, addresses, request, max_bytes)
     except TimeoutError:
         raise ServiceError(f"{url.authority} did not answer within {TIMEOUT_SECONDS:g} s") from None
 
 
-async def _resolve(url: Url) -> list[str]:
+async def resolve(url: Url) -> list[str]:
+    """Return the addresses of a host."""
     try:
         loop = asyncio.get_running_loop()
         entries = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)

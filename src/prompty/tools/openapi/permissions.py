@@ -6,6 +6,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from prompty.errors import ToolError
+from prompty.safety.origins import Origin
 
 _PORTS = {"http": 80, "https": 443}
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
@@ -69,6 +70,13 @@ class Permissions:
 
     def allows_server(self, origin: str) -> bool:
         return origin in self._servers
+
+    def find_trusted(self, url: Url) -> frozenset[Origin]:
+        """Return the origin of a URL if the host allows it by name: it may get credentials, even without https."""
+        is_allowed = bool({url.host, f"{url.host}:{url.port}", url.authority} & self._hosts) or self.allows_server(
+            url.origin
+        )
+        return frozenset([Origin(url.scheme, url.host, url.port)] if is_allowed else [])
 
     def check(self, url: Url, addresses: Iterable[str]) -> None:
         """Raise `ToolError` unless every address of the URL's host is public, or the host is allowed."""
