@@ -11,10 +11,13 @@ import openai
 import pytest
 from azure.core.credentials import AccessToken
 
-from prompty import PromptAgent, Registry, invoke, invoke_async, loads
+from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads
+from prompty.analysis.explain import explain
+from prompty.cli.inputs import load_dotenv
 from prompty.errors import RequestError
 from prompty.providers import register_connection
 from prompty.providers.clients import _certificates
+from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
@@ -321,6 +324,120 @@ def test_the_environment_names_plain_http_only_if_it_is_listed(
         with pytest.raises(RequestError, match="neither https nor on this machine"):
             invoke(agent)
         assert not internet.arrivals
+
+
+# `.env` files.
+
+DOTENV = """\
+OPENAI_API_KEY=the-key-of-the-dotenv
+OPENAI_BASE_URL=https://dotenv.example/v1
+OPENAI_CUSTOM_HEADERS=X-Note: hidden
+HTTPS_PROXY=http://127.0.0.1:9
+SSL_CERT_FILE=/nowhere
+PROMPTY_TRUSTED_ENDPOINTS=https://literal.example
+"""
+
+
+def load_beside_dotenv(folder: Path, connection: str) -> PromptAgent:
+    (folder / ".env").write_text(DOTENV)
+    (folder / "below").mkdir()
+    file = folder / "below" / "p.prompty"
+    file.write_text(f"---\nmodel: {{id: m, connection: {connection}}}\n---\nuser:\nHi")
+    load_dotenv(file)
+    return load(file)
+
+
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize("in_shell", [True, False])
+def test_a_dotenv_sets_the_key_and_nothing_else_of_a_transport(
+    in_shell: bool, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_shell:
+        monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert invoke(load_beside_dotenv(tmp_path, "null")) == "Hello"
+    (arrival,) = internet.arrivals
+    assert arrival.origin == "https://api.openai.com"
+    assert arrival.headers["authorization"] == f"Bearer {SECRET if in_shell else 'the-key-of-the-dotenv'}"
+    assert "x-note" not in arrival.headers
+
+
+DOTENV_CONNECTIONS = {
+    "{endpoint: '${env:OPENAI_BASE_URL}', apiKey: '${env:THE_KEY}'}": "n",
+    "{endpoint: '${env:OPENAI_BASE_URL}', apiKey: literal}": "n",
+    "{endpoint: '${env:OPENAI_BASE_URL}', apiKey: '${env:OPENAI_API_KEY}'}": "y",
+    "{endpoint: 'https://literal.example/v1', apiKey: '${env:OPENAI_API_KEY}'}": "n",
+    "{endpoint: 'https://literal.example/v1', apiKey: '${env:THE_KEY}'}": "n",
+}
+
+
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize(("connection", "expected"), DOTENV_CONNECTIONS.items())
+def test_an_origin_of_a_dotenv_gets_the_credentials_of_that_dotenv(
+    connection: str, expected: str, internet: Internet, tmp_path: Path
+) -> None:
+    agent = load_beside_dotenv(tmp_path, connection)
+    if expected == "n":
+        assert observe(internet, agent) == "n"
+    else:
+        assert invoke(agent) == "Hello"
+        assert internet.arrivals[0].headers["authorization"] == "Bearer the-key-of-the-dotenv"
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_dotenv_is_found_again_for_each_file(tmp_path: Path) -> None:
+    load_beside_dotenv(tmp_path, "null")
+    assert DEFAULT.dotenv["OPENAI_API_KEY"] == "the-key-of-the-dotenv"
+    (tmp_path / ".env").unlink()
+    load_dotenv(tmp_path / "below" / "p.prompty")
+    assert not DEFAULT.dotenv
+
+
+# Before anything runs.
+
+
+@pytest.mark.parametrize("set_variables", [True, False])
+def test_check_reports_an_untrusted_endpoint_with_its_place_and_fix(
+    set_variables: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if set_variables:
+        monkeypatch.setenv("THE_KEY", SECRET)
+        monkeypatch.setenv("HOST_NAME", "around.example")
+        monkeypatch.setenv("BASE_URL", "https://variable.example")
+    key = "apiKey: '${env:THE_KEY}'"
+    tool = "- {name: %s, kind: %s, specification: a.json, connection: {endpoint: '%s', apiKey: '${env:THE_KEY}'}}"
+    lines = [
+        "model:",
+        f"  connection: {{endpoint: 'https://literal.example', {key}}}",
+        "tools:",
+        tool % ("a", "openapi", "https://${env:HOST_NAME}/v1"),
+        tool % ("b", "mcp", "https://literal.example"),
+        tool % ("c", "mcp", "${env:BASE_URL}"),
+    ]
+    (tmp_path / "p.prompty").write_text("\n".join(["---", *lines, "---", "user:", "Hi"]))
+    problems = [one for one in check(tmp_path / "p.prompty") if one.code == "untrusted-endpoint"]
+    assert [(one.line, one.key, one.severity) for one in problems] == [
+        (3, "model.connection.endpoint", "warning"),
+        (5, "tools.0.connection.endpoint", "warning"),
+        (6, "tools.1.connection.endpoint", "warning"),
+    ]
+    assert "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example" in problems[0].fix
+    assert SECRET not in str(problems)
+
+
+def test_check_knows_what_the_environment_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", "https://literal.example")
+    text = f"---\nmodel: {{connection: {VARIABLE_KEY % 'https://literal.example/v1'}}}\n---\nuser:\nHi"
+    (tmp_path / "p.prompty").write_text(text)
+    assert "untrusted-endpoint" not in {one.code for one in check(tmp_path / "p.prompty")}
+
+
+def test_explain_shows_that_a_call_would_be_refused(tmp_path: Path) -> None:
+    agent = load_prompt(VARIABLE_KEY % "https://literal.example/v1", tmp_path, env={"THE_KEY": SECRET})
+    assert "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example" in str(explain(agent).refused)
+    assert (
+        explain(load_prompt(VARIABLE_KEY % "https://api.openai.com/v1", tmp_path, env={"THE_KEY": SECRET})).refused
+        is None
+    )
 
 
 LOOPBACK = [

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from prompty.analysis.bindings import check_bindings, check_kind_conditions
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys, nearest
+from prompty.analysis.endpoints import find_untrusted_endpoints
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
@@ -50,7 +51,8 @@ def check(
         text, _ = read_prompt(file, name, unsaved)
     except LoadError as error:
         return list(error.problems)
-    return _check(text, name, References(file.parent, allowed_roots, env, unsaved), registry, portable)
+    references = References(file.parent, allowed_roots, env, unsaved, registry.dotenv)
+    return _check(text, name, references, registry, portable)
 
 
 def check_text(
@@ -64,7 +66,8 @@ def check_text(
     registry: Registry = DEFAULT,
 ) -> list[Problem]:
     """Like `check`, for the text of a file."""
-    return _check(text, name, References(base_dir, allowed_roots, env), registry, portable)
+    references = References(base_dir, allowed_roots, env, dotenv=registry.dotenv)
+    return _check(text, name, references, registry, portable)
 
 
 def _check(text: str, name: str, references: References, registry: Registry, portable: bool) -> list[Problem]:
@@ -79,7 +82,8 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     unused, undeclared = _check_names(built, body, parts.body, frontmatter)
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
     unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
-    above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched]
+    untrusted = find_untrusted_endpoints(agent, source_map)
+    above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted]
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
         *source.problems([*body.findings, *undeclared], parts.body_start),

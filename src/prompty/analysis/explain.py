@@ -5,19 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
+from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request
-from prompty.providers import Address, Api
+from prompty.providers import Address, Api, Provider
+from prompty.providers.destination import check_destination
 from prompty.safety.redaction import mask_secrets
 from prompty.wire.options import list_dropped_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """A request and its origin. Nothing in it is secret: credentials are names of variables."""
+    """A request and its origin. Nothing in it is secret: credentials are names of variables.
+
+    `refused` says why a call would not send it, and what allows it.
+    """
 
     provider: str
     api_type: str
@@ -28,6 +33,7 @@ class Explanation:
     dropped: dict[str, str]
     bound: dict[str, list[str]]
     curl: str
+    refused: str | None = None
 
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
@@ -49,7 +55,16 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
         dropped=_find_dropped(agent, api, request.body),
         bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
         curl=_build_curl(address.url, headers, body),
+        refused=_find_refusal(agent, provider),
     )
+
+
+def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:
+    try:
+        check_destination(agent, provider.hosts)
+    except RequestError as error:
+        return str(error)
+    return None
 
 
 def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:

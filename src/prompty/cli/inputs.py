@@ -1,6 +1,5 @@
 """Read `-i NAME=VALUE` as inputs of the kinds that a prompt declares, and `.env` files."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from dotenv import dotenv_values
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
+from prompty.registry import DEFAULT
 from prompty.safety.json import read_json
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}
@@ -52,10 +52,11 @@ def _parse_value(name: str, kind: str, text: str) -> object:
 
 
 def load_dotenv(prompt: Path) -> None:
-    """Set variables from the nearest `.env` above the prompt. Variables that are already set keep their values."""
-    for folder in prompt.absolute().parents:
-        if (folder / ".env").is_file():
-            for name, value in dotenv_values(folder / ".env").items():
-                if value is not None:
-                    os.environ.setdefault(name, value)
-            return
+    """Offer the variables of the nearest `.env`, beside the prompt or above it, to prompts that name them.
+
+    They are not set in the environment: a `.env` may come with the prompt, so it must not configure transports (F14).
+    """
+    files = (folder / ".env" for folder in prompt.absolute().parents)
+    found = next((file for file in files if file.is_file()), None)
+    values = dotenv_values(found) if found else {}
+    DEFAULT.dotenv = {name: value for name, value in values.items() if value is not None}

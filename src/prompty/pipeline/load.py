@@ -104,7 +104,7 @@ def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry)
     """Return as much of a file's agent as is valid, without a warning: other stages report its problems."""
     text, _ = read_prompt(file, str(file))
     _, parts = open_source(text, str(file))
-    references = References(file.parent, allowed_roots)
+    references = References(file.parent, allowed_roots, dotenv=registry.dotenv)
     built = build_agent(read_frontmatter(parts.frontmatter or ""), parts.body, references, file)
     return built.agent.model_copy(update={"registry": registry})
 
