@@ -227,3 +227,24 @@ def test_every_extension_is_in_the_documentation() -> None:
         f"metadata.{name}" for name in METADATA_EXTENSIONS
     }:
         assert f"`{name}`" in page
+
+
+MANY_WARNINGS = {
+    "unknown keys": "---\n" + "".join(f"zz{number}: 1\n" for number in range(5_000)) + "---\nhi",
+    "unused inputs": "---\ninputs:\n" + "".join(f"  a{n}: {{kind: string}}\n" for n in range(5_000)) + "---\nhi",
+    "undeclared variables": "".join(f"{{{{ v{number} }}}}\n" for number in range(2_000)),
+    "secrets": "sk-abcdefghijkl\n" * 5_000,
+    "computed roles": "user:\n" + "{{ r }}:\n" * 2_000,
+}
+
+
+@pytest.mark.parametrize("text", MANY_WARNINGS.values(), ids=MANY_WARNINGS)
+def test_of_too_many_warnings_the_first_hundred_are_listed_and_the_list_says_so(text: str) -> None:
+    *shown, note = check_text(text, env={})
+    assert len(shown) == 100
+    assert (note.code, note.severity) == ("too-many-problems", "warning")
+
+
+def test_an_error_is_listed_even_after_too_many_warnings() -> None:
+    problems = check_text("---\n" + "".join(f"zz{n}: 1\n" for n in range(500)) + "name: 12\n---\nhi")
+    assert "wrong-value" in [problem.code for problem in problems]

@@ -246,3 +246,44 @@ def test_an_agent_cannot_be_changed_under_those_who_share_it(prompt: Path) -> No
 
 def test_loading_from_async_code(prompt: Path) -> None:
     assert asyncio.run(load_async(prompt)) is load(prompt)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.prompty")
+    with pytest.raises(LoadError, match="not a regular file"):
+        load(tmp_path / "pipe.prompty")
+
+
+def frontmatter_with(line: str, count: int, *, key: str = "inputs") -> str:
+    return f"---\n{key}:\n" + "".join(line.format(number) for number in range(count)) + "---\nhi"
+
+
+MANY_PROBLEMS = {
+    "invalid entries of a mapping": frontmatter_with("  a{}: {{kind: nope}}\n", 20_000),
+    "invalid entries of a list": frontmatter_with("  - {{name: a{}, kind: nope}}\n", 20_000),
+    "entries that are numbers": frontmatter_with("  - {}\n", 20_000),
+    "wrong defaults": frontmatter_with("  a{}: {{kind: integer, default: x}}\n", 20_000),
+    "unset variables": frontmatter_with("  a{0}: ${{env:NOPE{0}}}\n", 20_000, key="metadata"),
+    "duplicate keys": "---\n" + "name: x\n" * 20_000 + "---\nhi",
+}
+
+
+@pytest.mark.parametrize("text", MANY_PROBLEMS.values(), ids=MANY_PROBLEMS)
+def test_of_too_many_problems_the_first_hundred_are_reported_and_the_error_says_so(text: str) -> None:
+    with pytest.raises(LoadError) as caught:
+        loads(text, env={})
+    *shown, note = caught.value.problems
+    assert len(shown) == 100
+    assert [problem.line for problem in shown] == sorted(problem.line for problem in shown)
+    assert shown[0].line in (2, 3)
+    assert (note.code, note.severity, note.line) == ("too-many-problems", "error", shown[-1].line)
+    assert "more than 100 problems" in str(caught.value)
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("text", MANY_PROBLEMS.values(), ids=MANY_PROBLEMS)
+def test_a_file_with_20_000_problems_is_reported_within_two_seconds(text: str) -> None:
+    started = time.process_time()
+    with pytest.raises(LoadError):
+        loads(text, env={})
+    assert time.process_time() - started < 2

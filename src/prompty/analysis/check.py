@@ -22,7 +22,16 @@ from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
 from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
-from prompty.pipeline.source_map import Edit, Finding, KeyPath, Line, SourceMap, split_lines
+from prompty.pipeline.source_map import (
+    Edit,
+    Finding,
+    KeyPath,
+    Line,
+    SourceMap,
+    first_findings,
+    first_problems,
+    split_lines,
+)
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import find_secret, is_credential_name
 
@@ -88,7 +97,7 @@ def _check(text: str, name: str, references: References, registry: Registry, por
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
         *source.problems([*body.findings, *undeclared], parts.body_start),
     ]
-    return sorted(problems, key=lambda problem: (problem.line, problem.column))
+    return first_problems(problems)
 
 
 def _allow_unset(finding: Finding) -> Finding:
@@ -113,9 +122,9 @@ def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
     data, source_map = frontmatter.data or {}, frontmatter.source_map
     outdated = find_v1_keys(data, source_map)
     located = {finding.start for finding in outdated}
-    unknown = [finding for finding in find_unknown_keys(data, source_map) if finding.start not in located]
-    warnings = (*outdated, *unknown, *_find_credentials(data, source_map))
-    return FrontmatterAnalysis(frontmatter, warnings, tuple(find_extensions(data, source_map)))
+    unknown = (finding for finding in find_unknown_keys(data, source_map) if finding.start not in located)
+    warnings = (*outdated, *first_findings(unknown), *first_findings(_find_credentials(data, source_map)))
+    return FrontmatterAnalysis(frontmatter, warnings, tuple(first_findings(find_extensions(data, source_map))))
 
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -141,10 +150,10 @@ def _walk_texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[KeyPa
 
 
 class BodyAnalysis(NamedTuple):
-    """Findings in a body, and the range of each variable's first use: None if the template could not be read."""
+    """Findings in a body, and the line of each variable's first use: None if the template could not be read."""
 
     findings: tuple[Finding, ...]
-    variables: Mapping[str, tuple[int, int]] | None
+    variables: Mapping[str, Line] | None
 
 
 @lru_cache(maxsize=16)
@@ -152,12 +161,12 @@ def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysi
     """Analyze a body; `find_variables` belongs to its template engine and returns the line of each variable."""
     lines = split_lines(body)
     structure = read_structure(body)
-    findings = [*_find_secrets(lines), *_find_computed_markers(structure)]
+    findings = [*first_findings(_find_secrets(lines)), *first_findings(_find_computed_markers(structure))]
     variables = None
     try:
         if find_variables is not None:
             used = find_variables(structure.marked)
-            variables = {name: _find_use(name, lines[min(line, len(lines)) - 1]) for name, line in used.items()}
+            variables = {name: lines[min(line, len(lines)) - 1] for name, line in used.items()}
     except RenderError as error:
         problem = Problem(code="template-syntax", message=error.cause, fix=error.fix)
         findings.append(Finding(*lines[min(error.line or 1, len(lines)) - 1].content, problem))
@@ -218,7 +227,7 @@ def _check_names(
         return [], []
     declared = [entry.name for entry in built.agent.inputs]
     bound = {binding.input for tool in built.agent.tools for binding in tool.bindings.values()}
-    unused = [
+    unused = (
         frontmatter.source_map.locate(
             ("inputs", index, "name"),
             "unused-input",
@@ -228,9 +237,11 @@ def _check_names(
         )
         for index, name in enumerate(declared)
         if name not in body.variables and name not in bound and "tools" not in built.invalid
-    ]
-    uses = [(name, use) for name, use in body.variables.items() if name not in declared]
-    return unused, [_undeclared(name, *use, declared, text) for name, use in uses]
+    )
+    known = set(declared)
+    uses = ((name, line) for name, line in body.variables.items() if name not in known)
+    undeclared = (_undeclared(name, *_find_use(name, line), declared, text) for name, line in uses)
+    return first_findings(unused), first_findings(undeclared)
 
 
 def _undeclared(name: str, start: int, end: int, declared: Sequence[str], text: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -35,6 +36,7 @@ EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
     CustomTool: ("approvalMode",),
 }
 METADATA_EXTENSIONS = ("fallbacks", "reasoning")
+_MAX_CANDIDATES = 300  # comparing names takes 10 µs each
 
 
 def find_unknown_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -71,8 +73,8 @@ def _accepts(definition: type[BaseModel], key: str, value: object) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `name`, ignoring case and underscores."""
-    plain = {candidate.lower().replace("_", ""): candidate for candidate in known}
+    """Return the known name that is most like `name`, ignoring case and underscores. Of many, the first are tried."""
+    plain = {candidate.lower().replace("_", ""): candidate for candidate in islice(known, _MAX_CANDIDATES)}
     matches = get_close_matches(name.lower().replace("_", ""), plain, 1)
     return plain[matches[0]] if matches else None
 

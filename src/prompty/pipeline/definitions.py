@@ -15,7 +15,7 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.conditions import check_function_conditions
 from prompty.pipeline.frontmatter import Frontmatter
 from prompty.pipeline.references import References
-from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+from prompty.pipeline.source_map import MAX_PROBLEMS, Finding, KeyPath, SourceMap, first_findings
 from prompty.pipeline.validate import find_misfits
 
 _KNOWN_KEYS = frozenset(field.alias or name for name, field in model.Frontmatter.model_fields.items())
@@ -33,7 +33,7 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     """Resolve the references of a file and validate it. Unknown keys are kept in `metadata` (§2.3)."""
     findings = list(frontmatter.findings)
     data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))
-    for keys, failure in references.failures:
+    for keys, failure in references.failures[: MAX_PROBLEMS + 1]:
         findings.append(frontmatter.source_map.locate(keys, failure.code, failure.message, failure.fix))
     unknown = {key: data.pop(key) for key in list(data) if key not in _KNOWN_KEYS}
     metadata = data.get("metadata")
@@ -44,13 +44,14 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:
         agent = PromptAgent.model_validate(data)
-        findings += check_function_conditions(agent, frontmatter.source_map)
-        return Built(agent, [*findings, *_find_wrong_defaults(agent, frontmatter.source_map)], frozenset())
+        findings += first_findings(check_function_conditions(agent, frontmatter.source_map))
+        findings += first_findings(_find_wrong_defaults(agent, frontmatter.source_map))
+        return Built(agent, findings, frozenset())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
     # A value that could not be resolved is not also of the wrong type.
     located = {finding.start for finding in findings}
-    invalid_values = [_locate(detail, frontmatter.source_map) for detail in details]
+    invalid_values = first_findings(_locate(detail, frontmatter.source_map) for detail in details)
     findings += [finding for finding in invalid_values if finding.start not in located]
     invalid = frozenset(str(detail["loc"][0]) for detail in details)
     valid = {key: value for key, value in data.items() if key not in invalid}
@@ -137,25 +138,26 @@ _V1_MODEL_KEYS = {
 
 def find_v1_keys(data: Mapping[str, Any], source_map: SourceMap) -> list[Finding]:
     """Return a warning for each key of Prompty v1, which most files in the wild have, that v2 reads differently."""
-    warnings = []
+    return first_findings(_find_v1_keys(data, source_map))
 
-    def warn(keys: KeyPath, fix: str, replacement: str | None = None) -> None:
+
+def _find_v1_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    def warn(keys: KeyPath, fix: str, replacement: str | None = None) -> Finding:
         message = f"`{keys[-1]}` is Prompty v1 and has no effect"
-        warnings.append(
-            source_map.locate(keys, "version-1", message, fix, severity="warning", on_key=True, replacement=replacement)
+        return source_map.locate(
+            keys, "version-1", message, fix, severity="warning", on_key=True, replacement=replacement
         )
 
     model = data.get("model")
     for key, fix in _V1_MODEL_KEYS.items():
         if isinstance(model, dict) and key in model:
-            warn(("model", key), fix)
+            yield warn(("model", key), fix)
     if "sample" in data:
-        warn(("sample",), "Write a `default:` or an `example:` on each input.")
+        yield warn(("sample",), "Write a `default:` or an `example:` on each input.")
     for group in ("inputs", "outputs"):
         entries = data.get(group)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
             if isinstance(entry, dict) and "type" in entry and "kind" not in entry:
                 replacement = "kind" if entry["type"] in get_args(Kind) else None
                 fix = "Write `kind:` instead of `type:` (`number` is `float` there)."
-                warn((group, name, "type"), fix, replacement)
-    return warnings
+                yield warn((group, name, "type"), fix, replacement)

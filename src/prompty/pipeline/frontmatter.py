@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from prompty.errors import Problem
-from prompty.pipeline.source_map import Edit, Finding, SourceMap, split_lines
+from prompty.pipeline.source_map import MAX_PROBLEMS, Edit, Finding, SourceMap, split_lines
 from prompty.safety.yaml import YamlError, YamlProblem, read_yaml
 
 # A delimiter is a whole line. The printed expression also closes inside values: `apiKey: sk---abc` would pour the
@@ -82,7 +82,7 @@ def _findings(text: str, code: str, problems: list[YamlProblem]) -> list[Finding
     """Locate problems of the YAML reader; each reaches to the end of its line."""
     lines = split_lines(text)
     findings = []
-    for problem in problems:
+    for problem in problems[: MAX_PROBLEMS + 1]:
         line = lines[min(problem.line, len(lines) - 1)]
         start = line.start + min(problem.column, len(line.text))
         edits = _replace_tabs(text) if line.text.startswith("\t") else ()

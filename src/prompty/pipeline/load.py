@@ -18,7 +18,7 @@ from prompty.pipeline.definitions import build_agent, find_v1_keys
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Parts, Unclosed, normalize, read_frontmatter, split
 from prompty.pipeline.references import References, StrPath
-from prompty.pipeline.source_map import Finding, Source
+from prompty.pipeline.source_map import Finding, Source, first_problems
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
@@ -92,9 +92,10 @@ def _build(text: str, name: str, references: References, registry: Registry, pat
     if built.findings:
         findings = sorted(built.findings, key=lambda finding: finding.start)
         missing = any(finding.problem.code == "file-missing" for finding in findings)
-        raise (FileMissing if missing else LoadError)(source.problems(findings, parts.frontmatter_start))
+        problems = first_problems(source.problems(findings, parts.frontmatter_start))
+        raise (FileMissing if missing else LoadError)(problems)
     if outdated := find_v1_keys(frontmatter.data or {}, frontmatter.source_map):
-        problems = source.problems(outdated, parts.frontmatter_start)
+        problems = first_problems(source.problems(outdated, parts.frontmatter_start))
         warnings.warn("\n".join(map(str, problems)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
     remember_secrets(secrets_in(built.agent))
     return built.agent if registry is DEFAULT else built.agent.model_copy(update={"registry": registry})

@@ -16,6 +16,7 @@ from prompty.errors import Problem, Severity, TextEdit
 from prompty.safety.redaction import MASK, is_credential_name, mask_line
 
 KeyPath = Sequence[str | int]
+MAX_PROBLEMS = 100  # of a file: nobody reads more, and a file can have 100,000
 
 
 class Edit(NamedTuple):
@@ -52,6 +53,30 @@ def split_lines(text: str) -> list[Line]:
     """Split a text at its newlines."""
     lines = text.split("\n")
     return list(map(Line, accumulate((len(line) + 1 for line in lines), initial=0), lines))
+
+
+def first_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings up to one more than a file reports, so that `first_problems` sees that there are more."""
+    return list(islice(findings, MAX_PROBLEMS + 1))
+
+
+def first_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems in the order of their lines. Of too many, return the first ones, errors first, and say so."""
+    ordered = sorted(problems, key=_get_position)
+    if len(ordered) <= MAX_PROBLEMS:
+        return ordered
+    ranked = sorted(ordered, key=lambda problem: problem.severity != "error")
+    shown, left = sorted(ranked[:MAX_PROBLEMS], key=_get_position), ranked[MAX_PROBLEMS]
+    message = f"the file has more than {MAX_PROBLEMS} problems, and the others are not shown"
+    fix = "Correct these, then check the file again."
+    last = shown[-1]
+    code, severity = "too-many-problems", left.severity
+    note = Problem(code=code, message=message, fix=fix, path=last.path, line=last.line, severity=severity)
+    return [*shown, replace(note, column=last.column, end_line=last.end_line, end_column=last.end_column)]
+
+
+def _get_position(problem: Problem) -> tuple[int, int]:
+    return problem.line, problem.column
 
 
 class Source:
@@ -95,7 +120,7 @@ class SourceMap:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._mappings: dict[yaml.Node, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+        self._mappings: dict[yaml.Node, tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]] = {}
 
     @cached_property
     def _root(self) -> yaml.Node | None:
@@ -162,20 +187,24 @@ class SourceMap:
 
     def _step(self, node: yaml.Node | None, key: str | int) -> tuple[yaml.Node, yaml.Node, str | int] | None:
         if isinstance(node, yaml.MappingNode):
-            entries = self._entries(node)
+            entries, names = self._entries(node)
             if isinstance(key, int):  # the nth entry of a mapping that stands for a list
-                key = next(islice(entries, key, None), "")
+                key = names[key] if key < len(names) else ""
             return (*entries[key], key) if key in entries else None
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             return node.value[key], node.value[key], key
         return None
 
-    def _entries(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Return the keys and values of a mapping by name; looking one up must not depend on how many there are."""
-        entries = self._mappings.get(node)
-        if entries is None:
-            entries = self._mappings[node] = {}
+    def _entries(self, node: yaml.MappingNode) -> tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]:
+        """Return the keys and values of a mapping by name, and the names by index.
+
+        Looking one up must not depend on how many there are.
+        """
+        indexed = self._mappings.get(node)
+        if indexed is None:
+            entries = dict[str, tuple[yaml.Node, yaml.Node]]()
             for name, value in node.value:
                 if isinstance(name, yaml.ScalarNode):
                     entries.setdefault(name.value, (name, value))
-        return entries
+            indexed = self._mappings[node] = entries, list(entries)
+        return indexed
