@@ -182,3 +182,11 @@ def test_any_text_resolves_or_fails_as_a_problem(text: str) -> None:
     value = references.resolve(text)
     assert isinstance(value, str)
     assert os.environ is not references.env
+
+
+@pytest.mark.parametrize("depth", [500, 20_000])
+def test_references_in_defaults_have_a_limit(depth: int) -> None:
+    text = "${env:X:" * depth + "}" * depth
+    with pytest.raises(LoadError, match="more than 16 references"):
+        loads(f'---\ndescription: "{text}"\n---\nhi', env={})
+    assert loads('---\ndescription: "' + "${env:X:" * 16 + "a" + "}" * 16 + '"\n---\nhi', env={}).description == "a"

@@ -194,13 +194,17 @@ def test_sections_nest_to_the_depth_that_is_allowed() -> None:
     assert renderer("{{#x}}" * MAX_DEPTH + "a" + "{{/x}}" * MAX_DEPTH, {"x": True}) == "a"
 
 
-ITEMS: dict[str, object] = {"l": list(range(1000)), "long": "x" * 100_000, "d": {"d": {}}}
+DOUBLED: list[object] = []
+for _ in range(22):
+    DOUBLED = [DOUBLED, DOUBLED]
+ITEMS: dict[str, object] = {"l": list(range(1000)), "long": "x" * 100_000, "d": {"d": {}}, "shared": DOUBLED}
 REFUSED = {
     "loops in loops": ("{{#l}}{{#l}}{{#l}}{{/l}}{{/l}}{{/l}}", "500,000 steps"),
     "loops in loops with a text": ("{{#l}}{{#l}}{{#l}}x{{/l}}{{/l}}{{/l}}", "500,000 steps"),
     "a long text, often": ("{{#l}}{{long}}{{/l}}", "4,000,000 characters"),
     "a long text of the template, often": ("{{#l}}" + "x" * 100_000 + "{{/l}}", "4,000,000 characters"),
     "a long body": ("{{#l}}" + "{{y}}" * 5_000 + "{{/l}}", "500,000 steps"),
+    "a list that holds its parts many times": ("{{shared}}", "500,000 steps"),
     "a long body, deep inside": ("{{#l}}" * 40 + "{{y}}" * 1000 + "{{/l}}" * 40, "500,000 steps"),
 }
 

@@ -81,6 +81,7 @@ REFUSED = {
     "a key that is a list": ("[a]: 1\n", "key", 0),
     "a merge of text": ("<<: text\n", "mapping", 0),
     "a number with too many digits": (f"a: {'9' * 5000}\n", "not a valid int", 0),
+    "a hexadecimal number with too many digits": (f"a: 0x{'f' * 100_000}\n", "14,000 bits", 0),
     "a number without digits": ("a: !!int ''\n", "not a valid int", 0),
     "an open list": ("a: 1\nb: [1\n", "expected", 2),
     "a control character": ("a: 1\nb: \x07\n", "character", 1),

@@ -56,7 +56,7 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     invalid = frozenset(str(detail["loc"][0]) for detail in details)
     valid = {key: value for key, value in data.items() if key not in invalid}
     agent = PromptAgent.model_validate(valid)
-    findings += check_function_conditions(agent, frontmatter.source_map)
+    findings += first_findings(check_function_conditions(agent, frontmatter.source_map))
     return Built(agent, findings, invalid)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 MAX_FILE_BYTES = 4_000_000
 
-# A contained path was resolved before it is opened: to follow a link now would lead somewhere else. And opening a
-# pipe must not wait for its other end. Not every system has these flags.
-_CONTAINED_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Opening a pipe must not wait for its other end. A contained path was resolved before it is opened: to follow a link
+# now would lead somewhere else. Not every system has these flags.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+_CONTAINED_FLAGS = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
 
 Identity = tuple[int, int, int, int]
 Buffers = Mapping[Path, str]
@@ -34,16 +35,16 @@ def identify(status: os.stat_result) -> Identity:
 def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = False) -> tuple[str, Identity]:
     """Return the text of a file, called `label` in errors, with the state it was read in.
 
-    A text in `buffers`, whose keys are resolved paths, replaces the file's. A `contained` file must be a regular one,
-    and its path resolved.
+    It must be a regular file. A text in `buffers`, whose keys are resolved paths, replaces the file's. The path of a
+    `contained` file must be resolved.
     """
     if buffers and (text := buffers.get(path.resolve())) is not None:
         return text, _UNSAVED
     try:
-        with open(path, "rb", opener=_open_contained if contained else None) as file:
+        with open(path, "rb", opener=_open_contained if contained else _open) as file:
             status = os.fstat(file.fileno())
-            if contained and not stat.S_ISREG(status.st_mode):
-                raise Unreadable("file-kind", f"{label} is not a regular file", "Refer to a regular file.")
+            if not stat.S_ISREG(status.st_mode):
+                raise Unreadable("file-kind", f"{label} is not a regular file", "Use a regular file.")
             content = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else b""
     except OSError as error:
         raise _cannot_open(label, error) from None
@@ -56,6 +57,10 @@ def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = Fal
         raise Unreadable("file-encoding", message, "Save it as UTF-8.") from None
 
 
+def _open(path: str, _: int) -> int:
+    return os.open(path, _FLAGS)
+
+
 def _open_contained(path: str, _: int) -> int:
     return os.open(path, _CONTAINED_FLAGS)
 
@@ -64,5 +69,5 @@ def _cannot_open(label: str, error: OSError) -> Unreadable:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Unreadable("file-missing", f"{label} does not exist", "Correct the path or create the file.")
     if isinstance(error, IsADirectoryError):
-        return Unreadable("file-kind", f"{label} is a directory, not a regular file", "Refer to a regular file.")
+        return Unreadable("file-kind", f"{label} is a directory, not a regular file", "Use a regular file.")
     return Unreadable("file-unreadable", f"{label} cannot be opened: {error.strerror}", "Correct the path.")

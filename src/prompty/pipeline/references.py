@@ -17,6 +17,7 @@ from prompty.safety.yaml import YamlError, read_yaml
 StrPath = str | os.PathLike[str]
 _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
+_MAX_DEPTH = 16  # of references in the defaults of others; each level is scanned again
 _ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
 _SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools"})
 _KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials, which are checked against their own endpoints
@@ -82,9 +83,9 @@ class References:
             self._record(keys, text, read)
         return text
 
-    def _resolve_piece(self, piece: "_Piece", keys: _Keys, files: bool, read: "list[_Read]") -> str:
+    def _resolve_piece(self, piece: "_Piece", keys: _Keys, files: bool, read: "list[_Read]", depth: int = 0) -> str:
         if piece.protocol == "env":
-            return self._read_variable(piece.body, keys, read)
+            return self._read_variable(piece.body, keys, read, depth)
         if piece.protocol != "file" or not files:
             return piece.source
         content = self._read_reference(piece.body, keys)
@@ -95,7 +96,7 @@ class References:
         read.append(_Read(content, Source.ENVIRONMENT))
         return content
 
-    def _read_variable(self, body: str, keys: _Keys, read: "list[_Read]") -> str:
+    def _read_variable(self, body: str, keys: _Keys, read: "list[_Read]", depth: int) -> str:
         name, colon, default = body.partition(":")
         value = self.variables[name] = (os.environ if self.env is None else self.env).get(name)
         source = Source.ENVIRONMENT
@@ -107,8 +108,11 @@ class References:
         if not colon:
             fix = f"Set {name or 'it'}, or give a default: ${{env:{name or 'NAME'}:default}}."
             raise Unreadable("env-missing", f"Environment variable '{name}' not set", fix)
+        if depth == _MAX_DEPTH:
+            message = f"more than {_MAX_DEPTH} references stand in the defaults of others"
+            raise Unreadable("reference-depth", message, "Use fewer defaults.")
         inner: list[_Read] = []
-        text = "".join([self._resolve_piece(piece, keys, False, inner) for piece in _split(default)])
+        text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in _split(default)])
         read += [entry._replace(whole=False) for entry in inner]  # a default is the file's word
         return text
 

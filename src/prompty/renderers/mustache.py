@@ -100,10 +100,27 @@ class _Render:
 
     def format_value(self, node: Variable, scopes: list[object]) -> str:
         value = self.look_up(node, scopes)
+        if isinstance(value, str):
+            return value
+        self.count_parts(value, node)
         try:
             return "" if value is None else str(value)
         except (ValueError, RecursionError) as error:  # a number with too many digits, a list nested too deep
             raise RenderError(f"`{node.name}` cannot be written: {error}", "Pass it as text.", node.line) from None
+
+    def count_parts(self, value: object, node: Variable) -> None:
+        """Charge a step for each part of a value, as often as it is written: a list may hold one part many times."""
+        level = [value]
+        while level:
+            item = level.pop()
+            if isinstance(item, list | tuple | dict):
+                self.spend(len(item), node)
+                level += [*item, *item.values()] if isinstance(item, dict) else item
+
+    def spend(self, steps: int, node: Variable) -> None:
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Make it do less.", node.line)
 
     def write_section(self, node: Section, scopes: list[object]) -> None:
         value = self.look_up(node, scopes)
@@ -115,9 +132,7 @@ class _Render:
         else:
             rounds = [value] if value else []
         for item in rounds:
-            self.steps += 1 + len(node.children) * len(scopes)
-            if self.steps > MAX_STEPS:
-                raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Make it do less.", node.line)
+            self.spend(1 + len(node.children) * len(scopes), node)
             self.write_nodes(node.children, scopes if node.inverted else [*scopes, item])
 
     def look_up(self, node: Variable, scopes: list[object]) -> object:

@@ -98,6 +98,7 @@ def _read_finite(text: str) -> float:
 
 YAML_1_1 = _build_yaml_1_1()  # `no` is a boolean
 JSON = _build_json()  # what JSON can say: `no` is a word
+_MAX_BITS = 14_000  # Python reads a hexadecimal number of any length, and then cannot write it in decimal
 PROMPT_FILE = Rules(YAML_1_1, max_depth=64, max_nodes=100_000)
 
 
@@ -252,9 +253,12 @@ class _Reader:
 
     def constructed(self, event: Event, tag: str, text: str) -> Data:
         try:
-            return self.schema.constructors[tag](text)
+            value = self.schema.constructors[tag](text)
         except (ValueError, LookupError, OverflowError):
             raise _error(event, f"`{text[:40]}` is not a valid {tag}", "Put it in quotes if it is text.") from None
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise _error(event, f"a number of more than {_MAX_BITS:,} bits", "Put it in quotes if it is text.")
+        return value
 
 
 def _check_tag(event: Event, allowed: str) -> None:
