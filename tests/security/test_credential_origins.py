@@ -260,6 +260,19 @@ def test_trust_in_the_environment_ends_with_its_variable(
     assert observe(internet, agent) == "n"
 
 
+def test_a_decision_counts_for_its_connection_and_its_registry_alone(internet: Internet, tmp_path: Path) -> None:
+    agent = load_prompt(VARIABLE_KEY % "https://literal.example/v1", tmp_path)
+    trusting = agent.model_copy(update={"registry": Registry(trusted_endpoints=["literal.example"])})
+    for _ in range(2):
+        internet.arrivals.clear()
+        assert observe(internet, trusting) == "y"
+        internet.arrivals.clear()
+        assert observe(internet, agent) == "n"
+    elsewhere = agent.model.connection.model_copy(update={"endpoint": "https://default.example/v1"})  # type: ignore[union-attr]  # it has one
+    model = agent.model.model_copy(update={"connection": elsewhere})
+    assert observe(internet, trusting.model_copy(update={"model": model})) == "n"
+
+
 def test_a_trusted_endpoint_that_is_none_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="'ftp://x' is not an endpoint"):
         load_prompt(VARIABLE_KEY % "https://literal.example", tmp_path, trusted_endpoints=["ftp://x"])

@@ -41,6 +41,8 @@ class Provenance:
     exposed: Source | None = field(default=None, compare=False)
     trusted: frozenset[Origin] = field(default=frozenset(), compare=False)
     from_file: bool = field(default=True, compare=False)
+    # Connections that are known to be allowed, by id, with what the decision depended on, so that it is made once.
+    routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def get_source(self, text: str) -> Source:
         """Return the source of a resolved text."""
@@ -53,21 +55,29 @@ class Provenance:
             sources.append(self.get_source(endpoint))
         return max(sources, default=None)
 
-    def may_send(
+    def may_always_send(
         self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> bool:
-        """Return True if a request with this credential may go to an endpoint. `allowed` are the registry's origins."""
+        """Return True if a request with this credential may go to an endpoint, whatever the environment lists.
+
+        `allowed` are the registry's origins.
+        """
         if not self.from_file:
             return True
         origin = parse_origin(endpoint)
         if origin is None:  # no request gets there
             return credential is None or credential is Source.FILE
         named_by = self.endpoints.get(endpoint, Source.FILE)
-        trusted = self.trusted | allowed if allowed else self.trusted
-        if may_send(credential, origin, named_by, built_in, trusted):
+        return may_send(credential, origin, named_by, built_in, self.trusted | allowed if allowed else self.trusted)
+
+    def may_send(
+        self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+    ) -> bool:
+        """Return True if a request with this credential may go to an endpoint."""
+        if self.may_always_send(credential, endpoint, built_in, allowed):
             return True
         listed = os.environ.get(TRUST_VARIABLE)
-        return bool(listed) and may_send(credential, origin, named_by, built_in, read_trusted(str(listed)))
+        return bool(listed) and self.may_always_send(credential, endpoint, built_in, read_trusted(str(listed)))
 
     def refuse(
         self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]

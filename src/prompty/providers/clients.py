@@ -188,11 +188,11 @@ def locate_endpoint(agent: PromptAgent, names: EnvironmentNames, hosts: tuple[st
     match agent.model.connection:
         case None:
             return _locate_by_environment(agent, names)
-        case ApiKeyConnection(endpoint=None | "", api_key=key):
-            return _locate_by_environment(agent, names)._replace(api_key=required_key(key, names.keys[0]))
-        case ApiKeyConnection(endpoint=str(endpoint), api_key=key):
+        case ApiKeyConnection(endpoint=endpoint, api_key=key):
             secret = required_key(key, names.keys[0])
-            return Endpoint(endpoint, secret, ambient=takes_environment(agent, endpoint, hosts))
+            if not endpoint:
+                return _locate_by_environment(agent, names)._replace(api_key=secret)
+            return Endpoint(endpoint, secret, (), takes_environment(agent, endpoint, hosts))
         case AnonymousConnection(endpoint=endpoint):
             return Endpoint(required_endpoint(endpoint), None, ambient=False)
         case other:

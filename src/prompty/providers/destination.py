@@ -6,11 +6,15 @@ from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Foun
 from prompty.model.provenance import Refusal, read_trusted
 from prompty.safety.origins import Source
 
+_MAX_ROUTES = 64  # of one agent, whose copies may have connections of their own
+
 
 def check_destination(agent: PromptAgent, built_in: tuple[str, ...] | None) -> None:
     """Raise RequestError if the agent's connection would send a credential where it may not go. `built_in` are the
     provider's own hosts, or None if it sends nothing."""
-    if agent.provenance.from_file and built_in is not None and (refusal := find_refusal(agent, built_in)):
+    if not agent.provenance.from_file or built_in is None or _is_known_route(agent, built_in):
+        return
+    if refusal := find_refusal(agent, built_in):
         place = f"{agent.path.name}: " if agent.path else ""
         raise RequestError(f"{place}`model.connection`: {refusal.cause}", refusal.fix)
 
@@ -29,13 +33,39 @@ def find_refusal(agent: PromptAgent, built_in: tuple[str, ...]) -> Refusal | Non
         credential = provenance.get_strictest(getattr(connection, "api_key", None), endpoint)
     if provenance.exposed is not None:
         credential = max(provenance.exposed, credential or provenance.exposed)
-    return provenance.refuse(credential, endpoint, built_in, read_trusted(agent.registry.trusted_endpoints))
+    allowed = read_trusted(agent.registry.trusted_endpoints)
+    if all(provenance.may_always_send(one, endpoint, built_in, allowed) for one in (credential, Source.ENVIRONMENT)):
+        _keep_route(agent, built_in)
+        return None
+    return provenance.refuse(credential, endpoint, built_in, allowed)
 
 
 def takes_environment(agent: PromptAgent, endpoint: str, built_in: tuple[str, ...]) -> bool:
     """Return True if headers that an SDK reads from the environment may go to an endpoint."""
+    if _is_known_route(agent, built_in):
+        return True
     allowed = read_trusted(agent.registry.trusted_endpoints)
     return agent.provenance.may_send(Source.ENVIRONMENT, endpoint, built_in, allowed)
+
+
+def _is_known_route(agent: PromptAgent, built_in: tuple[str, ...]) -> bool:
+    connection = agent.model.connection
+    route = agent.provenance.routes.get(id(connection))
+    return (
+        route is not None
+        and route[0] is connection
+        and route[1] is built_in
+        and route[2] is agent.registry.trusted_endpoints
+    )
+
+
+def _keep_route(agent: PromptAgent, built_in: tuple[str, ...]) -> None:
+    """Keep that a connection may get credentials of the environment. It is held, so that its id stays its own."""
+    routes = agent.provenance.routes
+    if len(routes) >= _MAX_ROUTES:
+        routes.clear()
+    connection = agent.model.connection
+    routes[id(connection)] = (connection, built_in, agent.registry.trusted_endpoints)
 
 
 def check_environment_url(agent: PromptAgent, url: str | None) -> None:

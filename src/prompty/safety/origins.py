@@ -51,6 +51,7 @@ class Origin(NamedTuple):
         return (mapped or address).is_loopback
 
 
+@lru_cache(maxsize=1024)
 def parse_origin(url: str) -> Origin | None:
     """Return the origin of a URL, or None for anything that two parsers might read differently."""
     if not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>'):
