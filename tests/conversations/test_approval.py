@@ -107,6 +107,30 @@ def test_a_default_that_is_no_json_is_neither_shown_nor_replaced() -> None:
     assert ran == [("it", nothing, "hunter2", None)]
 
 
+def test_a_function_that_changes_its_default_gets_the_one_that_was_shown() -> None:
+    seen: list[object] = []
+    ran: list[object] = []
+    caches: list[object] = []
+
+    def look(at: list[int] = [], cache: list[int] = []) -> str:  # noqa: B006  both are changed on purpose
+        ran.append(list(at))
+        caches.append(len(cache))
+        at.append(1)
+        cache.append(1)
+        return "seen"
+
+    def gate(calls: list[GatedCall]) -> list[bool]:
+        seen.extend(one.arguments for one in calls)
+        return [True]
+
+    agent = scripted(tools=[{"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "array"}]}])
+    with Script(call("look"), call("look"), "Done."):
+        SYNC.turn(agent, tools=[look], gate=gate)
+    assert seen == [{"at": []}, {"at": []}]
+    assert ran == [[], []]
+    assert caches == [0, 1], "what the file does not declare is the function's own"
+
+
 @no_json
 def test_a_condition_on_an_argument_without_a_value_asks() -> None:
     paid: list[object] = []

@@ -41,8 +41,7 @@ def parse_verdicts(answer: object, count: int) -> list[Verdict]:
     """Read what a gate returned as one verdict for each of `count` calls. Raise RequestError for anything else: it is
     a mistake in the gate, and nobody would notice that it denies every call."""
     if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
-        found = f"{answer!r}" if answer is None or isinstance(answer, bool) else f"a {type(answer).__name__}"
-        raise RequestError(f"the gate returned {found} instead of a list of verdicts", _GATE_FIX)
+        raise RequestError(f"the gate returned {_name_value(answer)} instead of a list of verdicts", _GATE_FIX)
     if len(answer) != count:
         raise RequestError(f"the gate returned {len(answer)} verdicts on {count} calls", _GATE_FIX)
     return [parse_verdict(entry, "a verdict of the gate") for entry in answer]
@@ -59,7 +58,12 @@ def parse_verdict(entry: object, subject: str) -> Verdict:
         return Verdict(False)
     if isinstance(entry, Verdict) and type(entry.allowed) is type(entry.deferred) is bool:
         return entry if entry.allowed and not entry.deferred else Verdict(False, str(entry.reason), entry.deferred)
-    raise RequestError(f"{subject} is {entry!r:.100}", "Give True, False, deny('reason') or later().")
+    raise RequestError(f"{subject} is {_name_value(entry)}", "Give True, False, deny('reason') or later().")
+
+
+def _name_value(value: object) -> str:
+    """Return a plain value as it is written, and the type of any other, whose text may be long or private."""
+    return f"{value!r:.100}" if value is None or isinstance(value, bool | int | str) else f"a {type(value).__name__}"
 
 
 Answer = object | Awaitable[object]

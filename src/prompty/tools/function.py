@@ -112,6 +112,15 @@ class Signature:
         return defaults
 
     @cached_property
+    def fixed_defaults(self) -> Json:
+        """The defaults that the function may fill in itself. It can change a list or a dict, and so gets a copy."""
+        return {
+            name: value
+            for name, value in self.defaults.items()
+            if not isinstance(self.parameters[name].default, list | dict)
+        }
+
+    @cached_property
     def model(self) -> type[BaseModel]:
         """The signature as a pydantic model. Its fields are numbered, so that no name can clash with a method."""
         fields: dict[str, Any] = {}

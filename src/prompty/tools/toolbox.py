@@ -24,7 +24,8 @@ Tools = Mapping[str, Any] | Iterable[Any] | None
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundTool:
     """A tool that can run: the function that the model sees, its runner, the bindings that the host fills in, the
-    defaults of arguments that the model leaves out, and its approval policies.
+    defaults of arguments that the model leaves out, and its approval policies. Parameters of a function that its file
+    does not declare are the function's own, and nobody sees them.
 
     `own_defaults` are those of the function itself. An argument that is equal to one is left to the function, so that
     it gets the very object that its signature has.
@@ -112,8 +113,13 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
             )
     for name, handler in handlers.items():
         if name not in tools:
-            own = handler.signature.defaults
-            tools[name] = BoundTool(function=handler.describe(), handler=handler, defaults=own, own_defaults=own)
+            signature = handler.signature
+            tools[name] = BoundTool(
+                function=handler.describe(),
+                handler=handler,
+                defaults=signature.defaults,
+                own_defaults=signature.fixed_defaults,
+            )
     return tools
 
 
@@ -168,16 +174,17 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
 
 def _complete(tool: ToolDefinition, function: Function, handler: Handler, declared: Json | None = None) -> BoundTool:
     """Return a tool that a function runs. The defaults that the file declares replace those of the function."""
-    own = handler.signature.defaults
+    callee, signature = describe_callee(function, tool.bindings), handler.signature
     if tool.approval_mode is not None:
-        check_conditions(tool.approval_mode, [describe_callee(function, tool.bindings)])
-    defaults = {name: value for name, value in {**own, **(declared or {})}.items() if name not in tool.bindings}
+        check_conditions(tool.approval_mode, [callee])
+    known = {**signature.defaults, **(declared or {})}
+    defaults = {name: value for name, value in known.items() if name in callee.parameters}
     return BoundTool(
         function=function,
         handler=handler,
         bindings=tool.bindings,
         defaults=defaults,
-        own_defaults=own,
+        own_defaults=signature.fixed_defaults,
         approval=(tool.approval_mode,),
     )
 
