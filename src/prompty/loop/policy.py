@@ -149,6 +149,8 @@ def list_policies(approval: object) -> list[object]:
 
 def get_tool_policies(approval: object, name: str) -> tuple[object, ...]:
     """Return the policies of the host for one tool. Each is one for all tools, or a mapping by tool."""
+    if approval is None:
+        return ()
     return tuple(
         policy.get(name) if isinstance(policy, Mapping) and "when" not in policy else policy
         for policy in list_policies(approval)

@@ -21,7 +21,10 @@ def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", d
     arguments = parse_arguments(text)
     for name in bound:
         arguments.pop(name, None)
-    return complete_arguments(arguments, validator, defaults)
+    if defaults:
+        return complete_arguments(arguments, validator, defaults)
+    check_arguments(arguments, validator)
+    return arguments
 
 
 def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) -> Json:
@@ -29,7 +32,7 @@ def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) 
     missing = {name: copy_json(value) for name, value in defaults.items() if name not in arguments}
     complete = {**arguments, **missing} if missing else arguments
     # A function may have a default that its own schema does not allow, such as None for a number.
-    if not validator.is_valid(complete) and not (defaults and validator.is_valid(drop_defaults(complete, defaults))):
+    if not validator.is_valid(complete) and not validator.is_valid(drop_defaults(complete, defaults)):
         check_arguments(complete, validator)
     return complete
 

@@ -32,9 +32,14 @@ class Callee(NamedTuple):
 def describe_callee(function: Function, bound: Collection[str]) -> Callee:
     """Return a function as a callee. The schema of a function lacks the bound parameters."""
     schema = function.parameters
-    properties = schema.get("properties")
     is_open = bool(schema.get("additionalProperties")) or any(key in schema for key in _OPEN)
-    return Callee(function.name, properties if isinstance(properties, Mapping) else (), bound, is_open)
+    return Callee(function.name, list_parameters(function), bound, is_open)
+
+
+def list_parameters(function: Function) -> Collection[str]:
+    """Return the names of the parameters that the model can fill in."""
+    properties = function.parameters.get("properties")
+    return properties if isinstance(properties, Mapping) else ()
 
 
 def get_conditions(policy: object) -> Json | None:

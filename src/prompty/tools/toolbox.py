@@ -12,7 +12,7 @@ from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.arguments import drop_defaults
-from prompty.tools.conditions import check_conditions, describe_callee
+from prompty.tools.conditions import check_conditions, describe_callee, list_parameters
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, make_handler
 from prompty.tools.kinds import KindRunner, find_unmatched, hide_parameters, project_tools
@@ -174,11 +174,13 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
 
 def _complete(tool: ToolDefinition, function: Function, handler: Handler, declared: Json | None = None) -> BoundTool:
     """Return a tool that a function runs. The defaults that the file declares replace those of the function."""
-    callee, signature = describe_callee(function, tool.bindings), handler.signature
+    signature = handler.signature
     if tool.approval_mode is not None:
-        check_conditions(tool.approval_mode, [callee])
-    known = {**signature.defaults, **(declared or {})}
-    defaults = {name: value for name, value in known.items() if name in callee.parameters}
+        check_conditions(tool.approval_mode, [describe_callee(function, tool.bindings)])
+    defaults = {**signature.defaults, **(declared or {})}
+    if defaults:
+        visible = list_parameters(function)
+        defaults = {name: value for name, value in defaults.items() if name in visible}
     return BoundTool(
         function=function,
         handler=handler,
