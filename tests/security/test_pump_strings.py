@@ -88,6 +88,17 @@ def test_the_structure_of_any_template_is_found_in_linear_time(template: str) ->
     assert seconds < BUDGET
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_markers_are_followed_through_many_macros_in_linear_time(order: int) -> None:
+    calls = [f"{{% macro m{n}() %}}{{{{ m{n - 1}() }}}}{{% endmacro %}}" for n in range(1, 700)]
+    macros = ["{% macro m0() %}\nuser:\n{% endmacro %}", *calls][::order]
+    template = "".join([*macros, "{{ m699()[1:] }}"])
+    answer, seconds = measured(lambda: prepare(PromptAgent(instructions=template)))
+    assert isinstance(answer, RenderError)
+    assert "`m699` has role markers" in str(answer)
+    assert seconds < 1
+
+
 def test_the_same_text_in_an_input_costs_nothing_more() -> None:
     agent = PromptAgent(instructions="user:\n{{ x }}")
     for text in MARKERS.values():

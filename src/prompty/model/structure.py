@@ -83,6 +83,7 @@ def read_structure(template: str) -> Structure:
     return Structure("".join([*pieces, template[position:]]), tuple(computed))
 
 
+@lru_cache(maxsize=256)  # of its own, because every render calls it
 def mark(template: str) -> str:
     """Put ROLE_MARK around every role marker of a template, and around its rendered values."""
     return read_structure(template).marked
@@ -96,9 +97,10 @@ def split_at_nonces(text: str, nonce: str) -> Iterator[tuple[str, Attributes, st
     """
     body, *rest = text.split(nonce)
     pieces = iter(rest)
-    role, attributes = "", Attributes()
+    role = ""
+    attributes: Attributes = {}  # a literal: calling the alias takes ten times as long, and this runs for each render
     for piece in pieces:
-        values = None
+        values: list[str] | None = None
         marker = read_marker(piece)
         if marker is None:
             if not piece:  # after a line that only looks like a marker
@@ -106,7 +108,7 @@ def split_at_nonces(text: str, nonce: str) -> Iterator[tuple[str, Attributes, st
                     raise ChangedMarker(is_computed=True)
                 body += next(pieces, "")
                 continue
-            values, skeleton = list[str](), [piece]
+            values, skeleton = [], [piece]
             while not skeleton[-1].rstrip(" \t").endswith(":"):  # it ends with a quote or an equals sign
                 values.append(next(pieces, ""))
                 skeleton.append(next(pieces, ":"))

@@ -22,7 +22,8 @@ def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
 
 def _split_at_lines(text: str) -> Iterator[tuple[str, Attributes, str]]:
     """Yield the role, the attributes and the text of each message. Every marker line starts a message."""
-    role, attributes, position = "", Attributes(), 0
+    role, position = "", 0
+    attributes: Attributes = {}
     for start, end, marker in marker_lines(text):
         yield role, attributes, text[position:start]
         role, attributes, position = marker.role, marker.attributes.copy(), end

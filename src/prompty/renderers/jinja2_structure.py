@@ -14,16 +14,14 @@ from prompty.model.marker import ROLE_MARK
 
 NONCE = "__prompty_nonce"
 _SAFE_FILTERS = {"upper", "lower", "title", "capitalize", "trim", "indent"}
+_HOLDERS = (nodes.Macro, nodes.AssignBlock, nodes.CallBlock, nodes.Block, nodes.For, nodes.FilterBlock)
 _FIX = "Write the markers outside of it, or apply filters to the text of a message only."
 
 
 def check_structure(template: nodes.Template) -> None:
     """Raise `RenderError` if the template could change one of its role markers."""
-    names = _names_with_markers(template)
-    for node in template.find_all(nodes.Name):
-        if node.name == NONCE:
-            raise RenderError(f"`{NONCE}` is reserved", "Choose another name.", node.lineno)
-    for use in _find_uses(template, names):
+    marked = _Marked(template)
+    for use in _find_uses(template, marked):
         name = _describe(use)
         raise RenderError(f"{name} has role markers in it, which this use could change", _FIX, use.lineno)
 
@@ -34,17 +32,50 @@ def _describe(node: nodes.Node) -> str:
     return f"the filter `{node.name}`" if isinstance(node, nodes.Filter) else "this value"
 
 
-def _names_with_markers(template: nodes.Template) -> set[str]:
-    """Return the names whose values contain role markers: of macros, of blocks, and of `{% set %}` blocks."""
-    holders = [
-        (name, node)
-        for node in template.find_all((nodes.Macro, nodes.AssignBlock, nodes.CallBlock, nodes.Block, nodes.For))
-        if (name := _held_name(node))
-    ]
-    names = set[str]()
-    while found := {name for name, node in holders if name not in names and _has_markers(node, names)}:
-        names |= found
-    return names
+class _Marked:
+    """The values of a template that contain role markers: the nodes that make them, and the names they have.
+
+    Each node is visited once, because a template can nest and chain hundreds of macros.
+    """
+
+    def __init__(self, template: nodes.Template) -> None:
+        self.names: set[str] = set()
+        self._holders: set[nodes.Node] = set()
+        self._parents: dict[nodes.Node, nodes.Node | None] = {}
+        self._users: dict[str, list[nodes.Node]] = {}
+        direct: list[nodes.Node] = []
+        self._visit(template, None, direct)
+        while direct:
+            self._add(direct.pop(), direct)
+
+    def __contains__(self, node: nodes.Node) -> bool:
+        return node in self._holders
+
+    def _visit(self, node: nodes.Node, holder: nodes.Node | None, direct: list[nodes.Node]) -> None:
+        if isinstance(node, _HOLDERS):
+            self._parents[node] = holder
+            holder = node
+        elif isinstance(node, nodes.Name):
+            if node.name == NONCE:
+                raise RenderError(f"`{NONCE}` is reserved", "Choose another name.", node.lineno)
+            if holder is not None and node.ctx == "load":
+                self._users.setdefault(node.name, []).append(holder)
+        elif isinstance(node, nodes.TemplateData) and holder is not None and ROLE_MARK in node.data:
+            direct.append(holder)
+        for child in node.iter_child_nodes():
+            self._visit(child, holder, direct)
+
+    def _add(self, holder: nodes.Node, found: list[nodes.Node]) -> None:
+        """Add a node, and queue those that contain it or use its name."""
+        if holder in self._holders:
+            return
+        self._holders.add(holder)
+        if (parent := self._parents[holder]) is not None:
+            found.append(parent)
+        name = _held_name(holder)
+        if name and name not in self.names:
+            self.names.add(name)
+            found += self._users.get(name, ())
 
 
 def _held_name(node: nodes.Node) -> str | None:
@@ -60,58 +91,52 @@ def _held_name(node: nodes.Node) -> str | None:
     return None
 
 
-def _has_markers(node: nodes.Node, names: set[str]) -> bool:
-    if any(ROLE_MARK in data.data for data in node.find_all(nodes.TemplateData)):
-        return True
-    return any(name.name in names and name.ctx == "load" for name in node.find_all(nodes.Name))
-
-
-def _find_uses(node: nodes.Node, names: set[str]) -> Iterator[nodes.Node]:
+def _find_uses(node: nodes.Node, marked: _Marked) -> Iterator[nodes.Node]:
     """Yield each use of a value with markers that could change them."""
     match node:
-        case nodes.Name() if node.name in names and node.ctx == "load":
+        case nodes.Name() if node.name in marked.names and node.ctx == "load":
             yield node
         case nodes.Getattr(node=nodes.Name(name="loop")) | nodes.Getitem(node=nodes.Name(name="loop")):
             return
         case nodes.Output():
             for written in node.nodes:
-                yield from _find_uses_in_written(written, names)
+                yield from _find_uses_in_written(written, marked)
         case nodes.CallBlock():
-            yield from _find_uses_in_written(node.call, names)
-            for child in node.body:
-                yield from _find_uses(child, names)
-        case nodes.AssignBlock(target=nodes.NSRef()) if _has_markers(node, names):
+            yield from _find_uses_in_written(node.call, marked)
+            for child in (*node.defaults, *node.body):
+                yield from _find_uses(child, marked)
+        case nodes.AssignBlock(target=nodes.NSRef()) if node in marked:
             yield node
-        case nodes.FilterBlock() | nodes.AssignBlock() if node.filter is not None and _has_markers(node, names):
+        case nodes.FilterBlock() | nodes.AssignBlock() if node.filter is not None and node in marked:
             if not _is_safe(node.filter):
                 yield node.filter
             for child in node.body:
-                yield from _find_uses(child, names)
+                yield from _find_uses(child, marked)
         case _:
             for child in node.iter_child_nodes():
-                yield from _find_uses(child, names)
+                yield from _find_uses(child, marked)
 
 
-def _find_uses_in_written(node: nodes.Node, names: set[str]) -> Iterator[nodes.Node]:
+def _find_uses_in_written(node: nodes.Node, marked: _Marked) -> Iterator[nodes.Node]:
     """Yield the unsafe uses in an expression whose value goes into the text as it is."""
     match node:
         case nodes.Name():
             return
         case nodes.Call(node=nodes.Name()) | nodes.Call(node=nodes.Getattr(node=nodes.Name(name="self"))):
             for child in node.iter_child_nodes(exclude=("node",)):
-                yield from _find_uses(child, names)
+                yield from _find_uses(child, marked)
         case nodes.CondExpr():
-            yield from _find_uses(node.test, names)
+            yield from _find_uses(node.test, marked)
             for branch in (node.expr1, node.expr2):
                 if branch is not None:
-                    yield from _find_uses_in_written(branch, names)
+                    yield from _find_uses_in_written(branch, marked)
         case nodes.Concat():
             for part in node.nodes:
-                yield from _find_uses_in_written(part, names)
+                yield from _find_uses_in_written(part, marked)
         case nodes.Filter() if node.node is not None and _is_safe(node, alone=True):
-            yield from _find_uses_in_written(node.node, names)
+            yield from _find_uses_in_written(node.node, marked)
         case _:
-            yield from _find_uses(node, names)
+            yield from _find_uses(node, marked)
 
 
 def _is_safe(node: nodes.Filter, *, alone: bool = False) -> bool:
