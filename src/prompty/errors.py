@@ -245,6 +245,16 @@ class MemoryFailed(PromptyError):
         self.session_id = session_id
 
 
+class StoreUnusable(PromptyError, OSError):
+    """A file of sessions cannot be opened, or is not one."""
+
+    def __init__(self, path: str, cause: object) -> None:
+        super().__init__(
+            f"the sessions in '{path}' cannot be used: {cause}\n    Name another file, or restore this one."
+        )
+        self.path = path
+
+
 class PausedRefused(PromptyError, ValueError):
     """A paused turn cannot be resumed: it was changed, was resumed already, or would run under other policies."""
 

@@ -183,7 +183,7 @@ def test_a_second_signal_ends_rows_at_once_and_the_next_start_says_so(folder: Fo
 def test_a_budget_ends_the_starting_of_rows_and_counts_what_was_spent_before(folder: Folder, provider: Hostile) -> None:
     folder.prompt.write_text(folder.prompt.read_text().replace(provider.url, "https://api.openai.com"))
     assert "budget" in folder.run("--budget", "0", code=130).stderr
-    done = json.dumps({"id": "earlier", "row": 1, "cost": 2.5}) + "\n"
+    done = json.dumps({"id": "earlier", "row": 1, "result": "", "cost": 2.5}) + "\n"
     folder.out.write_text(done)
     assert "The budget is spent: $2.5000" in folder.run("--budget", "2.5", code=130).stderr
     assert folder.out.read_text() == done

@@ -26,7 +26,7 @@ def opened(out: Path, *, retry_failed: bool = False, complete: bool = False) -> 
 
 
 def line(id: str, **more: object) -> bytes:
-    return encode_record({"id": id, **more})
+    return encode_record({"id": id, "result": None, **more})
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -44,7 +44,17 @@ def test_an_output_that_is_cut_anywhere_keeps_its_whole_lines(texts: list[str], 
     assert finished == [at for at, end in enumerate(ends) if cut >= end - 1]  # the end of the line may be missing
 
 
-@pytest.mark.parametrize("content", ["a letter to somebody", "a letter\nwith lines\n", '{"name": 1}\n', '{"x": 1'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"id": "r0"}\n',
+        '{"id": "r0", "usage": {}}\n',
+        "a letter to somebody",
+        "a letter\nwith lines\n",
+        '{"name": 1}\n',
+        '{"x": 1',
+    ],
+)
 def test_a_file_that_is_no_output_is_left_alone(content: str, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text(content)

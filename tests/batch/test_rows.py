@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,27 @@ def test_a_choice_is_made_of_the_rows_there_are(total: int, limit: int | None, s
     assert len(numbers) == min(most, most if size is None else size)
     assert set(numbers) <= set(range(1, most + 1))
     assert set(numbers) == set(select_rows(total, limit=limit, sample=size))
+
+
+@pytest.mark.parametrize("change", ["rewritten", "cut", "longer", "replaced"])
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_rows_that_change_in_mid_run_are_not_mixed(tmp_path: Path, change: str, suffix: str) -> None:
+    rows = tmp_path / f"rows.{suffix}"
+    head = "" if suffix == "jsonl" else "q\n"
+    line = '{"q": "TEXT"}\n' if suffix == "jsonl" else "TEXT\n"
+    write_rows(rows, head, line, "old", 5000)
+    with closing(RowIndex()) as index:
+        planned = plan_rows(rows, agent(), range(1, 5001), index)
+        next(planned)
+        if change == "replaced":
+            write_rows(tmp_path / "new", head, line, "new", 5000)
+            (tmp_path / "new").replace(rows)
+        else:
+            write_rows(rows, head, line, "new", {"rewritten": 5000, "cut": 3, "longer": 6000}[change])
+            os.utime(rows, ns=(0, 0))  # the clock of a file system is coarse
+        with pytest.raises(RequestError, match="was changed while the batch ran"):
+            list(planned)
+
+
+def write_rows(path: Path, head: str, line: str, text: str, count: int) -> None:
+    path.write_text(head + line.replace("TEXT", text) * count)

@@ -5,12 +5,13 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from prompty import turn
-from prompty.errors import MemoryFailed
+from prompty.errors import MemoryFailed, StoreUnusable
 from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.memory.store import MemoryStore
 from prompty.memory.suite import MemoryStoreSuite
@@ -87,3 +88,38 @@ def test_what_is_stored_is_json(tmp_path: Path) -> None:
         [(text,)] = connection.execute("SELECT message FROM messages").fetchall()
     connection.close()
     assert json.loads(text) == {"role": "user", "content": "é"}
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "a folder":
+        path.mkdir()
+    elif how == "garbage":
+        path.write_bytes(b"this is no database" * 500)
+    else:
+        SqliteMemory(path).append("a", tuple({"role": "user", "content": "x" * 500} for _ in range(200)))
+        content = path.read_bytes()
+        for other in path.parent.glob(f"{path.name}-*"):
+            other.unlink()
+        path.write_bytes(content[: len(content) // 2 + 100])
+
+
+@pytest.mark.parametrize("how", ["a folder", "garbage", "truncated"])
+def test_a_file_that_is_no_store_is_an_error_of_ours(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "sessions.db"
+    damage(path, how)
+    with pytest.raises(StoreUnusable, match=r"sessions\.db' cannot be used"):
+        use(path)
+
+
+def use(path: Path) -> None:
+    store = SqliteMemory(path)
+    store.load("a")
+    store.append("a", ({"role": "user"},))
+
+
+def test_a_stored_message_that_is_damaged_is_an_error_of_ours(tmp_path: Path) -> None:
+    store = SqliteMemory(tmp_path / "sessions.db")
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("INSERT INTO messages VALUES ('a', 0, '{half')")
+    with pytest.raises(StoreUnusable):
+        store.load("a")

@@ -373,6 +373,19 @@ MEDIA: dict[str, tuple[str, object, object]] = {
     ),
     "snake case": ("audio", {"data": "AA", "media_type": "audio/mp3"}, AudioPart("AA", "audio/mp3")),
     "a file id": ("file", "file-123", FilePart("file-123")),
+    "a file by URL": ("file", "https://x/a.pdf", FilePart("https://x/a.pdf")),
+    "a file as a data URI": (
+        "file",
+        "data:application/pdf;base64,AA==",
+        FilePart("data:application/pdf;base64,AA==", "application/pdf"),
+    ),
+    "an image as base64": ("image", {"value": "AA==", "mediaType": "image/png"}, ImagePart("AA==", "image/png")),
+    "audio as a data URI": (
+        "audio",
+        "data:audio/wav;base64,AA==",
+        AudioPart("data:audio/wav;base64,AA==", "audio/wav"),
+    ),
+    "a file of any id": ("file", FilePart("my-id"), FilePart("my-id")),
     "a file with a name": (
         "file",
         {"value": "AA", "mediaType": "text/plain", "name": "n"},
@@ -390,6 +403,9 @@ def test_media_may_be_given_in_many_forms(kind: str, value: object, part: object
 WRONG_MEDIA: dict[str, tuple[str, object, str]] = {
     "a path is never read": ("image", "/etc/passwd", "neither a URL nor a data URI"),
     "base64 alone": ("audio", "AAAA", "media type"),
+    "base64 of a file alone": ("file", "JVBERi0xLjQKJcfsj6I=", "base64 needs a media type beside it"),
+    "base64 of a file in a dict": ("file", {"value": "JVBERi0xLjQKJcfsj6I="}, "base64 needs a media type beside it"),
+    "a path of a file": ("file", "/etc/passwd", "neither a URL, a data URI nor a file id"),
     "another kind of part": ("image", AudioPart("x", "audio/wav"), "AudioPart"),
     "a number": ("image", 3, "int"),
     "a dict without a value": ("file", {"x": 1}, "`value`"),

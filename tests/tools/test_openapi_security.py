@@ -76,10 +76,20 @@ def test_an_operation_names_no_server_of_another_origin(service: Server, elsewhe
     assert service.accepted == elsewhere.accepted == 0
 
 
-def test_an_operation_may_have_a_path_of_its_own(service: Server, tmp_path: Path) -> None:
-    data = one_operation({"servers": [{"url": "/other"}]})
+def test_an_operation_may_have_a_path_of_its_own_below_the_endpoint(service: Server, tmp_path: Path) -> None:
+    data = one_operation({"servers": [{"url": "/v1/other"}]})
     called(agent_of(tmp_path, data, connection={"endpoint": f"{service.url}/v1"}), {})
-    assert service.requests[0].path == "/other/thing"
+    assert service.requests[0].path == "/v1/other/thing"
+
+
+@pytest.mark.parametrize("path", ["/other", "/v10", "/v1/../other", "/v1/%2e%2e/other", "/v1/..%2fother", "/"])
+def test_an_operation_does_not_leave_the_path_of_the_endpoint(service: Server, tmp_path: Path, path: str) -> None:
+    data = one_operation({"servers": [{"url": path}]})
+    agent = agent_of(tmp_path, data, connection={"endpoint": f"{service.url}/v1", "apiKey": KEY})
+    assert "is not below the endpoint" in result_of(called(agent, {}))
+    assert service.requests == []
+    with own_kind(f"127.0.0.1:{service.port}", servers=(service.url,)):
+        assert result_of(called(agent, {})) == '{"ok": true}'
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "127.1", "[::1]", "[::ffff:127.0.0.1]"])
@@ -95,6 +105,13 @@ def test_addresses_that_are_not_public_need_the_word_of_the_host(elsewhere: Serv
 ADDRESSES = {
     "8.8.8.8": True,
     "2606:4700::1111": True,
+    "fec0::1": False,
+    "feff::1": False,
+    "64:ff9b:1::808:808": False,
+    "::127.0.0.1": False,
+    "::8.8.8.8": False,
+    "5f00::1": False,
+    "3fff::1": False,
     "10.1.2.3": False,
     "172.16.0.1": False,
     "192.168.1.1": False,

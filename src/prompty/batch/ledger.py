@@ -169,7 +169,8 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
                 record = json.loads(line)
             except ValueError:
                 record = None
-            if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+            is_record = isinstance(record, dict) and isinstance(record.get("id"), str)
+            if not is_record or record.keys().isdisjoint({"result", "error"}):
                 raise _not_a_record(path, f"line {number}")
             yield record
 

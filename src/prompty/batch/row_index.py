@@ -4,6 +4,7 @@ An id is a hash of the prompt, the model and the row, so a row has the same id w
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from prompty.batch.records import PlannedRow
 from prompty.batch.rows import get_input_kinds, read_rows
+from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.safety.redaction import MASK
 
@@ -75,7 +77,9 @@ def plan_rows(
     """Yield the rows with these numbers in order, and None for each that is finished, so that the caller can do other
     work in between. Equal rows are counted from the start of the file: an id does not depend on the selection."""
     prompt, last = hash_prompt(agent), max(numbers, default=0)
+    state = _get_state(path)
     for row in read_rows(path, get_input_kinds(agent)):
+        _check_unchanged(path, state)
         if row.number > last:
             return
         inputs = mask_sensitive(agent, row.inputs)
@@ -88,6 +92,19 @@ def plan_rows(
             yield None
         else:
             yield PlannedRow(row=row, id=id, masked_inputs=inputs, interrupted=index.count_interruptions(id))
+    _check_unchanged(path, state)
+
+
+def _check_unchanged(path: Path, state: tuple[int, ...]) -> None:
+    """Raise `RequestError` if the file has changed: rows of two files must not be mixed in one output."""
+    if _get_state(path) != state:
+        fix = "Run the batch again: finished rows are skipped."
+        raise RequestError(f"'{path.name}' was changed while the batch ran", fix)
+
+
+def _get_state(path: Path) -> tuple[int, ...]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def hash_prompt(agent: PromptAgent) -> str:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from prompty.concurrency import FileLock
+from prompty.errors import StoreUnusable
 from prompty.model.message import Json
 
 SCHEMA_VERSION = 1
@@ -28,8 +29,14 @@ class SqliteMemory:
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_CREAT, 0o600))
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT, 0o600))
+            self._create_table()
+        except (OSError, sqlite3.Error) as error:
+            raise StoreUnusable(str(self.path), error) from error
+
+    def _create_table(self) -> None:
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             [version] = connection.execute("PRAGMA user_version").fetchone()
@@ -37,6 +44,16 @@ class SqliteMemory:
                 raise ValueError(f"{self.path.name} was written by another release of prompty (schema {version})")
             connection.execute(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.execute("SELECT session_id, position, message FROM messages LIMIT 1").fetchone()
+
+    @contextmanager
+    def _use(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection for one transaction. Damage to the file is an error of ours."""
+        try:
+            with self._connect() as connection:
+                yield connection
+        except (sqlite3.Error, json.JSONDecodeError) as error:
+            raise StoreUnusable(str(self.path), error) from error
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
@@ -50,16 +67,16 @@ class SqliteMemory:
 
     def load(self, session_id: str, /) -> list[Json]:
         query = "SELECT message FROM messages WHERE session_id = ? ORDER BY position"
-        with self._connect() as connection:
+        with self._use() as connection:
             return [json.loads(text) for (text,) in connection.execute(query, (session_id,))]
 
     def append(self, session_id: str, messages: tuple[Json, ...], /) -> None:
-        with self._connect() as connection:
+        with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._add(connection, session_id, messages)
 
     def replace(self, session_id: str, messages: tuple[Json, ...], /) -> None:
-        with self._connect() as connection:
+        with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
             self._add(connection, session_id, messages)

@@ -124,6 +124,9 @@ _MEDIA_CLASSES: dict[str, type[ImagePart | AudioPart | FilePart]] = {
 }
 
 
+_FILE_IDS = ("file-", "file_", "assistant-")  # of OpenAI, Anthropic and Azure
+
+
 def parse_media(kind: str, value: object) -> ImagePart | AudioPart | FilePart:
     """Read an image, audio or file from a part, a mapping, or text: a URL, a data URI, a provider's file id.
 
@@ -144,8 +147,13 @@ def parse_media(kind: str, value: object) -> ImagePart | AudioPart | FilePart:
     media_type = value.get("mediaType") or value.get("media_type")
     if media_type is None and "kind" not in value:  # a part of ours is read as it was written
         media_type = _media_type(text)
-    if media_type is None and kind != "file" and not text[:8].lower().startswith(("http://", "https://", "data:")):
-        raise InvalidMessage("this is neither a URL nor a data URI, and base64 needs a media type beside it")
+    if media_type is None and not text[:8].lower().startswith(("http://", "https://", "data:")):
+        if kind != "file":
+            raise InvalidMessage("this is neither a URL nor a data URI, and base64 needs a media type beside it")
+        if "kind" not in value and not text.startswith(_FILE_IDS):
+            raise InvalidMessage(
+                "this is neither a URL, a data URI nor a file id, and base64 needs a media type beside it"
+            )
     extra = value.get("detail") if kind == "image" else value.get("name") if kind == "file" else None
     known = str(media_type) if media_type is not None else None
     return part_class(text, known, *([str(extra)] if extra is not None else []))

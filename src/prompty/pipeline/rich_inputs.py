@@ -42,7 +42,8 @@ _FIXES = {
     "thread": "Pass a list of messages, for example [{'role': 'user', 'content': 'Hi'}].",
     "image": "Pass a URL, a data URI, {'value': base64, 'mediaType': 'image/png'}, or Image.from_file(path).",
     "audio": "Pass a data URI, {'value': base64, 'mediaType': 'audio/wav'}, or Audio.from_file(path).",
-    "file": "Pass a URL, a data URI, a file id, or File.from_file(path).",
+    "file": "Pass a URL, a data URI, {'value': base64, 'mediaType': 'application/pdf'}, File('id'), or "
+    "File.from_file(path).",
 }
 
 

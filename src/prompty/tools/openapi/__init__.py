@@ -4,11 +4,12 @@
 decides where it may go, and only `client` uses the network.
 """
 
+import re
 from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
@@ -204,7 +205,21 @@ class Service:
         origin = parse_url(url).origin
         if origin != parse_url(self.base_url).origin and not self.permissions.allows_server(origin):
             raise _foreign_server(self.document.source, origin, f"its operation '{operation.function.name}'")
+        if self.connection and self.connection.endpoint and not self.permissions.allows_server(origin):
+            self._check_path(operation, parse_url(url).path)
         return url
+
+    def _check_path(self, operation: Operation, path: str) -> None:
+        """Raise `ToolError` unless a path lies below that of the connection's endpoint."""
+        base = parse_url(self.base_url)
+        folder = f"{base.path.rstrip('/')}/"
+        if not f"{path.rstrip('/')}/".startswith(folder) or ".." in re.split(r"[/\\]", unquote(path)):
+            raise ToolError(
+                f"{self.document.source}: the server of its operation '{operation.function.name}' is not below the "
+                f"endpoint {base.origin}{base.path}",
+                f"Write an `endpoint` above both, or allow it in code: "
+                f"prompty.tools.openapi.allow(servers=['{base.origin}']).",
+            )
 
     async def _authorize(self, operation: Operation, request: HttpRequest) -> tuple[HttpRequest, Redactor]:
         scheme = find_scheme(self.document, operation)

@@ -10,6 +10,9 @@ from prompty.safety.origins import Origin
 
 _PORTS = {"http": 80, "https": 443}
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
+# Not for the public internet, although some versions of Python call them global: IPv4-compatible addresses, local
+# translation, documentation, segment routing and site-local addresses.
+_SPECIAL = [ip_network(text) for text in ("::/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")]
 
 
 class Url(NamedTuple):
@@ -101,4 +104,6 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
             embedded = IPv4Address(int(address) & 0xFFFFFFFF)
         if embedded is not None:
             return is_public(embedded)
+        if any(address in network for network in _SPECIAL):
+            return False
     return address.is_global and not address.is_multicast
