@@ -326,19 +326,20 @@ def test_a_cached_half_gives_the_same_problems(edits: list[tuple[str, str, int]]
 
 def test_an_unsaved_buffer_is_checked_in_place_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "a.prompty"
-    file.write_text("---\nname: x\n---\n")
+    file.write_text("---\nmodel: x\n---\n")
     assert check(file) == []
     [problem] = check(file, buffers={file: "---\nmodle: x\n---\n"})
     assert (problem.code, problem.path) == ("unknown-key", str(file))
 
 
 def test_a_buffer_need_not_have_a_file_yet(tmp_path: Path) -> None:
-    assert check(tmp_path / "new.prompty", buffers={str(tmp_path / "new.prompty"): "Hello"}) == []
+    text = "---\nmodel: x\n---\nHello"
+    assert check(tmp_path / "new.prompty", buffers={str(tmp_path / "new.prompty"): text}) == []
 
 
 def test_a_file_that_is_referred_to_may_be_a_buffer(tmp_path: Path) -> None:
     file, options = tmp_path / "a.prompty", tmp_path / "options.yaml"
-    file.write_text("---\nmodel: {options: '${file:options.yaml}'}\n---\n")
+    file.write_text("---\nmodel: {id: x, options: '${file:options.yaml}'}\n---\n")
     options.write_text("temperature: 1")
     assert check(file, buffers={options: "temperature: 0"}) == []
     [problem] = check(file, buffers={options: "temperature: hot"})

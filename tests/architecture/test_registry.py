@@ -208,7 +208,7 @@ def test_a_summary_is_written_by_a_provider_of_the_registry(tmp_path: Path) -> N
 
 def test_check_knows_the_renderers_of_a_registry(tmp_path: Path) -> None:
     path, registry = tmp_path / "one.prompty", Registry()
-    path.write_text("---\ntemplate: {format: {kind: shout}}\n---\nhi")
+    path.write_text("---\nmodel: m\ntemplate: {format: {kind: shout}}\n---\nhi")
     register_renderer("shout", lambda template, inputs, /, *, nonce="", strict=False: "HI", registry=registry)
     assert [problem.code for problem in check(path)] == ["unknown-engine"]
     assert check(path, registry=registry) == []

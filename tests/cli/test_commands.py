@@ -30,7 +30,8 @@ def run(*arguments: str | Path, cwd: Path | None = None, **env: str) -> subproce
 def good(tmp_path: Path) -> Path:
     file = tmp_path / "good.prompty"
     file.write_text(
-        "---\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nBe kind.\n\nuser:\nHello {{ who }}\n"
+        "---\nmodel: gpt-4\ninputs:\n  who: {kind: string, required: true}\n---\n"
+        "system:\nBe kind.\n\nuser:\nHello {{ who }}\n"
     )
     return file
 
@@ -69,12 +70,24 @@ def test_check_takes_files_and_folders(good: Path, bad: Path) -> None:
     assert bad.exists()
 
 
+def test_check_of_an_empty_folder_is_an_error(tmp_path: Path) -> None:
+    done = run("check", tmp_path)
+    assert done.returncode == 1
+    assert "has no .prompty files" in done.stderr
+
+
+def test_check_fails_on_warnings_if_it_is_strict(tmp_path: Path) -> None:
+    file = tmp_path / "a.prompty"
+    file.write_text("---\nmodel: gpt-4\ndescripton: x\n---\nuser:\nHi\n")
+    assert (run("check", file).returncode, run("check", "--strict", file).returncode) == (0, 1)
+
+
 def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
     file = tmp_path / "bank.prompty"
     tools = ["{name: look, kind: function}", "{name: pay, kind: function, approvalMode: always}"]
     amount = "parameters: [{name: amount, kind: integer}]"
     tools.append(f"{{name: give, kind: function, {amount}, approvalMode: {{when: {{amount: {{minimum: 100}}}}}}}}")
-    file.write_text("---\nname: bank\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
+    file.write_text("---\nmodel: gpt-4\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
     done = run("check", file)
     assert done.stdout.splitlines()[:3] == [
         "bank.prompty: look: never asks before it runs",
@@ -85,7 +98,7 @@ def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
 
 def test_check_of_a_portable_file_warns_of_what_other_runtimes_do_not_read(tmp_path: Path) -> None:
     file = tmp_path / "p.prompty"
-    file.write_text("---\ninputs: {q: {kind: string, sensitive: true}}\n---\n{{q}}")
+    file.write_text("---\nmodel: gpt-4\ninputs: {q: {kind: string, sensitive: true}}\n---\n{{q}}")
     assert "1 file: no problems" in run("check", file).stdout
     done = run("check", "--portable", file)
     assert "`sensitive` is read by this runtime alone" in done.stdout + done.stderr

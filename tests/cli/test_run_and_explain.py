@@ -63,7 +63,8 @@ def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
 def test_run_prints_the_answer_and_nothing_in_it_controls_the_terminal(server: Server, prompt: Path) -> None:
     server.answer(json_reply(ANSWER))
     done = run("run", prompt, "-i", "q=hey")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Hi \\x1b[31mthere\n", "")
+    assert (done.returncode, done.stdout) == (0, "Hi \\x1b[31mthere\n")
+    assert "warning: tools.0.bindings.secret: this looks like a secret" in done.stderr
     assert server.requests[0].body["messages"][1] == {"role": "user", "content": "hey"}
     assert server.requests[0].headers["authorization"] == "Bearer sk-testtest1234"
 

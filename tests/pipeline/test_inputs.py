@@ -147,6 +147,11 @@ def test_a_name_that_only_the_template_uses_is_known() -> None:
     assert prepare(agent({}, "user:\n{% if name is defined %}{{ name }}{% endif %}"), {"name": "Ada"})[0].text == "Ada"
 
 
+def test_a_name_inside_a_section_of_mustache_is_known() -> None:
+    made = agent({"xs": []}, "user:\n{{#xs}}{{name}}{{/xs}}", template="mustache")
+    assert prepare(made, {"xs": [1], "name": "Ada"})[0].text == "Ada"
+
+
 def test_a_name_that_only_a_binding_uses_is_known() -> None:
     tool = {"name": "pay", "kind": "function", "parameters": {"who": "x"}, "bindings": {"who": {"input": "user"}}}
     assert validate_inputs(agent({}, tools=[tool]), {"user": "ada"}) == {"user": "ada"}

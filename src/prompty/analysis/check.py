@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 from prompty.analysis.bindings import check_bindings, check_kind_conditions
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys, nearest
 from prompty.analysis.endpoints import find_untrusted_endpoints
+from prompty.analysis.names import find_unknown_names
+from prompty.analysis.roles import find_misspelt_roles
+from prompty.analysis.shapes import find_missing_model, find_open_outputs
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
@@ -92,11 +95,15 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
     unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
     untrusted = find_untrusted_endpoints(agent, source_map)
-    above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted]
+    doubts = _find_doubts(built, frontmatter, registry)
+    above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted, *doubts]
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
         *source.problems([*body.findings, *undeclared], parts.body_start),
     ]
+    if not problems:  # another mistake may hide the model
+        missing = find_missing_model(built.agent, parts.body, frontmatter.source_map)
+        return source.problems(missing, parts.frontmatter_start)
     return first_problems(problems)
 
 
@@ -105,6 +112,15 @@ def _allow_unset(finding: Finding) -> Finding:
     if finding.problem.code != "env-missing":
         return finding
     return finding._replace(problem=replace(finding.problem, severity="warning"))
+
+
+def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> Iterator[Finding]:
+    """Yield what is valid by itself, but cannot run or will not do what it says."""
+    if frontmatter.data is None or built.invalid & {"model", "tools", "outputs"}:
+        return
+    source_map = frontmatter.source_map
+    yield from find_unknown_names(built.agent, source_map, registry)
+    yield from find_open_outputs(built.agent, source_map)
 
 
 class FrontmatterAnalysis(NamedTuple):
@@ -161,7 +177,11 @@ def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysi
     """Analyze a body; `find_variables` belongs to its template engine and returns the line of each variable."""
     lines = split_lines(body)
     structure = read_structure(body)
-    findings = [*first_findings(_find_secrets(lines)), *first_findings(_find_computed_markers(structure))]
+    findings = [
+        *first_findings(_find_secrets(lines)),
+        *first_findings(_find_computed_markers(structure)),
+        *first_findings(find_misspelt_roles(lines)),
+    ]
     variables = None
     try:
         if find_variables is not None:

@@ -39,6 +39,22 @@ METADATA_EXTENSIONS = ("fallbacks", "reasoning")
 _MAX_CANDIDATES = 300  # comparing names takes 10 µs each
 
 
+def _key_paths() -> Iterator[tuple[str, str]]:
+    """Yield the keys of a model, its connection and its options, with their paths."""
+    for path, definition in (
+        ("model.connection", connection.ApiKeyConnection),
+        ("model.options", ModelOptions),
+        ("model", Model),
+    ):
+        for name, field in definition.model_fields.items():
+            key = field.alias or name
+            if key not in ("kind", "id", "additionalProperties"):
+                yield key.lower(), f"{path}.{key}"
+
+
+_ELSEWHERE = {"maxtokens": "model.options.maxOutputTokens", "stop": "model.options.stopSequences", **dict(_key_paths())}
+
+
 def find_unknown_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
     """Yield a warning for each unknown key, with the nearest known key."""
     for site in _definition_sites(data):
@@ -49,6 +65,10 @@ def find_unknown_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterato
 
 
 def _unknown_key(site: "_Site", name: str, known: list[str], source_map: SourceMap) -> Finding:
+    elsewhere = _ELSEWHERE.get(name.lower().replace("_", ""))
+    if elsewhere and elsewhere.rpartition(".")[0] != ".".join(map(str, site.keys)):
+        message, fix = f"`{name}` has no effect here", f"Write it as `{elsewhere}`."
+        return source_map.locate((*site.keys, name), "misplaced-key", message, fix, severity="warning", on_key=True)
     near = nearest(name, known)
     fix = f"Did you mean `{near}`? " if near else ""
     if site.definition is ModelOptions:

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.analysis.check import check as check_file
-from prompty.cli.console import out, print_json, print_problem
+from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
@@ -20,11 +20,12 @@ from prompty.safety.visible import visible
 def check(
     files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
     portable: Annotated[bool, Option("--portable", help="Also warn of what other runtimes do not read.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
     """List the errors and warnings of FILES without running them.
 
-    The exit code is 1 if there is an error.
+    The exit code is 1 if there is an error, and with --strict if there is a warning.
     """
     prompts = list(_find_prompts(files))
     problems: list[Problem] = []
@@ -35,17 +36,33 @@ def check(
         print_json([asdict(problem) for problem in problems])
     else:
         for problem in problems:
-            print_problem(problem)
+            print_problem(problem, out)
         for file in prompts:
             _print_policies(file)
         out.print(_summarize(len(prompts), problems))
+    if any(problem.severity == "error" or strict for problem in problems):
+        raise Exit(1)
+
+
+# Problems of the model that the file names. Those of another one, from the command line, are not in the file.
+_MODEL_PROBLEMS = frozenset({"missing-model", "unknown-provider", "unknown-api-type", "wrong-connection-kind"})
+
+
+def report_problems(file: Path, *, overridden: bool) -> None:
+    """Print the problems of a file that is about to run, and exit with 1 if it cannot."""
+    problems = [problem for problem in check_file(file) if not (overridden and problem.code in _MODEL_PROBLEMS)]
+    for problem in problems:
+        print_problem(problem, err)
     if any(problem.severity == "error" for problem in problems):
         raise Exit(1)
 
 
 def _find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        yield from sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
+        found = sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
+        if not found:
+            fail(f"the folder '{path}' has no .prompty files\n    Pass a file, or a folder that has some.")
+        yield from found
 
 
 def _print_policies(file: Path) -> None:

@@ -20,10 +20,10 @@ def print_json(value: object) -> None:
     out.print_json(data=value, ensure_ascii=True, highlight=out.is_terminal)
 
 
-def print_problem(problem: Problem) -> None:
+def print_problem(problem: Problem, console: Console) -> None:
     """Print a problem as `place: severity: message`, then its line, then the fix."""
     subject = f"{problem.key}: " if problem.key else ""
-    out.print(
+    console.print(
         Text.assemble(
             (visible(problem.place), "bold"),
             ": ",
@@ -32,8 +32,8 @@ def print_problem(problem: Problem) -> None:
         )
     )
     if problem.text.strip():
-        out.print(Text(f"    {visible(problem.text.strip())}", "dim"))
-    out.print(Text(f"    {visible(problem.fix)}", "green"))
+        console.print(Text(f"    {visible(problem.text.strip())}", "dim"))
+    console.print(Text(f"    {visible(problem.fix)}", "green"))
 
 
 def fail(error: PromptyError | str) -> NoReturn:

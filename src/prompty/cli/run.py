@@ -7,6 +7,7 @@ from rich.text import Text
 from typer import Option
 
 from prompty.api import invoke
+from prompty.cli.check import report_problems
 from prompty.cli.console import err, out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
@@ -48,6 +49,7 @@ def run(
             replies.append(event.reply)
         streamed = _show_event(event, quiet=as_json) or streamed
 
+    report_problems(file, overridden=bool(model or provider or api))
     agent = with_model(load(file), model, provider, api)
     start_tracing(trace)
     values = read_pairs(agent, inputs or [])

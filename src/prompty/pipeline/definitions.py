@@ -33,6 +33,8 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
     """Resolve the references of a file and validate it. Unknown keys are kept in `metadata` (§2.3)."""
     findings = list(frontmatter.findings)
     data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))
+    schemas = dict(_find_json_schemas(data, frontmatter.source_map))
+    findings += first_findings(schemas.values())
     for keys, failure in references.failures[: MAX_PROBLEMS + 1]:
         findings.append(frontmatter.source_map.locate(keys, failure.code, failure.message, failure.fix))
     unknown = {key: data.pop(key) for key in list(data) if key not in _KNOWN_KEYS}
@@ -46,18 +48,32 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
         agent = PromptAgent.model_validate(data)
         findings += first_findings(check_function_conditions(agent, frontmatter.source_map))
         findings += first_findings(_find_wrong_defaults(agent, frontmatter.source_map))
-        return Built(agent, findings, frozenset())
+        return Built(agent, findings, frozenset(schemas))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
     # A value that could not be resolved is not also of the wrong type.
     located = {finding.start for finding in findings}
     invalid_values = first_findings(_locate(detail, frontmatter.source_map) for detail in details)
     findings += [finding for finding in invalid_values if finding.start not in located]
-    invalid = frozenset(str(detail["loc"][0]) for detail in details)
+    invalid = frozenset(schemas) | {str(detail["loc"][0]) for detail in details}
     valid = {key: value for key, value in data.items() if key not in invalid}
     agent = PromptAgent.model_validate(valid)
     findings += first_findings(check_function_conditions(agent, frontmatter.source_map))
     return Built(agent, findings, invalid)
+
+
+def _find_json_schemas(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[tuple[str, Finding]]:
+    """Yield the top-level key and an error for each JSON Schema that stands where a map of properties belongs."""
+    places: list[tuple[KeyPath, Any]] = [((group,), data.get(group)) for group in ("inputs", "outputs")]
+    tools = data.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict):
+            places.append((("tools", index, "parameters"), tool.get("parameters")))
+    for keys, value in places:
+        if isinstance(value, dict) and value.get("type") == "object" and isinstance(value.get("properties"), dict):
+            message = f"`{keys[-1]}` is a JSON Schema, but a map from names to properties belongs here"
+            fix = f"Write the entries of `properties:` directly below `{keys[-1]}:`, with `kind:` instead of `type:`."
+            yield str(keys[0]), source_map.locate((*keys, "properties"), "json-schema", message, fix, on_key=True)
 
 
 def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:

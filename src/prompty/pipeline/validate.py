@@ -1,5 +1,6 @@
 """Validate inputs against the prompt's declarations (§2.7), and convert them to plain data for the template."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime, time
@@ -29,6 +30,8 @@ _CONVERSIONS: tuple[tuple[Any, Callable[[Any], object]], ...] = (
     *((kind, kind) for kind in (str, int, float)),
     ((date, datetime, time, Decimal, PurePath, UUID), str),
 )
+_TAG = re.compile(r"\{[{%][^{}]*")
+_WORD = re.compile(r"\w+")
 _EXACT_TYPES = {"string": str, "integer": int, "float": float, "boolean": bool}
 _ARRAYS = (list, tuple, set, frozenset)
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -138,9 +141,11 @@ def _template_variables(agent: PromptAgent) -> frozenset[str] | None:
 @lru_cache(maxsize=256)
 def _find_variables(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
     try:
-        return frozenset(find_variables(mark(template)))
+        names = find_variables(mark(template))
     except RenderError:
         return None  # rendering says more about it
+    # An engine may leave out names that can belong to a section's value, so every word of a tag counts as well.
+    return frozenset(names).union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))
 
 
 def _bound_names(agent: PromptAgent) -> frozenset[str]:

@@ -135,6 +135,7 @@ class Provider:
 
     `hosts` are the provider's own: they get credentials of the environment even if only the file names them. None is
     for a provider that sends nothing.
+    `connection_kinds` are the kinds of connection it takes; none means that `prompty check` does not know.
     """
 
     key: str
@@ -143,6 +144,7 @@ class Provider:
     transport_async: Callable[[PromptAgent], AsyncTransport]
     address: Callable[[PromptAgent, Api], Address] = endpoint_address
     hosts: tuple[str, ...] | None = ()
+    connection_kinds: tuple[str, ...] = ()
 
     def transport_for(self, agent: PromptAgent) -> Transport:
         """Return the transport of an agent, or that of the innermost interceptor."""

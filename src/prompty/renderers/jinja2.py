@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import TracebackType
 
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2 import (
+    StrictUndefined,
+    Template,
+    TemplateAssertionError,
+    TemplateError,
+    TemplateSyntaxError,
+    Undefined,
+    nodes,
+)
 from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError
@@ -65,6 +73,8 @@ def compile_template(template: str, strict: bool) -> Template:
 
 def _parse(environment: LimitedEnvironment, template: str) -> nodes.Template:
     parsed = environment.parse(template)
+    for node in parsed.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
+        raise TemplateAssertionError("a template cannot read other files", node.lineno)
     if ROLE_MARK in template:
         check_structure(parsed)
     return parsed

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NoReturn, Protocol, cast
-
-import jsonschema_rs
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
 from prompty.safety.json import read_json
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 _FENCE = "```"
 _MAX_PROBLEMS = 5
@@ -83,7 +85,7 @@ class Validator(Protocol):
     """Validates values against one JSON Schema."""
 
     def is_valid(self, value: object, /) -> bool: ...
-    def iter_errors(self, value: object, /) -> Iterator[jsonschema_rs.ValidationError]: ...
+    def iter_errors(self, value: object, /) -> "Iterator[jsonschema_rs.ValidationError]": ...
 
 
 def get_validator(schema: Json) -> Validator:
@@ -93,7 +95,9 @@ def get_validator(schema: Json) -> Validator:
 
 @lru_cache(maxsize=512)  # building one costs more than using it
 def _build_validator(schema: str) -> Validator:
-    return cast(Validator, jsonschema_rs.validator_for(schema, retriever=_refuse_reference))
+    # Loaded here, because a call without tools needs neither its 3 MB nor its 12 ms.
+    validators = import_module("jsonschema_rs")
+    return cast(Validator, validators.validator_for(schema, retriever=_refuse_reference))
 
 
 def _refuse_reference(reference: str) -> NoReturn:
@@ -117,7 +121,7 @@ def _list_problems(value: object, validator: Validator) -> list[str]:
     return [_explain(error) for error in validator.iter_errors(value)][:_MAX_PROBLEMS]
 
 
-def _explain(error: jsonschema_rs.ValidationError) -> str:
+def _explain(error: "jsonschema_rs.ValidationError") -> str:
     path = ".".join(map(str, error.instance_path)) or "value"
     too_long = len(error.message) > _MAX_PROBLEM_LENGTH
     return f"{path}: {error.message[:_MAX_PROBLEM_LENGTH]}…" if too_long else f"{path}: {error.message}"

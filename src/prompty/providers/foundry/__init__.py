@@ -13,5 +13,6 @@ PROVIDER = Provider(
     transport_async=CONNECTOR.transport_async,
     address=address,
     hosts=HOSTS,
+    connection_kinds=("key", "foundry", "reference"),
 )
 AZURE = replace(PROVIDER, key="azure")

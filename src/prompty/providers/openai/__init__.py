@@ -11,4 +11,5 @@ PROVIDER = Provider(
     transport_async=CONNECTOR.transport_async,
     address=address,
     hosts=HOSTS,
+    connection_kinds=("key", "anonymous", "reference"),
 )

@@ -1,0 +1,35 @@
+"""Find declarations that load, but do not mean what their author thinks."""
+
+from collections.abc import Iterator, Sequence
+
+from prompty.model.agent import PromptAgent
+from prompty.model.property import Property
+from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+
+
+def find_open_outputs(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each output without a shape: strict mode allows it no content."""
+    yield from _find_open(agent.outputs, ("outputs",), source_map)
+
+
+def _find_open(properties: Sequence[Property], keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:
+    for index, declared in enumerate(properties):
+        place = (*keys, index)
+        if declared.kind == "object" and not declared.properties:
+            message = f"`{declared.name}` is an object without `properties`, so the model can only answer {{}}"
+            yield source_map.locate(place, "open-output", message, "Declare its `properties:`.", severity="warning")
+        elif declared.kind == "array" and declared.items is None:
+            message = f"`{declared.name}` is an array without `items`, so the model can only answer texts"
+            fix = "Declare its `items:`, for example `items: {kind: string}`."
+            yield source_map.locate(place, "open-output", message, fix, severity="warning")
+        yield from _find_open(declared.properties, (*place, "properties"), source_map)
+
+
+def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for a file without any content, and a warning for one without a model."""
+    if not body.strip() and not source_map.text.strip():
+        yield source_map.locate((), "empty-file", "the file is empty", "Write a prompt: `user:`, and text below it.")
+    elif not agent.model.id:
+        message = "the file names no model"
+        fix = "Write `model: <id>` in the frontmatter, or pass --model."
+        yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")

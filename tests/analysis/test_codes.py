@@ -1,0 +1,15 @@
+"""Every code of a problem has a section in the reference."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [*(ROOT / "src/prompty/analysis").glob("*.py"), *(ROOT / "src/prompty/pipeline").glob("*.py")]
+_CODE = re.compile(r'"([a-z]+(?:-[a-z0-9]+)+)"')
+NO_CODES = {"utf-8-sig"}
+
+
+def test_every_code_of_a_problem_has_a_section_in_the_reference() -> None:
+    used = {code for source in SOURCES for code in _CODE.findall(source.read_text("utf-8"))} - NO_CODES
+    described = set(re.findall(r"^### (.+)$", (ROOT / "docs/reference/problems.md").read_text("utf-8"), re.MULTILINE))
+    assert used | {"extension"} == described
