@@ -105,7 +105,8 @@ MISTAKES: dict[str, tuple[str, str, int, int]] = {
         45,
     ),
     "a connection that the provider cannot use": (
-        "---\nmodel: {id: m, provider: openai, connection: {kind: foundry, endpoint: 'https://api.openai.com'}}\n" + BODY,
+        "---\nmodel: {id: m, provider: openai, connection: {kind: foundry, endpoint: 'https://api.openai.com'}}\n"
+        + BODY,
         "wrong-connection-kind",
         2,
         53,

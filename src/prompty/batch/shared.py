@@ -21,6 +21,7 @@ from prompty.model.event import Done
 from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
+from prompty.pipeline.validate import validate_inputs
 from prompty.tools.toolbox import handlers_of
 
 WINDOW = 1000  # rows submitted and not collected: enough for many workers, and few enough to keep in memory
@@ -40,7 +41,11 @@ class SharedBatch(Batch):
         self.should_stop = should_stop
         self.window: int = WINDOW if job.budget is None else job.max_concurrency  # submitted rows can exceed a budget
         self._prefix = get_batch_name(job.agent, ledger.out)
-        self._options: DurableOptions = {"max_retries": MAX_RETRIES, "tools": list(handlers_of(job.tools)) or None}
+        self._options: DurableOptions = {
+            "max_retries": MAX_RETRIES,
+            "tools": list(handlers_of(job.tools)) or None,
+            "extra_inputs": "ignore",
+        }
         self._template: Record | None = None
         self._running: dict[str, PlannedRow] = {}
         self._exhausted = False
@@ -93,7 +98,9 @@ class SharedBatch(Batch):
         if any(declared.sensitive for declared in agent.inputs):
             return new_record(run_id, agent, inputs, self._options, {})
         if self._template is None:
-            self._template = new_record(run_id, agent, {}, self._options, {})
+            self._template = new_record(run_id, agent, inputs, self._options, {})
+        else:
+            validate_inputs(agent, inputs, extra_inputs="ignore")
         return replace(self._template, run_id=run_id, inputs=inputs)
 
     def _collect(self) -> int:
