@@ -13,7 +13,7 @@ from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request
 from prompty.providers import Address, Api, Provider
 from prompty.providers.destination import check_destination
-from prompty.safety.redaction import mask_secrets
+from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.options import list_dropped_options
 
 
@@ -49,12 +49,12 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
         provider=agent.model.provider,
         api_type=agent.model.api_type,
         messages=messages,
-        url=address.url,
+        url=mask_url(address.url),
         headers=headers,
         body=body,
         dropped=_find_dropped(agent, api, request.body),
         bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
-        curl=_build_curl(address.url, headers, body),
+        curl=_build_curl(mask_url(address.url), headers, body),
         refused=_find_refusal(agent, provider),
     )
 
@@ -71,9 +71,9 @@ def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: J
     """Return a request for people to read and to repeat; `body` is its body without secrets."""
     address = agent.registry.providers.get(agent.model.provider).address(agent, api)
     return {
-        "url": address.url,
+        "url": mask_url(address.url),
         "request": body,
-        "curl": _build_curl(address.url, _build_headers(address, request), body),
+        "curl": _build_curl(mask_url(address.url), _build_headers(address, request), body),
     }
 
 

@@ -6,7 +6,16 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
-from prompty.safety.redaction import mask_secrets
+from prompty.safety.redaction import MASK, is_credential_name, mask_secrets, mask_url
+
+
+def _mask(value: Any) -> Any:
+    """Return a value of a field without secrets."""
+    if isinstance(value, str):
+        return mask_url(value) if "://" in value else mask_secrets(value)
+    if isinstance(value, dict):
+        return {key: MASK if is_credential_name(str(key)) else _mask(entry) for key, entry in value.items()}
+    return [_mask(entry) for entry in value] if isinstance(value, list) else value
 
 
 class Definition(BaseModel):
@@ -25,7 +34,7 @@ class Definition(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Mask secrets: an endpoint can contain a password, and a default can be one."""
         for name, value in super().__repr_args__():
-            yield name, mask_secrets(value) if isinstance(value, str) else value
+            yield name, _mask(value)
 
     @model_validator(mode="before")
     @classmethod

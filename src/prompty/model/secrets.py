@@ -35,5 +35,5 @@ def _credentials(connection: object) -> Iterator[str]:
         for user in _URL_USER.findall(getattr(connection, field, None) or ""):
             yield from (*user.split(":"), *map(unquote, user.split(":")))
         for name, value in _URL_QUERY.findall(getattr(connection, field, None) or ""):
-            if is_credential_name(name):
+            if name != "api-version":
                 yield from (value, unquote_plus(value))

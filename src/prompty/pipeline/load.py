@@ -97,7 +97,7 @@ def _build(text: str, name: str, references: References, registry: Registry, pat
     if outdated := find_v1_keys(frontmatter.data or {}, frontmatter.source_map):
         problems = first_problems(source.problems(outdated, parts.frontmatter_start))
         warnings.warn("\n".join(map(str, problems)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
-    remember_secrets(secrets_in(built.agent))
+    remember_secrets([*secrets_in(built.agent), *references.secrets])
     return built.agent if registry is DEFAULT else built.agent.model_copy(update={"registry": registry})
 
 

@@ -19,6 +19,8 @@ _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
 _MAX_DEPTH = 16  # of references in the defaults of others; each level is scanned again
 _ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
+# Fields of one provider alone, in which a value from outside is a secret, whatever its variable is called.
+_PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
 _SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools"})
 _KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials, which are checked against their own endpoints
 
@@ -44,6 +46,7 @@ class References:
     endpoints: dict[str, Source] = field(default_factory=dict)
     exposed: Source | None = None
     carriers: set[str] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)
 
     def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
@@ -121,6 +124,8 @@ class References:
         source = max(entry.source for entry in read)
         is_secret = any(is_credential_name(entry.name) for entry in read)
         self.texts[text] = max(source, self.texts.get(text, source))
+        if is_secret or not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options"):
+            self.secrets |= {text, *(entry.text for entry in read)}
         if keys and keys[-1] in _ENDPOINT_KEYS:
             if read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
                 self.endpoints[text] = read[0].source  # text around the reference adds a path at most

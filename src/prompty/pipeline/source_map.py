@@ -97,7 +97,10 @@ class Source:
             place = self._range(offset + start, offset + end)
             line_start = offset + start - place["column"] + 1
             line_end = self.text.find("\n", line_start)
-            text = mask_line(self.text[line_start : None if line_end < 0 else line_end])[:200]
+            line = self.text[line_start : None if line_end < 0 else line_end]
+            # The value of a credential may begin below its key, where nothing in the line tells that it is one.
+            hidden = [name for name in problem.key.split(".") if is_credential_name(name) and name not in line]
+            text = MASK if hidden else mask_line(line)[:200]
             problems.append(replace(problem, path=self.path, text=text, edits=tuple(text_edits), **place))
         return problems
 

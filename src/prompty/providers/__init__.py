@@ -123,10 +123,16 @@ class Address:
     headers: tuple[str, ...] = ()
 
 
+def join_url(endpoint: str, path: str) -> str:
+    """Return the URL of a path below an endpoint, whose query stays behind the path."""
+    base, mark, query = endpoint.partition("?")
+    return f"{base.rstrip('/')}{path}{mark}{query}"
+
+
 def endpoint_address(agent: PromptAgent, api: Api) -> Address:
     """Return the endpoint of the agent's connection, with the path of an API."""
     endpoint = getattr(agent.model.connection, "endpoint", None) or "https://endpoint.invalid"
-    return Address(url=endpoint.rstrip("/") + api.path)
+    return Address(url=join_url(endpoint, api.path))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ long as the event loop it was built in, because its connections belong to that l
 every connection it has for every call it makes, so in asynchronous code many calls at once are given more clients.
 """
 
+import logging
 import os
 from asyncio import AbstractEventLoop, Semaphore, get_running_loop
 from collections.abc import AsyncGenerator, Callable, Hashable
@@ -14,6 +15,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple, cast
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
@@ -23,6 +25,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, ReferenceConnection
 from prompty.providers.destination import check_environment_url, takes_environment
 from prompty.providers.transport import AsyncSdkTransport, SdkTransport
+from prompty.safety.redaction import mask_url
 
 MAX_CONNECTIONS = 20_000  # the SDKs stop at 1,000; a program may have more calls in flight
 MAX_CLIENTS = 64  # of one endpoint in one event loop
@@ -141,14 +144,31 @@ def connection_limits(idle: int = 1000) -> dict[str, Any]:
     credential to wherever the server says, and no cookies, which would tie the calls of different users together."""
     http = require("httpx2", extra="openai")
     limits = http.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=idle, keepalive_expiry=30)
+    logging.getLogger("httpx2").addFilter(_mask_urls)  # a logger has a filter once
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
     return {"limits": limits, "follow_redirects": False, "verify": _certificates(), "cookies": no_cookies}
+
+
+def _mask_urls(record: logging.LogRecord) -> bool:
+    """Mask credentials in the URLs that the HTTP library logs."""
+    if isinstance(record.args, tuple):
+        record.args = tuple([mask_url(str(part)) if "://" in str(part) else part for part in record.args])
+    return True
 
 
 @cache
 def _certificates() -> Any:
     """Whom to trust. Reading it is nearly all that building a client costs, so all clients share it."""
     return require("httpx2", extra="openai").create_ssl_context()
+
+
+def split_query(base_url: str | None) -> dict[str, Any]:
+    """Return the arguments of an SDK client for a base URL. Its query goes behind the path of every request."""
+    parts = urlsplit(base_url or "")
+    if not parts.query:
+        return {"base_url": base_url}
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return {"base_url": urlunsplit(parts._replace(query="")), "default_query": query}
 
 
 class EnvironmentNames(NamedTuple):

@@ -59,6 +59,8 @@ _NAMED = re.compile(
     r"(\\{0,15}[\"'])?\s{0,4}[:=]\s{0,4}(\\{0,15}[\"'])?(?!\$\{|(?:Bearer|Basic) )",
     re.IGNORECASE,
 )
+_URL_USER = re.compile(r"://[^/?#@\s]*@")
+_URL_VALUE = re.compile(r"([?&](?!api-version=)[^=&#\s]*=)[^&#\s]+")
 _BARE_VALUE = re.compile(r"(?!(?:null|true|false)\b)[^\s\"'&,;}\\]{4,}(?:;\s?[^\s\"';\\]+)*")
 _QUOTE = re.compile(r"(?<!\\)(\\*+)([\"'])|\n")
 _ASSIGNMENT = re.compile(r"^([ \t]*(?:-[ \t]+)?[\"']?([A-Za-z][\w.-]{0,99})[\"']?[ \t]*[:=][ \t]*)(\S.*)$")
@@ -134,6 +136,13 @@ def mask_secrets(text: str) -> str:
     if len(text) <= _LONGEST_CACHED:
         return text if len(text) < SHORTEST_SECRET else _mask_cached(text)
     return _mask(text)
+
+
+def mask_url(url: str) -> str:
+    """Return a URL without its user, its password and the values of its query; the version of an API is shown."""
+    if "@" not in url and "?" not in url:
+        return mask_secrets(url)
+    return mask_secrets(_URL_VALUE.sub(lambda found: found[1] + MASK, _URL_USER.sub(f"://{MASK}@", url)))
 
 
 def mask_line(line: str) -> str:

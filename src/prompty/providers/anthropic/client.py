@@ -7,8 +7,15 @@ from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.request import WireRequest
-from prompty.providers import Address, Api
-from prompty.providers.clients import Endpoint, EnvironmentNames, SdkConnector, connection_limits, locate_endpoint
+from prompty.providers import Address, Api, join_url
+from prompty.providers.clients import (
+    Endpoint,
+    EnvironmentNames,
+    SdkConnector,
+    connection_limits,
+    locate_endpoint,
+    split_query,
+)
 from prompty.providers.transport import AsyncSdkTransport, SdkConnection, SdkTransport
 
 _NO_KEY = "Set ANTHROPIC_API_KEY, or write a `connection:` in the file."
@@ -47,7 +54,7 @@ def build(endpoint: Endpoint, asynchronous: bool) -> Any:
     options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
     key = "nobody" if endpoint.base_url and endpoint.api_key is None else endpoint.api_key
     try:
-        client = client_class(base_url=endpoint.base_url, api_key=key, **options)
+        client = client_class(**split_query(endpoint.base_url), api_key=key, **options)
     except sdk.AnthropicError as error:
         raise RequestError(f"{error}", _NO_KEY) from None
     if not (client.api_key or client.auth_token or client.credentials):
@@ -60,7 +67,7 @@ def address(agent: PromptAgent, api: Api) -> Address:
     endpoint = getattr(agent.model.connection, "endpoint", None) or "https://api.anthropic.com"
     version = api.headers(agent).get("anthropic-version") or "2023-06-01"
     return Address(
-        url=endpoint.rstrip("/") + api.path, headers=("x-api-key: $ANTHROPIC_API_KEY", f"anthropic-version: {version}")
+        url=join_url(endpoint, api.path), headers=("x-api-key: $ANTHROPIC_API_KEY", f"anthropic-version: {version}")
     )
 
 

@@ -6,8 +6,15 @@ from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection
-from prompty.providers import Address, Api
-from prompty.providers.clients import Endpoint, EnvironmentNames, SdkConnector, connection_limits, locate_endpoint
+from prompty.providers import Address, Api, join_url
+from prompty.providers.clients import (
+    Endpoint,
+    EnvironmentNames,
+    SdkConnector,
+    connection_limits,
+    locate_endpoint,
+    split_query,
+)
 
 HOSTS = ("api.openai.com", "*.api.openai.com")
 _VARIABLES = EnvironmentNames(
@@ -28,7 +35,7 @@ def build(endpoint: Endpoint, asynchronous: bool) -> Any:
     options: dict[str, Any] = {"max_retries": 0, "http_client": http_class(**connection_limits())}
     key = "nobody" if endpoint.base_url and endpoint.api_key is None else endpoint.api_key
     try:
-        return client_class(base_url=endpoint.base_url, api_key=key, **options)
+        return client_class(**split_query(endpoint.base_url), api_key=key, **options)
     except sdk.OpenAIError as error:
         raise RequestError(f"{error}", "Set OPENAI_API_KEY, or write a `connection:` in the file.") from None
 
@@ -39,7 +46,7 @@ def address(agent: PromptAgent, api: Api) -> Address:
     endpoint = getattr(connection, "endpoint", None) or "https://api.openai.com/v1"
     anonymous = isinstance(connection, AnonymousConnection)
     headers = () if anonymous else ("Authorization: Bearer $OPENAI_API_KEY",)
-    return Address(url=endpoint.rstrip("/") + api.path, headers=headers)
+    return Address(url=join_url(endpoint, api.path), headers=headers)
 
 
 CONNECTOR = SdkConnector("openai", ("OpenAI", "AsyncOpenAI"), locate, build)

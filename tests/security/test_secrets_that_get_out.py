@@ -1,0 +1,70 @@
+"""Secrets in places that do not look like one: URLs, options, lists below a key."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from prompty import invoke, load, loads
+from prompty.analysis.explain import explain
+from prompty.errors import LoadError
+from prompty.safety.redaction import mask_secrets, mask_url
+from tests.drivers.clients import close_clients
+from tests.drivers.wires import Chat
+from tests.loopback import Server, json_reply
+
+PASSWORD, ACCESS = "hunter2-hunter2", "query-value-4711"
+URLS = {
+    f"https://ada:{PASSWORD}@host.example/v1?access={ACCESS}&b=2#x": "https://••••@host.example/v1?access=••••&b=••••#x",
+    "https://host.example/v1?api-version=2024-10-21": "https://host.example/v1?api-version=2024-10-21",
+    "https://host.example/v1": "https://host.example/v1",
+    "https://host.example/a@b": "https://host.example/a@b",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), URLS.items())
+def test_a_url_is_shown_without_its_user_and_the_values_of_its_query(url: str, shown: str) -> None:
+    assert mask_url(url) == shown
+
+
+def prompt(endpoint: str) -> str:
+    options = "{additionalProperties: {clientSecret: a-client-secret, plain: '${env:SOME_NAME}'}}"
+    connection = f"{{kind: key, apiKey: k, endpoint: '{endpoint}'}}"
+    return f"---\nmodel: {{id: m, connection: {connection}, options: {options}}}\n---\nuser:\nHi"
+
+
+def test_explain_and_repr_show_neither_password_nor_query_nor_options_that_are_secret() -> None:
+    agent = loads(
+        prompt(f"https://ada:{PASSWORD}@host.example/v1?access={ACCESS}"), env={"SOME_NAME": "value-of-a-name"}
+    )
+    shown = explain(agent)
+    for part in (shown.url, shown.curl, repr(agent), str(agent)):
+        assert PASSWORD not in part
+        assert ACCESS not in part
+    assert "a-client-secret" not in repr(agent)
+    assert shown.url == "https://••••@host.example/v1/chat/completions?access=••••"
+    assert mask_secrets("value-of-a-name") == "••••"
+
+
+def test_the_log_of_the_http_library_has_no_credentials(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "httpx2")
+    with Server() as server:
+        server.answer(json_reply(Chat().whole("Hello")))
+        host = server.url.removeprefix("http://")
+        agent = loads(prompt(f"http://ada:{PASSWORD}@{host}/v1?access={ACCESS}"), env={"SOME_NAME": "x"})
+        assert invoke(agent) == "Hello"
+        close_clients()
+        assert server.requests[0].path == f"/v1/chat/completions?access={ACCESS}"
+    logged = [record.getMessage() for record in caplog.records if record.name == "httpx2"]
+    assert logged
+    assert "••••" in str(logged)
+    assert PASSWORD not in str(logged)
+    assert ACCESS not in str(logged)
+
+
+def test_an_error_does_not_quote_a_credential_that_begins_below_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "p.prompty"
+    file.write_text(f"---\nmodel:\n  connection:\n    kind: key\n    apiKey:\n      - {PASSWORD}\n---\nuser:\nHi")
+    with pytest.raises(LoadError) as caught:
+        load(file)
+    assert PASSWORD not in str(caught.value)
