@@ -1,11 +1,10 @@
 """Secrets in places that do not look like one: URLs, options, lists below a key."""
 
 import logging
-from pathlib import Path
 
 import pytest
 
-from prompty import invoke, load, loads
+from prompty import invoke, loads
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
 from prompty.safety.redaction import mask_secrets, mask_url
@@ -62,9 +61,8 @@ def test_the_log_of_the_http_library_has_no_credentials(caplog: pytest.LogCaptur
     assert ACCESS not in str(logged)
 
 
-def test_an_error_does_not_quote_a_credential_that_begins_below_its_key(tmp_path: Path) -> None:
-    file = tmp_path / "p.prompty"
-    file.write_text(f"---\nmodel:\n  connection:\n    kind: key\n    apiKey:\n      - {PASSWORD}\n---\nuser:\nHi")
+@pytest.mark.parametrize("value", ["- below-its-key", "[below-its-key]", "below-its-key: 1"])
+def test_an_error_does_not_quote_a_credential_that_begins_below_its_key(value: str) -> None:
     with pytest.raises(LoadError) as caught:
-        load(file)
-    assert PASSWORD not in str(caught.value)
+        loads(f"---\nmodel:\n  connection:\n    kind: key\n    apiKey:\n      {value}\n---\nuser:\nHi")
+    assert "below-its-key" not in str(caught.value)
