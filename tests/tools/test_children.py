@@ -353,7 +353,7 @@ def test_check_finds_a_binding_that_no_operation_takes(tmp_path: Path) -> None:
     (tmp_path / "api.json").write_text(json.dumps(document))
     tool_line = "- {name: t, kind: openapi, specification: api.json, bindings: {NAME: acme}}"
     for name, found in (("tenant", []), ("tenent", ["unknown-binding"])):
-        text = f"---\ntools:\n  {tool_line.replace('NAME', name)}\n---\nhi"
+        text = f"---\nmodel: m\ntools:\n  {tool_line.replace('NAME', name)}\n---\nhi"
         assert [problem.code for problem in check_text(text, base_dir=tmp_path)] == found
 
 
@@ -362,7 +362,7 @@ def test_check_finds_a_condition_that_no_operation_takes(tmp_path: Path) -> None
     (tmp_path / "api.json").write_text(json.dumps(document))
     for name, found in (("tenant", []), ("tenent", ["approval-parameter"])):
         line = f"- {{name: t, kind: openapi, specification: api.json, approvalMode: {{when: {{{name}: {{}}}}}}}}"
-        text = f"---\ntools:\n  {line}\n---\nhi"
+        text = f"---\nmodel: m\ntools:\n  {line}\n---\nhi"
         assert [problem.code for problem in check_text(text, base_dir=tmp_path)] == found
 
 

@@ -205,8 +205,8 @@ def test_a_prompt_inside_another_is_inside_its_call(seen: Seen, tmp_path: Any) -
     (tmp_path / "parent.prompty").write_text(head.format(name="parent", tools=tools))
     with Script(call("ask"), "From the child.", "Done."):
         turn(tmp_path / "parent.prompty")
-    child = seen.named("turn")[1]
-    assert child.title == "invoke_agent child"
+    child = seen.one("invoke")
+    assert child.title == "invoke child"
     assert child.parent is seen.one("execute_tool")
     assert seen.named("turn")[0].usage["output_tokens"] == sum(
         one.usage["output_tokens"] for one in seen.named("execute")
