@@ -1,11 +1,15 @@
 """Find the inputs that a prompt can use: those it declares, and those that its template or its tools read."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from prompty.errors import RenderError
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import mark
+
+_TAG = re.compile(r"\{[{%][^{}]*")
+_WORD = re.compile(r"\w+")
 
 
 def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
@@ -15,13 +19,19 @@ def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
     used = _find_template_names(find_variables, agent.instructions) if find_variables else None
     if used is None:
         return None
-    bound = (binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
-    return used | {entry.name for entry in agent.inputs} | set(bound)
+    return used | {entry.name for entry in agent.inputs} | find_bound_names(agent)
+
+
+def find_bound_names(agent: PromptAgent) -> frozenset[str]:
+    """Return the names of the inputs that bindings of tools take."""
+    return frozenset(binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
 
 
 @lru_cache(maxsize=256)
 def _find_template_names(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
     try:
-        return frozenset(find_variables(mark(template)))
+        names = find_variables(mark(template))
     except RenderError:
         return None  # rendering says more about it
+    # An engine may leave out names that can belong to a section's value, so every word of a tag counts as well.
+    return frozenset(names).union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))

@@ -1,24 +1,22 @@
 """Validate inputs against the prompt's declarations (§2.7), and convert them to plain data for the template."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
-from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
-from prompty.errors import InputError, InputProblem, RenderError
+from prompty.errors import InputError, InputProblem
 from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart
 from prompty.model.property import RICH_KINDS, Property
-from prompty.model.structure import mark
+from prompty.pipeline.input_names import find_bound_names, find_input_names
 from prompty.safety.redaction import is_credential_name
 
 MAX_DEPTH = 64
@@ -30,8 +28,6 @@ _CONVERSIONS: tuple[tuple[Any, Callable[[Any], object]], ...] = (
     *((kind, kind) for kind in (str, int, float)),
     ((date, datetime, time, Decimal, PurePath, UUID), str),
 )
-_TAG = re.compile(r"\{[{%][^{}]*")
-_WORD = re.compile(r"\w+")
 _EXACT_TYPES = {"string": str, "integer": int, "float": float, "boolean": bool}
 _ARRAYS = (list, tuple, set, frozenset)
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -63,7 +59,7 @@ def validate_bound_inputs(
     agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs
 ) -> dict[str, object]:
     """Like `validate_inputs`, for a conversation that exists already: only bindings of tools still need inputs."""
-    return _validate(agent, inputs, extra_inputs, _bound_names(agent))
+    return _validate(agent, inputs, extra_inputs, find_bound_names(agent))
 
 
 def fill_defaults(agent: PromptAgent, inputs: Mapping[str, object] | None) -> dict[str, object]:
@@ -115,10 +111,9 @@ def _missing(declared: Property) -> InputProblem:
 
 def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[InputProblem]:
     declared = [entry.name for entry in agent.inputs]
-    used = _template_variables(agent)
-    if used is None:
+    known = find_input_names(agent)
+    if known is None:
         return
-    known = {*declared, *used, *_bound_names(agent)}
     for name in values.keys() - known:
         nearest = get_close_matches(str(name), known, 1)
         names = ", ".join(f"'{entry}'" for entry in declared) if declared else "no inputs"
@@ -129,27 +124,6 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
             fix = "Remove it, declare it under `inputs:`, or pass extra_inputs='ignore'."
             command_fix = "Remove it, or declare it under `inputs:` in the file."
         yield InputProblem(str(name), cause, fix, command_fix)
-
-
-def _template_variables(agent: PromptAgent) -> frozenset[str] | None:
-    """Return the names that the template reads, or None if its engine does not tell."""
-    engine = agent.registry.renderers.get(agent.template.format.kind)
-    find_variables = getattr(engine, "variables", None)
-    return _find_variables(find_variables, agent.instructions) if find_variables else None
-
-
-@lru_cache(maxsize=256)
-def _find_variables(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
-    try:
-        names = find_variables(mark(template))
-    except RenderError:
-        return None  # rendering says more about it
-    # An engine may leave out names that can belong to a section's value, so every word of a tag counts as well.
-    return frozenset(names).union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))
-
-
-def _bound_names(agent: PromptAgent) -> frozenset[str]:
-    return frozenset(binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
 
 
 def find_misfits(declared: Property, value: object, path: str = "", depth: int = 0) -> list[InputProblem]:
