@@ -59,6 +59,10 @@ KNOWN: tuple[Known, ...] = (
         Known("a_single_child*", part, "a child of the mode single is invoked once, and its tools are offered")
         for part in ("requests", "spans")
     ),
+    *(
+        Known(scenes, "requests", "an `output_type` tells the model its schema")
+        for scenes in ("invoke_output_type*", "run_structured*", "turn_repairs_its_answer*")
+    ),
     Known("sessions*", "spans", "the placeholder for the history of a session is not recorded as an input"),
     Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
     Known("options_that_do_not_fit*", "spans", "options are checked before the run starts, so a wrong one has no span"),

@@ -52,9 +52,11 @@ from prompty.providers import Api
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.arguments import find_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
+from prompty.wire.output_type import with_output_type
 from prompty.wire.structured import cast, output_schema
 
 Source = PromptAgent | StrPath
+CUT_ANSWER = "the model reached its token limit before the answer was complete. Raise `maxOutputTokens`."
 Inputs = Mapping[str, object] | None
 
 
@@ -146,7 +148,9 @@ class Run:
             settings = _check_paused(paused, settings)
         if spans:
             spans.describe(agent, invocation.inputs, settings)
-        self.agent = agent
+        if invocation.output_type is not None:
+            agent = with_output_type(agent, invocation.output_type)
+        self.agent: PromptAgent = agent
         self.settings: Settings = settings
         self.lineage = lineage
         self._spans = spans
@@ -394,10 +398,16 @@ def result_maker(
         if output_type is not None:
             if reply.refusal:
                 raise Refused(reply.refusal)
-            return cast(result, output_type)
+            try:
+                return cast(result, output_type)
+            except ResultError:
+                if reply.finish_reason == "length":
+                    raise ResultError(output_type, ValueError(CUT_ANSWER)) from None
+                raise
         if schema is not None and not reply.refusal:
             value = dict(result) if isinstance(result, dict) else result
             if problems := find_problems(value, schema):
+                problems = [CUT_ANSWER] if reply.finish_reason == "length" else problems
                 raise ResultError("value of the declared outputs", ValueError("; ".join(problems)))
         return result
 

@@ -11,6 +11,7 @@ from prompty.model.definition import Definition
 from prompty.model.options import ModelOptions
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
+from prompty.model.request import OutputSchema
 from prompty.model.template import Template, TemplateField
 from prompty.model.tool import Tool
 from prompty.registry import DEFAULT, Registry
@@ -56,5 +57,6 @@ class PromptAgent(Frontmatter):
     path: Path | None = Field(None, exclude=True, description="The file it was loaded from.")
     base_dir: Path | None = Field(None, exclude=True, repr=False, description="The folder of the files it names.")
     allowed_roots: tuple[Path, ...] = Field((), exclude=True, repr=False, description="Other folders of such files.")
+    result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
     provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from prompty.model.message import Json, Message
 
@@ -14,6 +15,13 @@ class Function:
     description: str | None
     parameters: Json
     strict: bool = False
+
+
+class OutputSchema(NamedTuple):
+    """The schema of an answer. A strict one is followed to the letter; it names every property and allows no other."""
+
+    schema: Json
+    strict: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -139,7 +139,8 @@ class UnmatchedBinding(ToolError):
 
     def __init__(self, binding: str, cause: str, fix: str, nearest: str | None = None) -> None:
         super().__init__(cause, fix)
-        self.binding, self.nearest = binding, nearest
+        self.binding: str = binding
+        self.nearest: str | None = nearest
 
 
 def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[UnmatchedBinding]:

@@ -47,7 +47,7 @@ def cast(result: object, output_type: type[T]) -> T:
     """
     if hasattr(output_type, "__struct_fields__"):
         return _cast_to_struct(result, output_type)
-    adapter = TypeAdapter(_adapt_type(output_type))
+    adapter = TypeAdapter(adapt_type(output_type))
     try:
         if isinstance(result, StructuredResult):
             return adapter.validate_json(result.raw)
@@ -58,7 +58,7 @@ def cast(result: object, output_type: type[T]) -> T:
         raise ResultError(output_type, error) from None
 
 
-def _adapt_type(output_type: type[T]) -> type[T]:
+def adapt_type(output_type: type[T]) -> type[T]:
     """Return a type that pydantic accepts: before Python 3.12 it knows the TypedDict of typing_extensions only."""
     if not is_typeddict(output_type):
         return output_type

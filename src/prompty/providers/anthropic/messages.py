@@ -26,8 +26,8 @@ from prompty.safety.surrogates import may_have_surrogates, repair_json
 from prompty.wire.json_bytes import INVALID_JSON
 from prompty.wire.media import get_inline_data, is_url, require_text
 from prompty.wire.options import map_options
+from prompty.wire.output_type import get_output_schema
 from prompty.wire.stream import CallAssembler, as_text, sort_by_index
-from prompty.wire.structured import output_schema
 
 Block = dict[str, Any]
 
@@ -75,9 +75,10 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
         if options.allow_multiple_tool_calls is False:
             choice = extra.get("tool_choice") or {"type": "auto"}
             body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
-    if schema := output_schema(agent):
+    output = get_output_schema(agent)
+    if output and output.strict:  # the API takes no other
         config = extra.get("output_config") or {}
-        body["output_config"] = {**config, "format": {"type": "json_schema", "schema": schema}}
+        body["output_config"] = {**config, "format": {"type": "json_schema", "schema": output.schema}}
     return body
 
 

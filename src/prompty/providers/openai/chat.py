@@ -20,8 +20,9 @@ from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
+from prompty.wire.output_type import get_output_schema
 from prompty.wire.stream import CallAssembler, as_text
-from prompty.wire.structured import SCHEMA_NAME, output_schema
+from prompty.wire.structured import SCHEMA_NAME
 
 OPTIONS = {
     "temperature": "temperature",
@@ -61,8 +62,8 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
         body["tools"] = [function_to_wire(function) for function in functions]
         if model.options.allow_multiple_tool_calls is not None:
             body["parallel_tool_calls"] = model.options.allow_multiple_tool_calls
-    if agent.outputs and (schema := output_schema(agent)):
-        format_ = {"name": SCHEMA_NAME, "strict": True, "schema": schema}
+    if output := get_output_schema(agent):
+        format_ = {"name": SCHEMA_NAME, "strict": output.strict, "schema": output.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": format_}
     return body
 

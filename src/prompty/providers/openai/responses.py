@@ -19,8 +19,9 @@ from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
+from prompty.wire.output_type import get_output_schema
 from prompty.wire.stream import CallAssembler, as_text, sort_by_index
-from prompty.wire.structured import SCHEMA_NAME, output_schema
+from prompty.wire.structured import SCHEMA_NAME
 
 Item = dict[str, Any]
 
@@ -44,8 +45,8 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
         body["tools"] = [function_to_wire(function) for function in functions]
         if options.allow_multiple_tool_calls is not None:
             body["parallel_tool_calls"] = options.allow_multiple_tool_calls
-    if schema := output_schema(agent):
-        format_ = {"type": "json_schema", "name": SCHEMA_NAME, "strict": True, "schema": schema}
+    if output := get_output_schema(agent):
+        format_ = {"type": "json_schema", "name": SCHEMA_NAME, "strict": output.strict, "schema": output.schema}
         body["text"] = {**cast(Json, body.get("text") or {}), "format": format_}
     return body
 
