@@ -18,7 +18,7 @@ def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Regi
     yield from _check_provider(agent, source_map, registry)
     kinds = ["function", *registry.tool_kinds.names()]
     for index, tool in enumerate(agent.tools):
-        named = registry.tools.has(tool.name)  # a function of that name runs a tool of any kind
+        named = registry.tools.has(tool.name)  # such a function runs a tool of a kind that nothing else runs
         if not isinstance(tool, FunctionTool) and not registry.tool_kinds.has(tool.kind) and not named:
             near = nearest(tool.kind, kinds)
             message = f"no handler is registered for tool kind '{tool.kind}'"
