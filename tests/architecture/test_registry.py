@@ -35,7 +35,7 @@ from prompty.parsers import register_parser
 from prompty.providers import AsyncTransport, Provider, Transport, register_connection, register_provider
 from prompty.registry import DEFAULT, Implementations, Registry
 from prompty.renderers import Renderer, register_renderer
-from prompty.testing import Script, call
+from prompty.testing import Script, call, register_script
 from prompty.tools import KindTool, register_tool, register_tool_kind
 
 TABLES = ("providers", "executors", "processors", "renderers", "parsers", "tool_kinds", "tools")
@@ -126,15 +126,18 @@ class Noting:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_same_name_means_another_provider_in_another_registry(asynchronous: bool) -> None:
+def test_the_same_name_means_another_provider_in_another_registry(
+    asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prompty.testing.script._registered", {})
+    register_script("m", Script("a", "b", "c"))
     first, second = Registry(), Registry()
     used: list[str] = []
     for registry, key in ((first, "first"), (second, "second")):
         register_provider("other", Noting(key, used).provider(), registry=registry)
-    with Script("a", "b", "c"):
-        for registry in (second, first, second):
-            agent = loads(OTHER, registry=registry)
-            asyncio.run(invoke_async(agent)) if asynchronous else invoke(agent)
+    for registry in (second, first, second):
+        agent = loads(OTHER, registry=registry)
+        asyncio.run(invoke_async(agent)) if asynchronous else invoke(agent)
     assert used == ["second", "first", "second"]
 
 

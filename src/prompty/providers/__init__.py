@@ -77,8 +77,30 @@ class TransportInterceptor(ABC):
         _interceptors.set(_interceptors.get()[:-1])
 
 
-# A stack without tokens, so that several threads can enter one interceptor at once.
+class TransportSubstitute(ABC):
+    """Answers the requests of every provider within `with substitute:`, so that nothing connects and no credential is
+    looked up. An interceptor records its answers.
+    """
+
+    @abstractmethod
+    def transport(self) -> Transport:
+        """Return the transport to use instead of a provider's."""
+
+    @abstractmethod
+    def transport_async(self) -> AsyncTransport:
+        """Return the async transport to use instead of a provider's."""
+
+    def __enter__(self) -> Self:
+        _substitutes.set((*_substitutes.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _substitutes.set(_substitutes.get()[:-1])
+
+
+# Stacks without tokens, so that several threads can enter one interceptor or substitute at once.
 _interceptors: ContextVar[tuple[TransportInterceptor, ...]] = ContextVar("prompty_interceptors", default=())
+_substitutes: ContextVar[tuple[TransportSubstitute, ...]] = ContextVar("prompty_substitutes", default=())
 
 
 def active_interceptors() -> tuple[TransportInterceptor, ...]:
@@ -163,12 +185,17 @@ class Provider:
         return interceptors[-1].transport_async(self, agent) if interceptors else self.connect_async(agent)
 
     def connect(self, agent: PromptAgent) -> Transport:
-        """Return the transport of an agent. Raise RequestError if its credential may not go to its endpoint."""
+        """Return the transport of an agent, or that of the innermost substitute. Raise RequestError if its credential
+        may not go to its endpoint."""
+        if substitutes := _substitutes.get():
+            return substitutes[-1].transport()
         check_destination(agent, self.hosts)
         return self.transport(agent)
 
     def connect_async(self, agent: PromptAgent) -> AsyncTransport:
         """The async form of `connect`."""
+        if substitutes := _substitutes.get():
+            return substitutes[-1].transport_async()
         check_destination(agent, self.hosts)
         return self.transport_async(agent)
 

@@ -1,8 +1,8 @@
 """Run prompts without a key or a network: with a scripted model, or with recordings of real ones.
 
-Files name the provider `scripted`. Only the transport is replaced: the code of the real providers builds the requests
-and reads the replies, in the formats of `apiType: chat`, `responses` or `messages`. `Recorder` and `Player` work with
-every provider. Names are imported on first use, because pytest loads this package in every project.
+Only the transport is replaced: the code of the real providers builds the requests and reads the replies, in the formats
+of chat, Responses and Messages. `Script`, `Recorder` and `Player` work with every provider. Names are imported on first
+use, because pytest loads this package in every project.
 """
 
 from importlib import import_module
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from prompty.errors import RecordingMissing
     from prompty.testing.provider import PROVIDER as PROVIDER
     from prompty.testing.recordings import Player, Recorder
-    from prompty.testing.script import Fault, Script, answer, call, register_script
+    from prompty.testing.responder import Fault
+    from prompty.testing.script import Script, answer, call, register_script
 
 _MODULES = {
     "prompty.errors": "RecordingMissing",
     "prompty.testing.provider": "PROVIDER",
     "prompty.testing.recordings": "Player Recorder",
-    "prompty.testing.script": "Fault Script answer call register_script",
+    "prompty.testing.responder": "Fault",
+    "prompty.testing.script": "Script answer call register_script",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -9,7 +9,8 @@ from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
-from prompty.testing.script import Fault, Responder, answer, assign_call_ids, create_call, create_exhausted_error
+from prompty.testing.responder import Fault, Responder
+from prompty.testing.script import answer, assign_call_ids, create_call, create_exhausted_error
 
 _FORMS = "Write a text, `{call: name, arguments: {…}}`, a list of such calls, or `{text: …, calls: […], reasoning: …}`."
 

@@ -3,86 +3,39 @@
 The transport returns the bytes that a server would send.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import cast
 
 from prompty.errors import ModelError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
-from prompty.model.reply import Reply
-from prompty.model.request import Function, WireRequest
-from prompty.providers import Api, AsyncBytes, Bytes, Provider
+from prompty.model.request import Function
+from prompty.providers import Api, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
-from prompty.testing.encoding import WIRES
 from prompty.testing.file_script import parse_file_script
-from prompty.testing.script import Fault, Responder, find_script
-from prompty.wire.json_bytes import write_bytes
-
-Chunks = Generator[bytes, None, None]
-
-
-class LocalTransport:
-    """Transport over chunks that are available at once."""
-
-    def __init__(self, get_chunks: Callable[[WireRequest], Chunks]) -> None:
-        self._get_chunks = get_chunks
-
-    def send(self, request: WireRequest, /) -> bytes:
-        return b"".join(self._get_chunks(request))
-
-    def stream(self, request: WireRequest, /) -> Bytes:
-        return LocalBytes(self._get_chunks(request))
-
-
-class LocalBytes:
-    """Byte stream over chunks that are available at once."""
-
-    def __init__(self, chunks: Chunks) -> None:
-        self._chunks = chunks
-
-    def __iter__(self) -> Chunks:
-        return self._chunks
-
-    def close(self) -> None:
-        self._chunks.close()
-
-    def abort(self) -> None:
-        pass
-
-
-class AsyncLocalTransport:
-    """Async counterpart of `LocalTransport`."""
-
-    def __init__(self, get_chunks: Callable[[WireRequest], Chunks]) -> None:
-        self._get_chunks = get_chunks
-
-    async def send(self, request: WireRequest, /) -> bytes:
-        return b"".join(self._get_chunks(request))
-
-    async def stream(self, request: WireRequest, /) -> AsyncBytes:
-        return _iterate(self._get_chunks(request))
+from prompty.testing.local import AsyncLocalTransport, LocalTransport
+from prompty.testing.responder import Responder, respond
+from prompty.testing.script import find_script
 
 
 class ScriptedTransport(LocalTransport):
     """Transport that replies from a script."""
 
     def __init__(self, agent: PromptAgent) -> None:
-        super().__init__(partial(_respond, _find_responder(agent)))
+        super().__init__(partial(respond, _find_responder(agent)))
 
 
 class AsyncScriptedTransport(AsyncLocalTransport):
     """Async counterpart of `ScriptedTransport`."""
 
     def __init__(self, agent: PromptAgent) -> None:
-        super().__init__(partial(_respond, _find_responder(agent)))
+        super().__init__(partial(respond, _find_responder(agent)))
 
 
 def _find_responder(agent: PromptAgent) -> Responder:
-    """Return the script of the context, of the model or in the file, in this order."""
+    """Return the script of the model, or the one in the file. Within `with Script(…):` nothing gets here."""
     script = find_script(agent.model.id)
     if script is not None:
         return script
@@ -94,35 +47,6 @@ def _find_responder(agent: PromptAgent) -> Responder:
             "or write `model.options.additionalProperties.script` in the file."
         )
     return parse_file_script(entries)
-
-
-def _respond(responder: Responder, request: WireRequest) -> Chunks:
-    """Return the bytes of a reply, whole or event by event. An immediate fault is raised here, not on reading."""
-    reply, wire = responder(request), WIRES[request.path]
-    if not isinstance(reply, Fault):
-        complete = _complete(reply, request)
-        return _yield_chunks(wire.events(complete) if request.stream else [write_bytes(wire.whole(complete))])
-    error = reply.error or ModelError("the connection failed: scripted", retryable=True)
-    if reply.after is None or not request.stream:
-        raise error
-    return _yield_chunks(islice(wire.events(_complete(reply.reply, request)), reply.after), error)
-
-
-def _complete(reply: Reply, request: WireRequest) -> Reply:
-    """Fill in an id that is unique in the conversation, and the requested model."""
-    history = cast(list[object], request.body.get("messages") or request.body.get("input") or [])
-    return replace(reply, id=reply.id or f"reply_{len(history)}", model=reply.model or str(request.body["model"]))
-
-
-def _yield_chunks(chunks: Iterable[bytes], error: ModelError | None = None) -> Chunks:
-    yield from chunks
-    if error is not None:
-        raise error
-
-
-async def _iterate(chunks: Chunks) -> AsyncGenerator[bytes, None]:
-    for chunk in chunks:
-        yield chunk
 
 
 def _omit_script(api: Api) -> Api:

@@ -2,34 +2,26 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from threading import Lock
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from prompty.errors import ModelError
 from prompty.model.message import ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
+from prompty.providers import AsyncTransport, Transport, TransportSubstitute
+from prompty.testing.local import AsyncLocalTransport, LocalTransport
+from prompty.testing.responder import Fault, respond
 
 _UNNUMBERED = "call_<n>"  # the id of a call until the script numbers it
-_EMPTY_REPLY = Reply()
 _USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A failing call. In a stream it can fail `after` a number of events of `reply`; otherwise it fails at once."""
-
-    error: ModelError | None = None
-    after: int | None = None
-    reply: Reply = _EMPTY_REPLY
-
-
 ScriptItem: TypeAlias = str | ToolCall | Sequence[ToolCall] | Reply | Fault | Callable[[WireRequest], "ScriptItem"]
-Responder = Callable[[WireRequest], Reply | Fault]
 
 
 def call(name: str, /, *, id: str | None = None, **arguments: object) -> ToolCall:
@@ -68,11 +60,11 @@ def assign_call_ids(reply: Reply, numbers: Iterator[int]) -> Reply:
     return replace(reply, tool_calls=tuple(calls))
 
 
-class Script:
+class Script(TransportSubstitute):
     """Replies for successive calls. `requests` collects the bodies that were sent.
 
-    Within `with script:` it replies to every prompt with the provider `scripted` in this context, including tasks and
-    threads that copy the context.
+    Within `with script:` it replies to every prompt in this context, whatever its provider, including tasks and threads
+    that copy the context. An executor that the host has registered is not a provider: it runs.
     """
 
     def __init__(self, *items: ScriptItem) -> None:
@@ -99,12 +91,11 @@ class Script:
             len(self._items), "Pass `Script(…)` one item for each call of the model, retries included."
         )
 
-    def __enter__(self) -> Self:
-        _entered.set((*_entered.get(), self))
-        return self
+    def transport(self) -> Transport:
+        return LocalTransport(partial(respond, self))
 
-    def __exit__(self, *_: object) -> None:
-        _entered.set(_entered.get()[:-1])
+    def transport_async(self) -> AsyncTransport:
+        return AsyncLocalTransport(partial(respond, self))
 
 
 def _to_reply(item: str | ToolCall | Sequence[ToolCall] | Reply | Fault) -> Reply | Fault:
@@ -123,8 +114,6 @@ def create_exhausted_error(number: int, fix: str) -> ModelError:
     return ModelError(f"the script has no reply left: it had {number}\n    {fix}")
 
 
-# A stack without tokens, so that several threads can enter one script at once.
-_entered: ContextVar[tuple[Script, ...]] = ContextVar("prompty_scripts", default=())
 _registered: dict[str, Script] = {}
 
 
@@ -134,6 +123,5 @@ def register_script(name: str, script: Script) -> None:
 
 
 def find_script(model_id: str) -> Script | None:
-    """Return the innermost script of this context, or the one registered for the model."""
-    entered = _entered.get()
-    return entered[-1] if entered else _registered.get(model_id)
+    """Return the script registered for the model."""
+    return _registered.get(model_id)
