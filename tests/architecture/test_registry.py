@@ -197,15 +197,16 @@ def test_a_kind_of_tool_belongs_to_a_registry_and_reaches_child_prompts(tmp_path
         turn(load(tmp_path / "child.prompty"))
 
 
-def test_a_summary_is_written_by_a_provider_of_the_registry(tmp_path: Path) -> None:
+def test_a_summary_is_written_by_a_provider_of_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prompty.testing.script._registered", {})
+    register_script("m", Script("They talked.", "Done."))
     summary, registry = tmp_path / "summary.prompty", Registry()
     summary.write_text(OTHER)
     used: list[str] = []
     register_provider("other", Noting("other", used).provider(), registry=registry)
     history = [user("first " * 20), assistant("yes " * 50), user("and now?")]
-    with Script("They talked.", "Done."):
-        agent = loads("---\nmodel: {id: m, provider: scripted}\n---\nHi", registry=registry)
-        turn(agent, messages=history, context_budget=Context(limit=200, summary=summary))
+    agent = loads("---\nmodel: {id: m, provider: scripted}\n---\nHi", registry=registry)
+    turn(agent, messages=history, context_budget=Context(limit=200, summary=summary))
     assert used == ["other"]
 
 
