@@ -11,10 +11,10 @@ from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor
 from prompty.errors import RequestError
 from prompty.loop.options import CallOptions, Settings, TurnOptions
-from prompty.loop.repair import normalize_history
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
+from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import read_messages
 from prompty.providers import ExecutorProtocol, ProcessorProtocol
 from prompty.registry import DEFAULT, Registry
@@ -314,6 +314,6 @@ def repair(
 ) -> list[Message]:
     """Return a history as an API takes it: each call with one result, in order, under unique ids.
 
-    `turn` and `invoke` do this before every request. The messages passed in do not change.
+    Every request is repaired like this. The messages passed in do not change.
     """
     return normalize_history(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)

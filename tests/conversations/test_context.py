@@ -18,8 +18,8 @@ from prompty.loop.context import (
     select_dropped,
     write_plain_summary,
 )
-from prompty.loop.repair import normalize_history
 from prompty.model.message import tool_result
+from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from prompty.testing import Script, call

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from prompty import Message, PromptAgent
-from prompty.loop.repair import normalize_history
+from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.registry import DEFAULT
 from tests.legality import assert_legal

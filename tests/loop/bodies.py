@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from prompty.loop.repair import normalize_history
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.request import Function
+from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import Api
 from prompty.providers.anthropic import messages

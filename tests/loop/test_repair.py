@@ -1,27 +1,36 @@
 """Repairing a history: whatever it looks like, what comes of it can be sent, and what was fine stays as it was."""
 
+import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty import PromptAgent, repair
+from prompty import PromptAgent, executor_of, invoke, loads, repair, run, turn
+from prompty.analysis.explain import explain
 from prompty.errors import RequestError
-from prompty.loop.repair import NO_RESULT, normalize_history
 from prompty.model.content import ImagePart
 from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.reply import Reply
+from prompty.pipeline.history import NO_RESULT, normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers.anthropic.messages import BLOCKS
+from prompty.testing import Script
 from prompty.testing.encoding import WIRES
 from tests.loop.bodies import APIS, NAME, assert_sendable, assert_taken, calls_in, results_in, sent
 from tests.loop.plays import IDS, id_lists
 from tests.loop.test_state_machine import EXAMPLES
+
+THREADED = """---
+model: {id: m, provider: scripted}
+inputs: {history: {kind: thread}}
+---
+{{history}}"""
 
 every_api = pytest.mark.parametrize("api_name", APIS)
 often = settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -288,3 +297,49 @@ def test_a_name_that_a_model_invented_is_sent_back_in_letters_that_every_api_tak
     turn = (reply if by_hand else api.reply(WIRES[api.path].whole(reply))).message()
     body = sent(api_name, [user("Hi"), turn, tool_result("a", "There is no such tool.")])
     assert all(NAME.fullmatch(call["name"]) for call in calls_in(api_name, body))
+
+
+REPEATED: list[Any] = [
+    user("Hi"),
+    assistant(tool_calls=[ToolCall(id="call_0", name="look"), ToolCall(id="call_0", name="look")]),
+    tool_result("call_0", "one"),
+    user("Go on."),
+]
+
+
+def run_it(agent: PromptAgent) -> None:
+    run(agent, REPEATED)
+
+
+def invoke_it(agent: PromptAgent) -> None:
+    invoke(agent, {"history": REPEATED})
+
+
+def turn_it(agent: PromptAgent) -> None:
+    turn(agent, {"history": REPEATED})
+
+
+def execute_it(agent: PromptAgent) -> None:
+    executor_of(agent).execute(agent, REPEATED)
+
+
+def execute_it_in_async_code(agent: PromptAgent) -> None:
+    asyncio.run(executor_of(agent).execute_async(agent, REPEATED))
+
+
+@pytest.mark.spec("001 Pairing: One Result per Call", "each call has one result, whatever its id")
+@pytest.mark.parametrize("send", [run_it, invoke_it, turn_it, execute_it, execute_it_in_async_code])
+def test_every_request_is_repaired_however_it_is_made(send: Callable[[PromptAgent], None]) -> None:
+    agent = loads(THREADED)
+    with Script("Yes.") as script:
+        send(agent)
+    assert [call["id"] for call in calls_in("chat", script.requests[0])] == ["call_0", "call_0_2"]
+    results = {result["id"]: result["content"] for result in results_in("chat", script.requests[0])}
+    assert results == {"call_0": "one", "call_0_2": NO_RESULT}
+
+
+def test_an_explained_request_is_the_one_that_is_sent() -> None:
+    agent = loads(THREADED)
+    with Script("Yes.") as script:
+        invoke(agent, {"history": REPEATED})
+    assert explain(agent, {"history": REPEATED}).body["messages"] == script.requests[0]["messages"]

@@ -20,12 +20,12 @@ from prompty.loop.context import (
 )
 from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedTool, Rewrite, Summarise, Wait
 from prompty.loop.policy import parse_guardrail
-from prompty.loop.repair import normalize_history
 from prompty.loop.state import Choice, Hooks, Plan, TurnState
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
+from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request, read_messages
 
 FIRST_WAIT = 0.5
@@ -97,14 +97,11 @@ def wait_after(error: ModelError, attempt: int) -> float:
 def _build_request(
     plan: Plan, choice: Choice, messages: Sequence[Message], tools: Sequence[OfferedTool]
 ) -> Loop[WireRequest]:
-    history = list(messages)
-    if any(message.tool_calls or message.role == "tool" for message in messages):
-        history = normalize_history(messages, choice.api.call_ids)
     if "input" in plan.hooks.guardrails:
-        history = yield from _check_input(history)
+        messages = yield from _check_input(normalize_history(messages, choice.api.call_ids))
     functions = [tool.function for tool in tools]
     timeout = plan.settings.timeout
-    return build_request(choice.agent, history, choice.api, functions=functions, stream=plan.stream, timeout=timeout)
+    return build_request(choice.agent, messages, choice.api, functions=functions, stream=plan.stream, timeout=timeout)
 
 
 def _may_fall_back(error: ModelError) -> bool:

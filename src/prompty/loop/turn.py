@@ -19,7 +19,6 @@ from prompty.errors import (
 from prompty.loop.budget import overspent
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
 from prompty.loop.model_step import ask_model
-from prompty.loop.repair import find_problems, parse_stored
 from prompty.loop.state import Plan, TurnState
 from prompty.loop.tool_step import (
     Planned,
@@ -48,6 +47,7 @@ from prompty.model.event import (
 from prompty.model.message import Json, user
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
+from prompty.pipeline.history import find_problems, parse_stored
 from prompty.pipeline.process import process_reply
 
 

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from mimetypes import guess_type
 from pathlib import Path
 from typing import ClassVar, Self
@@ -12,20 +12,31 @@ class InvalidMessage(ValueError):
     """A value cannot be read as a message or as a part of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    """Text."""
-
-    kind: ClassVar[str] = "text"
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class MediaPart:
-    """Media: `value` is a URL, a data URI, or base64 with a media type beside it."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Part:
+    """One part of a message. `extra` are keys that cross the wire beside ours, such as `cache_control` (001)."""
 
     kind: ClassVar[str]
     value: str
+    extra: Mapping[str, object] | None = field(default=None, kw_only=True, hash=False)
+
+    def __repr__(self) -> str:
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        shown = [f"{name}={value!r}" for name, value in values.items() if name != "extra" or value]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TextPart(Part):
+    """Text."""
+
+    kind: ClassVar[str] = "text"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MediaPart(Part):
+    """Media: `value` is a URL, a data URI, or base64 with a media type beside it."""
+
     media_type: str | None = None
 
     @classmethod
@@ -36,7 +47,7 @@ class MediaPart:
         return cls(b64encode(file.read_bytes()).decode("ascii"), media_type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ImagePart(MediaPart):
     """An image; `detail` is the resolution the model reads it at."""
 
@@ -44,14 +55,14 @@ class ImagePart(MediaPart):
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AudioPart(MediaPart):
     """A recording."""
 
     kind: ClassVar[str] = "audio"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FilePart(MediaPart):
     """A document; `value` may also be the provider's id of an uploaded file."""
 
@@ -71,12 +82,12 @@ File = FilePart
 ContentPart = TextPart | ImagePart | AudioPart | FilePart
 
 
-_JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", "name": "name"}
+_JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", "name": "name", "extra": "extra"}
 
 
 def part_to_json(part: ContentPart) -> dict[str, object]:
     """Return a part as plain JSON, in our own form."""
-    if type(part) is TextPart:
+    if type(part) is TextPart and part.extra is None:
         return {"kind": "text", "value": part.value}
     fields = {key: getattr(part, name, None) for name, key in _JSON_NAMES.items()}
     return {"kind": part.kind, **without_nulls(fields)}
@@ -95,15 +106,33 @@ def parse_content(value: object) -> str | Sequence[ContentPart]:
 
 def _parse_part(value: object) -> ContentPart:
     """Read a part, text, our JSON (`kind`) or the form of the chat API (`type`)."""
+    if isinstance(value, TextPart | ImagePart | AudioPart | FilePart):
+        return value
+    if isinstance(value, str):
+        return TextPart(value)
+    if not isinstance(value, Mapping):
+        raise InvalidMessage(f"expected a part, found {type(value).__name__}")
+    if "kind" in value:
+        part, extra = _parse_own_part(value), value.get("extra")
+        return replace(part, extra=dict(extra)) if isinstance(extra, Mapping) and extra else part
+    part = _parse_wire_part(value)
+    if len(value) == 2:  # its type, and what the type names
+        return part
+    return replace(part, extra={key: entry for key, entry in value.items() if key not in ("type", value["type"])})
+
+
+def _parse_own_part(value: Mapping[str, object]) -> ContentPart:
+    if value["kind"] != "text":
+        return parse_media(str(value["kind"]), value)
+    if isinstance(text := value.get("value"), str):
+        return TextPart(text)
+    raise InvalidMessage("a part needs text under `value`")
+
+
+def _parse_wire_part(value: Mapping[str, object]) -> ContentPart:
     match value:
-        case TextPart() | ImagePart() | AudioPart() | FilePart():
-            return value
-        case str(text) | {"kind": "text", "value": str(text)} | {"type": "text", "text": str(text)}:
+        case {"type": "text", "text": str(text)}:
             return TextPart(text)
-        case {"kind": "text"}:
-            raise InvalidMessage("a part needs text under `value`")
-        case {"kind": kind}:
-            return parse_media(str(kind), value)
         case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
             return parse_media("image", {"value": url, **rest})
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
@@ -112,9 +141,9 @@ def _parse_part(value: object) -> ContentPart:
             return FilePart(identifier)
         case {"type": "file", "file": {"file_data": str(data), **rest}}:
             return parse_media("file", {"value": data, "name": rest.get("filename")})
-        case Mapping():
-            raise InvalidMessage(f"unknown part type {value.get('type')!r}")
-    raise InvalidMessage(f"expected a part, found {type(value).__name__}")
+        case {"type": "file", "file": {"url": str(url)}}:
+            return parse_media("file", url)
+    raise InvalidMessage(f"unknown part type {value.get('type')!r}")
 
 
 _MEDIA_CLASSES: dict[str, type[ImagePart | AudioPart | FilePart]] = {

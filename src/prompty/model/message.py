@@ -211,7 +211,7 @@ class Message:
         return json
 
     def _content_to_json(self) -> str | list[Json]:
-        if len(self.content) == 1 and type(part := self.content[0]) is TextPart:
+        if len(self.content) == 1 and type(part := self.content[0]) is TextPart and part.extra is None:
             return part.value
         return [part_to_json(part) for part in self.content]
 

@@ -9,6 +9,7 @@ from prompty.model.content import InvalidMessage
 from prompty.model.message import Message, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
+from prompty.pipeline.history import normalize_history
 from prompty.providers import Api
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
@@ -24,11 +25,11 @@ def build_request(
     stream: bool = False,
     timeout: float | None = None,
 ) -> WireRequest:
-    """Return the request for one call to a model."""
+    """Return the request for one call to a model. The history is repaired where it has to be (L1, L7)."""
     if not agent.model.id and api.path:  # an executor of the host may know its model itself
         raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
     offered = list_functions(agent) if functions is None else functions
-    read = read_messages(messages)
+    read = normalize_history(read_messages(messages), api.call_ids)
     body = api.request(agent, read, offered)
     body.pop("stream", None)  # the caller chooses whether a call streams: the file's choice would break the other one
     return WireRequest(

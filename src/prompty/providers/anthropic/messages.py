@@ -67,8 +67,7 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
     extra = options.additional_properties or {}
     body: Json = {"max_tokens": DEFAULT_MAX_TOKENS, **map_options(options, OPTIONS)}
     body |= {"model": agent.model.id, "messages": _group_turns(messages)}
-    instructions = [require_text(message) for message in messages if message.role in INSTRUCTION_ROLES]
-    if system := "\n\n".join(text for text in instructions if text.strip()):
+    if system := _join_instructions([message for message in messages if message.role in INSTRUCTION_ROLES]):
         body["system"] = system
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
@@ -80,6 +79,14 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
         config = extra.get("output_config") or {}
         body["output_config"] = {**config, "format": {"type": "json_schema", "schema": output.schema}}
     return body
+
+
+def _join_instructions(messages: Sequence[Message]) -> str | list[Json]:
+    """Return instructions as one text, or as blocks if a part has keys of its own, such as `cache_control`."""
+    texts = [require_text(message) for message in messages]
+    if any(part.extra for message in messages for part in message.content):
+        return [block for message in messages for block in _parts_to_blocks(message.content)]
+    return "\n\n".join(text for text in texts if text.strip())
 
 
 def headers(agent: PromptAgent) -> Mapping[str, str]:
@@ -184,6 +191,10 @@ def _parts_to_blocks(parts: Iterable[ContentPart]) -> list[Json]:
 
 def part_to_wire(part: ContentPart) -> Json:
     """Convert one part of a user message or of a tool result."""
+    return _part_to_wire(part) if part.extra is None else {**part.extra, **_part_to_wire(part)}
+
+
+def _part_to_wire(part: ContentPart) -> Json:
     match part:
         case TextPart(value=text):
             return {"type": "text", "text": text}

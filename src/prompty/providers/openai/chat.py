@@ -131,7 +131,7 @@ def message_to_wire(message: Message, *, reasoning_field: str | None = None) -> 
             elif message.reasoning:
                 wire[reasoning_field] = message.reasoning
     parts = _sendable_parts(message)
-    if len(parts) == 1 and isinstance(part := parts[0], TextPart):
+    if len(parts) == 1 and isinstance(part := parts[0], TextPart) and part.extra is None:
         wire["content"] = part.value
     else:
         wire["content"] = [part_to_wire(part) for part in parts] or ""
@@ -163,7 +163,11 @@ def _sendable_parts(message: Message) -> Sequence[ContentPart]:
 
 
 def part_to_wire(part: ContentPart) -> Json:
-    """Convert one part of a user message (§7.1.2)."""
+    """Convert one part of a message (§7.1.2). Keys that are not ours cross as they are (001)."""
+    return _part_to_wire(part) if part.extra is None else {**part.extra, **_part_to_wire(part)}
+
+
+def _part_to_wire(part: ContentPart) -> Json:
     match part:
         case TextPart(value=text):
             return {"type": "text", "text": text}

@@ -66,7 +66,7 @@ def message_to_items(message: Message) -> list[Json]:
     if message.role == "tool":
         output = {"call_id": message.tool_call_id or "", "output": _content_to_output(message.content)}
         return [{"type": "function_call_output", **output}]
-    if len(message.content) == 1 and isinstance(part := message.content[0], TextPart):
+    if len(message.content) == 1 and isinstance(part := message.content[0], TextPart) and part.extra is None:
         return [{"role": message.role, "content": part.value}]
     return [{"role": message.role, "content": [part_to_wire(part) for part in message.content]}]
 
@@ -102,6 +102,10 @@ def _content_to_output(content: Sequence[ContentPart]) -> str | list[Json]:
 
 def part_to_wire(part: ContentPart) -> Json:
     """Convert one part of a user message or of a tool result (W9, W15)."""
+    return _part_to_wire(part) if part.extra is None else {**part.extra, **_part_to_wire(part)}
+
+
+def _part_to_wire(part: ContentPart) -> Json:
     match part:
         case TextPart(value=text):
             return {"type": "input_text", "text": text}

@@ -24,6 +24,8 @@ _INVALID = re.compile(r"[^A-Za-z0-9_-]")
 
 def normalize_history(messages: Sequence[Message], id_pattern: re.Pattern[str]) -> list[Message]:
     """Return the history with calls and results paired, under unique ids that match the whole pattern."""
+    if not any(message.tool_calls or message.role == "tool" for message in messages):
+        return list(messages)
     ids = _UniqueIds(id_pattern)
     history: list[Message] = []
     for message, results in _split_turns(messages):
