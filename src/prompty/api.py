@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, Unpack, get_type_hints, overload
 
 from prompty.drivers.run import Inputs, Invocation, Source, start
 from prompty.drivers.stream import PromptyStream
-from prompty.drivers.target import get_executor, get_processor
+from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError
 from prompty.loop.options import CallOptions, Settings, TurnOptions
 from prompty.model.agent import PromptAgent
@@ -296,7 +296,7 @@ def resume(
 
 def process(agent: PromptAgent, response: object) -> object:
     """Return the result of a raw reply."""
-    return get_processor(agent).process(agent, response)
+    return process_response(agent, response)
 
 
 def executor_of(agent: PromptAgent) -> ExecutorProtocol:

@@ -4,9 +4,10 @@ from asyncio import to_thread
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from prompty.api import Verdicts, make_resume_settings, make_settings, processor_of, run_invocation, takes_options
+from prompty.api import Verdicts, make_resume_settings, make_settings, run_invocation, takes_options
 from prompty.drivers.run import Inputs, Invocation, Source, start_async
 from prompty.drivers.stream import AsyncPromptyStream
+from prompty.drivers.target import process_response_async
 from prompty.loop.options import CallOptions, TurnOptions
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
@@ -51,7 +52,7 @@ async def prepare_async(
 
 async def process_async(agent: PromptAgent, response: object) -> object:
     """Process a raw reply, like `process`."""
-    return await processor_of(agent).process_async(agent, response)
+    return await process_response_async(agent, response)
 
 
 @overload

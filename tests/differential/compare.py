@@ -23,6 +23,9 @@ ADDED_FIELDS: dict[tuple[str, str], str] = {
     ("ToolFinished", "error"): "the developer gets the exception of a tool that raised",
 }
 
+ADDED_ATTRIBUTES = {"prompty.provider": "the name of a provider in telemetry is not always its key in the file"}
+# Every answer is processed (§8), so an answer of a turn that calls tools has a `process` span with its calls.
+
 # `invoke` and `run` are to become the loop of `turn` without tools, and then tell when they begin and end. What the
 # model said, what was tried again, and the result must stay.
 SINGLE_CALLS = ("invoke", "run")
@@ -62,6 +65,10 @@ KNOWN: tuple[Known, ...] = (
     *(
         Known(scenes, "requests", "an `output_type` tells the model its schema")
         for scenes in ("invoke_output_type*", "run_structured*", "turn_repairs_its_answer*")
+    ),
+    *(
+        Known("half_a_pair*", part, "a provider's processor keeps the id, usage and finish reason of a host's answer")
+        for part in ("steps", "spans")
     ),
     Known("sessions*", "spans", "the placeholder for the history of a session is not recorded as an input"),
     Known("context_budget*", "spans", "a prompt that sums up is invoked like any other, so it has a span of its own"),
@@ -191,4 +198,11 @@ def _event(event: dict[str, Any]) -> dict[str, Any]:
 
 def _span(span: dict[str, Any]) -> dict[str, Any]:
     error = span["error"] and span["error"][0]
-    return {**span, "error": error, "inside": [_span(one) for one in span["inside"]]}
+    attributes = {name: value for name, value in span["attributes"].items() if name not in ADDED_ATTRIBUTES}
+    inside = [_span(one) for one in span["inside"] if span["name"] != "turn" or not _has_calls(one)]
+    return {**span, "error": error, "attributes": attributes, "inside": inside}
+
+
+def _has_calls(span: dict[str, Any]) -> bool:
+    result = span["content"].get("result") if span["name"] == "process" else None
+    return isinstance(result, list) and all("arguments" in call for call in result)

@@ -137,7 +137,7 @@ def test_the_spans_of_a_turn_are_a_tree_under_the_agent(run: Run, name: str) -> 
         ("execute_tool forecast", "INTERNAL", root): 1,
         ("query of the database", "INTERNAL", "execute_tool weather"): 1,
         ("request to the service", "INTERNAL", "execute_tool forecast"): 1,
-        ("process", "INTERNAL", root): 1,
+        ("process", "INTERNAL", root): 2,
     }
     assert shape(run.trace(name)) == expected
 
@@ -155,6 +155,7 @@ def test_a_call_to_a_model_has_every_attribute_of_the_conventions_and_no_other(r
         assert said == {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": wire.provider,
+            "prompty.provider": wire.provider,
             "gen_ai.request.model": "asked-model",
             "gen_ai.output.type": "text",
             "gen_ai.response.id": f"reply_{number}",
@@ -221,6 +222,7 @@ def test_an_embedding_is_a_call_of_its_own_operation_without_the_options_of_a_ch
     assert span.attributes == {
         "gen_ai.operation.name": "embeddings",
         "gen_ai.provider.name": "openai",
+        "prompty.provider": "openai",
         "gen_ai.request.model": "asked-model",
         "gen_ai.response.model": ANSWERED_BY,
         "gen_ai.usage.input_tokens": 6,
@@ -235,6 +237,7 @@ def test_an_image_is_a_call_of_its_own_operation(run: Run) -> None:
     assert span.attributes == {
         "gen_ai.operation.name": "generate_content",
         "gen_ai.provider.name": "openai",
+        "prompty.provider": "openai",
         "gen_ai.request.model": "asked-model",
         "gen_ai.output.type": "image",
         "gen_ai.usage.input_tokens": 9,
@@ -249,6 +252,7 @@ def test_a_prompt_with_outputs_asks_for_json_and_azure_has_the_name_of_the_conve
     assert asked.attributes["gen_ai.output.type"] == "json"
     [asked] = run.named("azure", "chat ")
     assert asked.attributes["gen_ai.provider.name"] == "azure.ai.openai"
+    assert asked.attributes["prompty.provider"] == "azure"
 
 
 def test_an_invocation_is_the_root_of_its_call_and_has_its_usage(run: Run) -> None:

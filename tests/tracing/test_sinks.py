@@ -89,13 +89,14 @@ def test_a_file_holds_the_whole_turn_and_belongs_to_its_owner(tmp_path: Path) ->
     assert [frame["name"] for frame in root["__frames"]] == [
         "prepare",
         "execute",
+        "process",
         "execute_tool",
         "execute_tool",
         "execute",
         "process",
     ]
-    assert root["__frames"][2]["inputs"] == {"city": "Paris"}
-    assert root["__frames"][4]["inputs"]["messages"][-1]["content"] == "sunny in Rome"
+    assert root["__frames"][3]["inputs"] == {"city": "Paris"}
+    assert root["__frames"][5]["inputs"]["messages"][-1]["content"] == "sunny in Rome"
 
 
 def test_traces_of_the_same_moment_have_files_of_their_own(tmp_path: Path) -> None:

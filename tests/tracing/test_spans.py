@@ -32,6 +32,7 @@ from tests.tracing.watching import Seen, watching
 from tests.ways import Way, sync_and_async
 
 PREPARED: Any = ("prepare", [("render", []), ("parse", [])])
+ASKED: Any = (("execute", []), ("process", []))
 TOOL = {"name": "look", "kind": "function", "parameters": [{"name": "city", "kind": "string"}]}
 
 
@@ -105,7 +106,7 @@ def test_a_turn_is_one_tree_with_its_tools(seen: Seen, way: Way, stream: bool) -
             result = asyncio.run(streamed()) if way.asynchronous else turn(agent(), tools=[look], stream=True).result
     assert result == "Sunny."
     tools: Any = [("execute_tool", []), ("execute_tool", [])]
-    assert seen.trees() == [("turn", [PREPARED, ("execute", []), *tools, ("execute", []), ("process", [])])]
+    assert seen.trees() == [("turn", [PREPARED, *ASKED, *tools, *ASKED])]
     assert [span.content["inputs"] for span in seen.named("execute_tool")] == [{"city": "Paris"}, {"city": "Rome"}]
     assert [span.content["result"] for span in seen.named("execute_tool")] == ["sunny in Paris", "sunny in Rome"]
     asked = [span.usage["input_tokens"] for span in seen.named("execute")]
@@ -352,6 +353,6 @@ def test_a_durable_run_is_one_tree_too(seen: Seen, tmp_path: Any) -> None:
         assert run_of_two.result(timeout=30) == "Done."
     tools: Any = [("execute_tool", []), ("execute_tool", [])]
     [tree] = [tree for tree in seen.trees() if tree[0] == "turn"]
-    assert tree == ("turn", [PREPARED, ("execute", []), *tools, ("execute", []), ("process", [])])
+    assert tree == ("turn", [PREPARED, *ASKED, *tools, *ASKED])
     assert seen.one("turn").attributes[names.RUN_ID] == run_of_two.id
     assert seen.one("turn").content["result"] == "Done."

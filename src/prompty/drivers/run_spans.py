@@ -137,6 +137,8 @@ class RunSpans:
                 self._call.span.error = None
                 record_reply(self._call.span, reply)
                 self._end_call()
+                if reply.tool_calls and self.span.name == "turn":  # every other reply is processed into a result
+                    self._record_calls(reply)
             case ModelFailed() if self._call:
                 self._call.span.record_error(event.error)
                 self._call.failed_after = self._call.span.elapsed()
@@ -182,6 +184,12 @@ class RunSpans:
             )
             self._call = _CallSpan(event.call, span)
         self._call.begin_attempt(event.attempt)
+
+    def _record_calls(self, reply: Reply) -> None:
+        """Add the `process` span of a reply whose result is its calls (§8)."""
+        span = begin("process", parent=self.span)
+        span.record("result", list(reply.tool_calls))
+        self._end(span)
 
     def _end_call(self) -> None:
         if self._call:

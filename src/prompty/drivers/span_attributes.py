@@ -1,5 +1,6 @@
 """The attributes of agents, model calls and replies in spans (§7.1.8)."""
 
+import json
 import os
 from functools import lru_cache
 from hashlib import sha256
@@ -11,6 +12,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import Api
+from prompty.safety.redaction import MASK, is_credential_name
 from prompty.tracing import names
 from prompty.tracing.spans import Span, begin
 
@@ -33,7 +35,9 @@ def begin_call_span(
         if option in api.options
     }
     attributes = {
+        **_additional_options(agent, request),
         names.OPERATION_NAME: api.operation,
+        names.PROVIDER: agent.model.provider,
         names.PROVIDER_NAME: names.PROVIDERS.get(agent.model.provider, agent.model.provider),
         names.REQUEST_MODEL: agent.model.id or None,
         names.REQUEST_STREAM: request.stream or None,
@@ -50,6 +54,23 @@ def begin_call_span(
         parent=parent,
         inputs={"messages": request.messages, "tools": request.functions},
     )
+
+
+def _additional_options(agent: PromptAgent, request: WireRequest) -> dict[str, Any]:
+    """Return the options under `additionalProperties` that are part of the request."""
+    options = agent.model.options.additional_properties or {}
+    return {
+        f"{names.REQUEST_PREFIX}{name}": MASK if is_credential_name(name) else _attribute_value(value)
+        for name, value in options.items()
+        if name in request.body
+    }
+
+
+def _attribute_value(value: object) -> object:
+    """Return a value of a span attribute: a scalar, a list of texts, or JSON."""
+    if isinstance(value, str | int | float) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def record_reply(span: Span, reply: Reply) -> None:

@@ -10,7 +10,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
-from prompty.pipeline.process import process_reply
+from prompty.pipeline.process import extract_result
 from prompty.pipeline.request import build_request, list_offered_functions
 from prompty.providers import (
     Api,
@@ -24,7 +24,7 @@ from prompty.providers import (
 from prompty.providers.transport import address_of
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport
 from prompty.safety.redaction import mask_secrets
-from prompty.tracing.spans import Span
+from prompty.tracing.spans import Span, begin
 from prompty.wire.json_bytes import as_object, parse_reply, read_bytes
 
 
@@ -82,11 +82,17 @@ class PairTarget:
 
     def reply(self, request: WireRequest) -> Reply:
         raw = self._executor(request).execute(self.agent, list(request.messages))
-        return _reply_from_result(self.pair.processor.process(self.agent, raw))
+        processor = self.pair.processor
+        if isinstance(processor, ProviderProcessor):  # the run processes its reply
+            return processor.read(self.agent, raw)
+        return _reply_from_result(processor.process(self.agent, raw))
 
     async def reply_async(self, request: WireRequest) -> Reply:
         raw = await self._executor(request).execute_async(self.agent, list(request.messages))
-        return _reply_from_result(await self.pair.processor.process_async(self.agent, raw))
+        processor = self.pair.processor
+        if isinstance(processor, ProviderProcessor):
+            return processor.read(self.agent, raw)
+        return _reply_from_result(await processor.process_async(self.agent, raw))
 
 
 Target = HttpTarget | PairTarget
@@ -168,12 +174,39 @@ def _record_raw(span: Span, api: Api, payload: Json) -> Json:
 class ProviderProcessor:
     """Reads the raw JSON of the provider that an agent names."""
 
-    def process(self, agent: PromptAgent, response: object, /) -> object:
+    def read(self, agent: PromptAgent, response: object) -> Reply:
         api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
-        return process_reply(agent, parse_reply(api.reply, response))
+        return parse_reply(api.reply, response)
+
+    def process(self, agent: PromptAgent, response: object, /) -> object:
+        with begin("process") as span:
+            return _record_result(span, extract_result(agent, self.read(agent, response)))
 
     async def process_async(self, agent: PromptAgent, response: object, /) -> object:
         return self.process(agent, response)
+
+
+def process_response(agent: PromptAgent, response: object) -> object:
+    """Return the result of a raw reply, inside a `process` span (§8)."""
+    processor = get_processor(agent)
+    if isinstance(processor, ProviderProcessor):
+        return processor.process(agent, response)
+    with begin("process") as span:
+        return _record_result(span, processor.process(agent, response))
+
+
+async def process_response_async(agent: PromptAgent, response: object) -> object:
+    """The async form of `process_response`."""
+    processor = get_processor(agent)
+    if isinstance(processor, ProviderProcessor):
+        return processor.process(agent, response)
+    with begin("process") as span:
+        return _record_result(span, await processor.process_async(agent, response))
+
+
+def _record_result(span: Span, result: object) -> object:
+    span.record("result", result)
+    return result
 
 
 def _pair_request(_: PromptAgent, messages: Sequence[Message], __: Sequence[Function]) -> Json:

@@ -7,15 +7,16 @@ from prompty.wire.structured import parse_structured
 
 
 def process_reply(agent: PromptAgent, reply: Reply) -> object:
-    """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text as data if the prompt
-    declares outputs."""
+    """Return the result of a reply, inside a `process` span."""
     with begin("process") as span:
-        result = _extract_result(agent, reply)
+        result = extract_result(agent, reply)
         span.record("result", result)
         return result
 
 
-def _extract_result(agent: PromptAgent, reply: Reply) -> object:
+def extract_result(agent: PromptAgent, reply: Reply) -> object:
+    """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text as data if the prompt
+    declares outputs."""
     if reply.tool_calls:
         return list(reply.tool_calls)
     if reply.value is not None:

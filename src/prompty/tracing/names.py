@@ -33,6 +33,8 @@ TOOL_DESCRIPTION = "gen_ai.tool.description"
 TOOL_NAME = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
 
+# Options under `additionalProperties` follow this prefix.
+REQUEST_PREFIX = "gen_ai.request."
 # What the file calls the options, and the tokens of an answer.
 REQUEST_OPTIONS = {
     "temperature": "gen_ai.request.temperature",
@@ -63,6 +65,7 @@ PROVIDERS = {"azure": "azure.ai.openai", "foundry": "azure.ai.openai"}
 
 # Our own.
 OPERATION = "prompty.operation"
+PROVIDER = "prompty.provider"  # the key in the file
 SHA256 = "prompty.sha256"
 ATTEMPTS = "prompty.attempts"
 RUN_ID = "prompty.run.id"
