@@ -12,7 +12,7 @@ space := $(subst ,, )
 unexport PYTHONDONTWRITEBYTECODE
 
 # Pages that `make prose` checks. Every new or rewritten page joins the list.
-PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md docs/reference/problems.md \
+PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md docs/reference/problems.md docs/reference/conformance.md \
 	docs/how-to/registries.md docs/how-to/credentials.md
 
 .PHONY: setup check format types prose test test-all $(TIERS:%=test-%) conformance bench docs pin soak
@@ -59,7 +59,7 @@ test-all: setup
 	$(PYTEST) -m timing
 
 conformance: setup
-	$(BIN)/pytest tests/conformance
+	$(BIN)/pytest tests/conformance tests/architecture/test_spec_statements.py tests/architecture/test_spec_report.py
 	$(BIN)/pytest --collect-only -qqq --spec-report
 
 bench: setup
@@ -71,6 +71,7 @@ soak: setup
 docs: setup
 	$(BIN)/python scripts/write_schema.py
 	$(BIN)/python scripts/write_provider_docs.py
+	$(BIN)/python -m scripts.write_conformance
 
 pin: setup
 	$(BIN)/python -m pip install --quiet --upgrade --requirement requirements/dev.in

@@ -60,33 +60,36 @@ def api_of(given: Vector) -> Api:
 
 # The requirements that single vectors prove.
 PROVED = {
-    "responses_simple": ("000 §7.4", "the type responses has its own format"),
-    "anthropic_system_separate": ("000 §7.5", "messages are always blocks"),
-    "anthropic_options": ("000 §7.6", "options have their names for Anthropic"),
-    "chat_with_options": ("000 §7.6", "options have their names for chat"),
-    "chat_audio_mp3": ("000 §7.1.2", "audio types become formats"),
-    "kind_to_json_type_mapping": ("000 §7.1.4", "kinds become JSON types"),
-    "tools_null_when_empty": ("000 §7.1.3", "no tools means no key"),
-    "structured_output": ("000 §7.1.6", "outputs become a response format"),
-    "embedding_wire": ("000 §7.2", "an embeddings request is built"),
-    "image_wire": ("000 §7.3", "an image request is built"),
-    "chat_multiple_tool_calls": ("002 §8.1", "the full list of calls is the result"),
-    "embedding_single": ("002 §8.2", "one vector is not a list of one"),
-    "anthropic_tool_use": ("002 §8.7", "arguments are always JSON text"),
-    "responses_tool_calls": ("004 Response Format", "calls are items of the output"),
-    "responses_text": ("004 Response Format", "text is in the items of the output"),
+    "responses_simple": [pytest.mark.spec("000 §7.4", "the type responses has its own format")],
+    "anthropic_system_separate": [
+        pytest.mark.spec("000 §7.5", "messages are always blocks"),
+        pytest.mark.spec("000 §7.5", "the system message is a field of its own"),
+        pytest.mark.spec("000 §7.5", "Anthropic is supported"),
+    ],
+    "anthropic_options": [pytest.mark.spec("000 §7.6", "options have their names for Anthropic")],
+    "chat_with_options": [pytest.mark.spec("000 §7.6", "options have their names for chat")],
+    "chat_audio_mp3": [pytest.mark.spec("000 §7.1.2", "audio types become formats")],
+    "kind_to_json_type_mapping": [pytest.mark.spec("000 §7.1.4", "kinds become JSON types")],
+    "tools_null_when_empty": [pytest.mark.spec("000 §7.1.3", "no tools means no key")],
+    "structured_output": [pytest.mark.spec("000 §7.1.6", "outputs become a response format")],
+    "embedding_wire": [pytest.mark.spec("000 §7.2", "an embeddings request is built")],
+    "image_wire": [pytest.mark.spec("000 §7.3", "an image request is built")],
+    "chat_multiple_tool_calls": [pytest.mark.spec("002 §8.1", "the full list of calls is the result")],
+    "embedding_single": [pytest.mark.spec("002 §8.2", "one vector is not a list of one")],
+    "anthropic_tool_use": [pytest.mark.spec("002 §8.7", "arguments are always JSON text")],
+    "responses_tool_calls": [pytest.mark.spec("004 Response Format", "calls are items of the output")],
+    "responses_text": [
+        pytest.mark.spec("004 Response Format", "text is in the items of the output"),
+        pytest.mark.spec("004 Response Format", "a reply without calls is the answer"),
+    ],
 }
 
 
 def proving(stage: str) -> list[Any]:
     return [
-        pytest.param(*given.values, id=given.id, marks=[*given.marks, *proof(str(given.id))])
+        pytest.param(*given.values, id=given.id, marks=[*given.marks, *PROVED.get(str(given.id), [])])
         for given in vectors(stage)
     ]
-
-
-def proof(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.spec(*PROVED[name])] if name in PROVED else []
 
 
 @pytest.mark.spec("000 §7", "at least one provider is supported")
@@ -165,6 +168,7 @@ def printed(api_type: str, messages: list[Message], **fields: Any) -> Body:
     return api_of({"provider": "openai", "apiType": api_type}).request(agent, messages, list_declared_functions(agent))
 
 
+@pytest.mark.spec("004 Wire Format Example", "the printed requests are what is sent")
 @pytest.mark.spec("004 Request Format", "system messages become instructions")
 @pytest.mark.spec("004 Request Format", "user and assistant messages become input")
 @pytest.mark.spec("004 Request Format", "the most tokens are max_output_tokens")
@@ -184,6 +188,7 @@ def test_the_responses_request_that_the_guide_prints() -> None:
     ]
 
 
+@pytest.mark.spec("004 Wire Format Example", "the printed requests are what is sent")
 def test_the_chat_request_that_the_guide_prints() -> None:
     assert printed("chat", QUESTION) == {
         "model": "gpt-4o",

@@ -36,6 +36,7 @@ def sent(script: Script, number: int = -1) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in body["messages"]]
 
 
+@pytest.mark.spec("001 How a Turn Interleaves", "a session goes on with the same memory and session id")
 @sync_and_async
 def test_the_next_turn_knows_what_was_said(way: Way, store: MemoryStore) -> None:
     remembered: dict[str, Any] = {"memory": store, "session_id": "s", "tools": [look]}

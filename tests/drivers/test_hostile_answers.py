@@ -151,6 +151,7 @@ def test_a_length_stop_inside_a_call_leaves_nothing_to_run(server: Server, way: 
     assert way.invoke(wire.agent(server, tools=[TOOL])).result == "Well"
 
 
+@pytest.mark.spec("002 §8.6", "calls are given out when a stream ends, however it ended")
 def test_a_cut_stream_holds_no_call_that_could_run(server: Server, stream_way: Way, wire: Wire) -> None:
     half = wire.half_call_stream()
     for end in range(1, len(half)):
@@ -263,6 +264,8 @@ def test_a_packed_answer_is_unpacked(server: Server, whole_way: Way, wire: Wire)
 # What is sent, and what is never shown.
 
 
+@pytest.mark.spec("000 §7.5", "Anthropic is supported")
+@pytest.mark.spec("004 Request Format", "requests go to the path of the Responses API")
 @pytest.mark.spec("000 §7.8", "every request has the user agent prompty/<version>")
 def test_every_request_says_who_sends_it(server: Server, way: Way, wire: Wire) -> None:
     server.answer(answered(wire, way, "Hello"))

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from prompty import ToolCall, cast, invoke, invoke_async, process, run, run_async
+from prompty import ToolCall, cast, invoke, invoke_async, process, process_async, run, run_async
 from prompty.errors import Refused, ResultError
 from prompty.model.message import Json
 from tests.drivers.wires import Chat, Messages, Responses, Wire
@@ -42,6 +42,11 @@ def answered(wire: Wire, way: Way, *words: str) -> Reply:
     return stream(*wire.stream(*words)) if way.streamed else json_reply(wire.whole("".join(words)))
 
 
+@pytest.mark.spec("002 §8.4", "with outputs the text is parsed, and is the result where it is not JSON")
+@pytest.mark.spec("002 §8.5", "with outputs the text is parsed, and is the result where it is not JSON")
+@pytest.mark.spec("004 Basic Configuration", "invoke and invoke_async work as they do for chat")
+@pytest.mark.spec("004 Overview", "setting the API type is all it takes")
+@pytest.mark.spec("004 Structured Output", "the answer is parsed as JSON")
 def test_declared_outputs_become_a_dict(server: Server, way: Way, wire: Wire) -> None:
     server.answer(answered(wire, way, *PIECES))
     result = way.invoke(wire.agent(server, outputs=OUTPUTS)).result
@@ -49,6 +54,8 @@ def test_declared_outputs_become_a_dict(server: Server, way: Way, wire: Wire) ->
     assert cast(result, CityModel) == CityModel(city="Berlin", people=3_800_000)
 
 
+@pytest.mark.spec("002 §8.4", "with outputs the text is parsed, and is the result where it is not JSON")
+@pytest.mark.spec("002 §8.5", "with outputs the text is parsed, and is the result where it is not JSON")
 def test_text_that_is_no_json_stays_text(server: Server, way: Way, wire: Wire) -> None:
     server.answer(answered(wire, way, "I would ", "rather not"))
     assert way.invoke(wire.agent(server, outputs=OUTPUTS)).result == "I would rather not"
@@ -158,9 +165,33 @@ def test_messages_one_already_has_are_sent_as_they_are(server: Server, wire: Wir
     assert "Three" in server.requests[0].content.decode()
 
 
+@pytest.mark.spec("002 §8", "process and process_async take an agent and a raw reply")
 def test_a_raw_answer_can_be_processed_by_itself(wire: Wire) -> None:
     agent = wire.agent("http://127.0.0.1:9")
     assert process(agent, wire.whole("Hello")) == "Hello"
+    assert asyncio.run(process_async(agent, wire.whole("Hello"))) == "Hello"
+
+
+@pytest.mark.spec("002 §8.4", "calls come before text")
+@pytest.mark.spec("002 §8.4", "the text of the output is the result")
+def test_calls_of_a_response_come_before_its_text() -> None:
+    agent = Responses().agent("http://127.0.0.1:9", outputs=OUTPUTS)
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]}
+    called = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "look", "arguments": '{"at": "a"}'}
+    assert process(agent, {"status": "completed", "output": [said]}) == "Let me see."
+    assert process(agent, {"status": "completed", "output": [said, called]}) == [
+        ToolCall(id="c", name="look", arguments='{"at": "a"}')
+    ]
+
+
+@pytest.mark.spec("002 §8.5", "calls come before text")
+def test_calls_of_anthropic_come_before_text_with_arguments_as_text() -> None:
+    agent = Messages().agent("http://127.0.0.1:9", outputs=OUTPUTS)
+    said = {"type": "text", "text": "Let me see."}
+    called = {"type": "tool_use", "id": "c", "name": "look", "input": {"at": "a"}}
+    assert process(agent, {"content": [said, called], "stop_reason": "tool_use"}) == [
+        ToolCall(id="c", name="look", arguments='{"at":"a"}')
+    ]
 
 
 def test_calls_are_the_result_when_there_are_any(server: Server, way: Way) -> None:

@@ -145,6 +145,7 @@ def test_reading_a_stream_in_async_code(server: Server) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.spec("002 §8.6", "calls come after the text, in the order of their index")
 def test_calls_come_after_the_text(server: Server) -> None:
     wire = Chat()
     call = wire.call(index=0, id="c", function={"name": "look", "arguments": "{}"})

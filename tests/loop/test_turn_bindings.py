@@ -98,6 +98,7 @@ def test_a_turn_refuses_what_does_not_fit_before_the_model_is_asked(name: str) -
     assert script.requests == []
 
 
+@pytest.mark.spec("003 §2.9", "two tools of one name are an error")
 def test_two_tools_of_one_name_are_refused() -> None:
     with Script("Done."), pytest.raises(ToolError, match="two tools are called 'look'"):
         turn(agent_of(tools=[LOOK, LOOK]), tools=[look])

@@ -28,6 +28,7 @@ def batches(pattern: list[list[str]]) -> list[list[ToolCall]]:
     ]
 
 
+@pytest.mark.spec("001 Pairing: One Result per Call", "ids cross the wire as the model wrote them")
 @whole_and_streamed
 @every_wire
 @pytest.mark.parametrize("pattern", IDS.values(), ids=IDS)

@@ -67,6 +67,7 @@ CONDITIONS: dict[str, tuple[Condition, int]] = {
 }
 
 
+@pytest.mark.spec("001 tool — one result per call", "stop conditions can match the name of a tool")
 @one_way
 @pytest.mark.parametrize(("condition", "rounds"), CONDITIONS.values(), ids=CONDITIONS)
 def test_a_condition_ends_a_turn_after_a_round_of_tools(way: Way, condition: Condition, rounds: int) -> None:

@@ -248,6 +248,7 @@ def test_a_sync_turn_works_inside_a_running_event_loop(streamed: bool, kind: str
     assert (seen.result, seen.told) == ("Done.", ["met 1", "met 2"])
 
 
+@pytest.mark.spec("001 How a Turn Interleaves", "tools run in the process of the caller")
 def test_a_single_tool_that_nothing_can_interrupt_runs_on_the_thread_of_the_caller() -> None:
     threads = []
 

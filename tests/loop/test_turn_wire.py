@@ -34,6 +34,8 @@ def bodies(script: Script) -> list[dict[str, Any]]:
     return list(script.requests)
 
 
+@pytest.mark.spec("001 Pairing: One Result per Call", "a result has the id of its call")
+@pytest.mark.spec("001 Parallel Tool Calling", "calls that run in parallel have no wire form of their own")
 @whole_and_streamed
 @pytest.mark.spec("001 The Four Roles", "messages have four roles, under the names of the wire")
 @pytest.mark.spec("001 How a Turn Interleaves", "each call is answered by one tool message before the model is asked")
@@ -86,6 +88,7 @@ def test_words_and_parts_cross_as_they_are() -> None:
     ]
 
 
+@pytest.mark.spec("001 Arguments are a string until the moment of execution", "an answer keeps why it ended")
 @whole_and_streamed
 @every_wire
 @pytest.mark.spec("001 Message Shapes", "what is ours alone never crosses the wire")
@@ -170,6 +173,7 @@ class Place:
     floors: list[int]
 
 
+@pytest.mark.spec("002 §8.7", "the caller parses the arguments of a call")
 @whole_and_streamed
 @every_wire
 @pytest.mark.spec("001 Arguments are a string until the moment of execution", "a tool gets values of its own types")

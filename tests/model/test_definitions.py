@@ -48,6 +48,7 @@ def test_each_kind_of_connection_keeps_its_fields(kind: str, fields: dict[str, A
         assert dumped[name] == ("**********" if name in ("apiKey", "clientSecret") else value)
 
 
+@pytest.mark.spec("003 §2.5", "a connection without its required fields does not load")
 @pytest.mark.parametrize("kind", CONNECTIONS)
 def test_a_connection_loads_without_its_required_fields(kind: str) -> None:
     assert connection_of({"kind": kind}).model_dump()["kind"] == kind
@@ -96,11 +97,43 @@ def test_an_option_may_come_from_the_environment_as_text() -> None:
     assert (agent.model.options.temperature, agent.model.options.max_output_tokens) == (0.5, 7)
 
 
+@pytest.mark.spec("003 §2.4", "the API type is chat unless the file says otherwise")
+@pytest.mark.spec(
+    "004 When to Use Responses API vs Chat Completions", "the API type is chat unless the file says otherwise"
+)
 @pytest.mark.spec("003 §2.4", "a string is the model's id")
 def test_a_model_as_text_is_its_id() -> None:
     short, full = loads("---\nmodel: gpt-4\n---\n"), loads("---\nmodel: {id: gpt-4}\n---\n")
     assert short == full
     assert (short.model.id, short.model.provider, short.model.api_type) == ("gpt-4", "openai", "chat")
+
+
+@pytest.mark.spec("003 §2.3", "every property of the frontmatter is read")
+@pytest.mark.spec("003 §2.4", "a model has an id, a provider, an API type, a connection and options")
+def test_every_property_of_a_file_is_read() -> None:
+    agent = loads("""---
+name: n
+displayName: D
+description: d
+metadata: {authors: [a]}
+model:
+  id: m
+  provider: anthropic
+  apiType: responses
+  connection: {kind: anonymous, endpoint: e}
+  options: {temperature: 0.5}
+inputs: {i: {kind: string}}
+outputs: {o: {kind: integer}}
+tools: [{name: t, kind: function}]
+template: mustache
+---
+""")
+    assert (agent.name, agent.display_name, agent.description, agent.metadata) == ("n", "D", "d", {"authors": ["a"]})
+    assert (agent.model.id, agent.model.provider, agent.model.api_type) == ("m", "anthropic", "responses")
+    assert agent.model.connection == connection_of({"kind": "anonymous", "endpoint": "e"})
+    assert agent.model.options.temperature == 0.5
+    assert [(one.name, one.kind) for one in (*agent.inputs, *agent.outputs)] == [("i", "string"), ("o", "integer")]
+    assert ([tool.name for tool in agent.tools], agent.template.format.kind) == (["t"], "mustache")
 
 
 SCALARS: dict[str, tuple[Any, str]] = {
@@ -151,6 +184,15 @@ def test_all_kinds_of_property(kind: str) -> None:
     assert Property.model_validate({"name": "x", "kind": kind}).kind == kind
 
 
+@pytest.mark.spec("003 §2.7", "a property has a description, an example and allowed values")
+def test_a_property_keeps_what_the_file_says_of_it() -> None:
+    told = {"description": "d", "required": True, "default": "a", "example": "b", "enumValues": ["a", "b"]}
+    [found] = PromptAgent.model_validate({"inputs": {"x": told}}).inputs
+    assert (found.description, found.required, found.default) == ("d", True, "a")
+    assert (found.example, list(found.enum_values or [])) == ("b", ["a", "b"])
+
+
+@pytest.mark.spec("003 §2.3", "inputs and outputs are a list or a map")
 def test_list_and_map_forms_are_the_same_also_nested() -> None:
     listed = {
         "outputs": [
@@ -187,6 +229,9 @@ TOOLS: dict[str, tuple[dict[str, Any], type[BaseModel], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.spec("003 §2.9", "every tool has a name, a description and bindings")
+@pytest.mark.spec("003 §2.9", "tools are a list, and their kind says what they are")
+@pytest.mark.spec("003 §2.9.2", "the mode is single unless the file says otherwise")
 @pytest.mark.spec("003 §2.9", "four known kinds")
 @pytest.mark.spec("003 §2.9.2", "a prompty tool has a path and a mode")
 @pytest.mark.parametrize(("data", "definition", "fields"), TOOLS.values(), ids=TOOLS)
@@ -206,6 +251,16 @@ def test_any_other_kind_is_a_custom_tool(kind: str) -> None:
     assert (tool.kind, tool.options) == (kind, {"a": 1})
 
 
+@pytest.mark.spec("003 §2.9", "a custom tool has options and a connection")
+def test_a_custom_tool_has_options_and_a_connection() -> None:
+    told = {"kind": "anonymous", "endpoint": "e"}
+    data = {"name": "t", "kind": "sql", "options": {"a": 1}, "connection": told}
+    [tool] = PromptAgent.model_validate({"tools": [data]}).tools
+    assert isinstance(tool, CustomTool)
+    assert (tool.options, tool.connection) == ({"a": 1}, connection_of(told))
+
+
+@pytest.mark.spec("003 §2.9", "every tool has a name, a description and bindings")
 def test_a_binding_is_a_secret_value_or_an_input_s_name() -> None:
     bindings = {"a": 3, "b": {"input": "who"}, "c": {"input": "x", "more": 1}, "d": [1]}
     [tool] = PromptAgent.model_validate({"tools": [{"name": "t", "kind": "function", "bindings": bindings}]}).tools

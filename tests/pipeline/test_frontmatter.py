@@ -15,6 +15,9 @@ NORMATIVE = {
 }
 
 
+@pytest.mark.spec("003 §2.1", "frontmatter stands between two lines of --- or +++ and may be left out")
+@pytest.mark.spec("003 §2.2", "whitespace may precede the opening delimiter")
+@pytest.mark.spec("003 §2.2", "frontmatter is the text between the delimiters, the body all after them")
 @pytest.mark.spec("003 §2.2", "the four vectors")
 @pytest.mark.parametrize(("text", "frontmatter", "body"), NORMATIVE.values(), ids=NORMATIVE)
 def test_the_normative_vectors_split_as_printed(text: str, frontmatter: str | None, body: str) -> None:
@@ -39,6 +42,9 @@ TRAPS = {
 }
 
 
+@pytest.mark.spec("003 §2.1", "frontmatter stands between two lines of --- or +++ and may be left out")
+@pytest.mark.spec("003 §2.2", "frontmatter ends at the next delimiter, wherever it stands")
+@pytest.mark.spec("003 §2.2", "frontmatter is the text between the delimiters, the body all after them")
 @pytest.mark.parametrize(("text", "frontmatter"), TRAPS.values(), ids=TRAPS)
 def test_only_a_whole_line_closes_the_frontmatter(text: str, frontmatter: str | None) -> None:
     parts = split(normalize(text))
@@ -63,6 +69,7 @@ def test_no_closing_delimiter_is_an_error_at_the_opening(text: str) -> None:
     assert caught.value.problems[0].line == 1
 
 
+@pytest.mark.spec("003 §2.2", "text that begins with no delimiter is all instructions")
 @pytest.mark.spec("003 §2.1", "without delimiters all is body")
 @pytest.mark.parametrize(
     "text", ["", "hello", "\n\nhello\n", "--- not a delimiter\n---\n", "----\nx\n----\n", "a\n---\nb\n---\n"]
@@ -71,6 +78,11 @@ def test_without_an_opening_delimiter_all_of_it_is_body(text: str) -> None:
     agent = loads(text)
     assert agent.instructions == text
     assert agent.name is None
+
+
+@pytest.mark.spec("003 §2.1", "the body is the instructions of the agent")
+def test_the_body_is_the_instructions() -> None:
+    assert loads("---\nname: x\n---\nuser:\nHi").instructions == "user:\nHi"
 
 
 def test_an_empty_body_is_legal() -> None:

@@ -59,6 +59,7 @@ FITTING: list[tuple[str, object]] = [
 ]
 
 
+@pytest.mark.spec("003 §2.7", "inputs follow the schema of the file")
 @pytest.mark.parametrize(("kind", "value"), FITTING)
 def test_a_value_of_the_declared_kind_is_accepted(kind: str, value: object) -> None:
     assert validate_inputs(agent({"x": {"kind": kind}}), {"x": value}) == {"x": value}
@@ -80,11 +81,13 @@ WRONG: list[tuple[str, object, str]] = [
 ]
 
 
+@pytest.mark.spec("003 §2.7", "inputs follow the schema of the file")
 @pytest.mark.parametrize(("kind", "value", "cause"), WRONG)
 def test_a_value_of_another_kind_is_an_error(kind: str, value: object, cause: str) -> None:
     assert problems_of(agent({"x": {"kind": kind}}), {"x": value}) == [f"Input 'x' {cause}"]
 
 
+@pytest.mark.spec("003 §2.7", "a value outside of the allowed ones is an error")
 def test_a_value_outside_of_the_enum_values_is_an_error() -> None:
     made = agent({"q": {"kind": "integer", "enumValues": [1, 2]}})
     assert validate_inputs(made, {"q": 2}) == {"q": 2}
@@ -96,6 +99,7 @@ def test_true_is_not_the_number_one_in_enum_values() -> None:
     assert problems_of(made, {"q": [True]}) == ["Input 'q[0]' must be one of 1, not True"]
 
 
+@pytest.mark.spec("003 §2.7", "inputs follow the schema of the file")
 def test_values_inside_lists_and_objects_are_validated_by_their_path() -> None:
     made = agent(
         {

@@ -67,6 +67,11 @@ MARKERS = {
 }
 
 
+@pytest.mark.spec("003 §2.10", "a marker may be indented or a heading")
+@pytest.mark.spec("003 §2.10", "each marker begins a message of its role")
+@pytest.mark.spec("003 §2.10", "the case of a role does not matter")
+@pytest.mark.spec("003 §2.10", "the roles are system, user and assistant")
+@pytest.mark.spec("003 §2.10", "the text between two markers is the message")
 @pytest.mark.spec("003 §2.10", "a marker stands alone on its line")
 @pytest.mark.spec("003 §2.10", "blank lines are trimmed")
 @pytest.mark.spec("003 §2.10", "text before a marker is system")
@@ -93,6 +98,7 @@ ATTRIBUTES = {
 }
 
 
+@pytest.mark.spec("003 §2.10", "a marker has attributes in brackets")
 @pytest.mark.parametrize(("line", "attributes"), ATTRIBUTES.values(), ids=ATTRIBUTES)
 def test_attributes_of_a_marker_become_metadata(line: str, attributes: dict[str, object]) -> None:
     [message] = prepare(agent_of(f"{line}\nHi"))
@@ -120,6 +126,7 @@ INJECTIONS = [
 ]
 
 
+@pytest.mark.spec("003 §2.10", "every line of the rendered text that looks like a marker is one")
 @pytest.mark.parametrize("said", INJECTIONS)
 @pytest.mark.parametrize("engine", ["jinja2", "mustache"])
 def test_what_an_input_says_is_never_structure(said: str, engine: str) -> None:
@@ -319,6 +326,8 @@ def test_no_input_changes_the_number_of_messages(first: str, second: str) -> Non
     assert messages[1].text == (first + second).strip("\r\n")
 
 
+@pytest.mark.spec("003 §2.7", "a thread is the messages of a conversation")
+@pytest.mark.spec("003 §2.7", "images, files and audio are URLs or base64 and become parts where they are written")
 def test_two_images_an_audio_a_file_and_a_thread_come_out_in_the_written_order() -> None:
     kinds = {"one": "image", "two": "image", "sound": "audio", "paper": "file", "before": "thread"}
     agent = agent_of(
@@ -394,6 +403,7 @@ MEDIA: dict[str, tuple[str, object, object]] = {
 }
 
 
+@pytest.mark.spec("003 §2.7", "images, files and audio are URLs or base64 and become parts where they are written")
 @pytest.mark.parametrize(("kind", "value", "part"), MEDIA.values(), ids=MEDIA)
 def test_media_may_be_given_in_many_forms(kind: str, value: object, part: object) -> None:
     [message] = rich(kind, value)
@@ -418,6 +428,7 @@ WRONG_MEDIA: dict[str, tuple[str, object, str]] = {
 }
 
 
+@pytest.mark.spec("003 §2.7", "base64 alone is an image, a file or audio")
 @pytest.mark.parametrize(("kind", "value", "said"), WRONG_MEDIA.values(), ids=WRONG_MEDIA)
 def test_media_that_cannot_be_used_names_the_input_and_what_to_pass(kind: str, value: object, said: str) -> None:
     with pytest.raises(InputError, match="Input 'x'") as caught:
@@ -503,11 +514,15 @@ INPUTS = {
 }
 
 
+@pytest.mark.spec("003 §2.7", "a required input that is not given is an error, others may be left out")
+@pytest.mark.spec("003 §2.7", "an example is never a value")
+@pytest.mark.spec("003 §2.7", "an input that is not given has its default")
 @pytest.mark.parametrize(("declared", "given_inputs", "expected"), INPUTS.values(), ids=INPUTS)
 def test_inputs_are_completed(declared: object, given_inputs: Mapping[str, object], expected: object) -> None:
     assert validate_inputs(agent_of("", inputs=declared), given_inputs) == expected
 
 
+@pytest.mark.spec("003 §2.7", "a required input that is not given is an error, others may be left out")
 def test_a_missing_required_input_is_named() -> None:
     agent = agent_of("", inputs={"city": {"required": True, "description": "where"}})
     with pytest.raises(ValueError, match=r"Missing required input 'city' \(where\)") as caught:
@@ -592,6 +607,7 @@ def test_async_forms_give_the_same() -> None:
     assert (text, prepared, parsed) == (render(agent), prepare(agent), parse(agent, "user:\na"))
 
 
+@pytest.mark.spec("003 §2.8", "a template chooses the engine and the parser")
 @pytest.mark.usefixtures("clean_registry")
 def test_a_renderer_of_one_s_own_is_two_lines() -> None:
     def dollars(template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
@@ -605,6 +621,7 @@ def test_a_renderer_of_one_s_own_is_two_lines() -> None:
     assert roles_and_text(prepare(agent, {"q": "system:\nx"})) == [("system", "Hi"), ("user", "system:\nx")]
 
 
+@pytest.mark.spec("003 §2.8", "a template chooses the engine and the parser")
 @pytest.mark.usefixtures("clean_registry")
 def test_a_parser_of_one_s_own() -> None:
     register_parser("whole", lambda text, /, *, nonce=None: [user(text.replace(nonce or "", ""))])

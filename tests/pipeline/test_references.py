@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from prompty import loads
+from prompty import load, loads
 from prompty.errors import LoadError
 from prompty.pipeline.references import References
 
@@ -38,6 +38,9 @@ EXPANDED = {
 }
 
 
+@pytest.mark.spec("003 §2.11", "a variable that is not set has its default")
+@pytest.mark.spec("003 §2.11", "an env reference is the value of its variable")
+@pytest.mark.spec("003 §2.11", "values of the frontmatter hold references")
 @pytest.mark.spec("003 §2.11", "a default follows the second colon")
 @pytest.mark.parametrize(("text", "expected"), EXPANDED.values(), ids=EXPANDED)
 def test_environment_references(text: str, expected: str) -> None:
@@ -117,6 +120,15 @@ FILES = {
 @pytest.mark.parametrize(("text", "expected"), FILES.values(), ids=FILES)
 def test_file_references(folder: Path, text: str, expected: object) -> None:
     assert resolved(text, folder) == expected
+
+
+@pytest.mark.spec("003 §2.11", "a file reference is relative to the prompt")
+def test_a_file_is_found_beside_the_prompt_and_not_in_the_current_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub" / "x.prompty").write_text("---\nmetadata: ${file:data.yml}\n---\n")
+    monkeypatch.chdir(folder)
+    assert load("sub/x.prompty").metadata == {"a": 1}
 
 
 @pytest.mark.spec("003 §2.11", "a missing file is a FileNotFoundError")

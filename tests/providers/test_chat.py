@@ -116,6 +116,7 @@ CROSSING = {
 }
 
 
+@pytest.mark.spec("000 §7.1.1", "all metadata of a message goes beside its content")
 @pytest.mark.parametrize(("role", "crossing"), CROSSING.items())
 def test_a_field_crosses_only_where_the_role_allows_it(role: str, crossing: set[str]) -> None:
     expected = {name: WIRE_FIELDS[name] for name in crossing}
@@ -131,6 +132,8 @@ def test_a_name_that_a_marker_made_a_number_is_text_again() -> None:
     assert sent["name"] == "7"
 
 
+@pytest.mark.spec("001 assistant — text and/or tool calls", "a turn of calls alone has empty content")
+@pytest.mark.spec("001 assistant — text and/or tool calls", "an answer has text, calls or both")
 def test_a_turn_of_calls_alone_has_empty_content() -> None:
     assert message_to_wire(calling(ONE)) == {
         "role": "assistant",
@@ -141,6 +144,7 @@ def test_a_turn_of_calls_alone_has_empty_content() -> None:
     }
 
 
+@pytest.mark.spec("001 assistant — text and/or tool calls", "an answer has text, calls or both")
 def test_what_was_said_before_a_call_goes_with_it() -> None:
     said = assistant("Let me see", tool_calls=[ONE])
     assert message_to_wire(said)["content"] == "Let me see"
@@ -186,6 +190,7 @@ PARTS: dict[str, tuple[ContentPart, Json]] = {
 }
 
 
+@pytest.mark.spec("000 §7.1.2", "an image without a detail has no such key")
 @pytest.mark.spec("000 §7.1.2", "each part becomes its content block")
 @pytest.mark.spec("000 §7.1.2", "no empty detail is sent")
 @pytest.mark.parametrize(("part", "expected"), PARTS.values(), ids=PARTS)
@@ -233,6 +238,7 @@ REFUSED: dict[str, tuple[Message, str, str]] = {
 }
 
 
+@pytest.mark.spec("000 §7.1.2", "a file is sent as its URL")
 @pytest.mark.parametrize(("given", "cause", "fix"), REFUSED.values(), ids=REFUSED)
 def test_what_the_api_does_not_take_is_refused_before_the_call(given: Message, cause: str, fix: str) -> None:
     with pytest.raises(RequestError) as caught:
@@ -269,6 +275,7 @@ def tool(**fields: Any) -> FunctionTool:
 CITY = {"city": {"kind": "string", "required": True, "description": "Which one"}, "days": {"kind": "integer"}}
 
 
+@pytest.mark.spec("000 §7.1.4", "required lists what is required and is left out where nothing is")
 @pytest.mark.spec("000 §7.1.3", "a function tool is a function definition")
 @pytest.mark.spec("000 §7.1.4", "properties become a JSON Schema object")
 def test_a_tool_is_a_function_with_the_schema_of_its_parameters() -> None:
@@ -307,12 +314,14 @@ def test_what_the_host_fills_in_is_not_shown() -> None:
     assert sent["function"]["parameters"] == {"type": "object", "properties": {"days": {"type": "integer"}}}
 
 
+@pytest.mark.spec("000 §7.1.6", "without outputs there is no response format")
 @pytest.mark.spec("000 §7.1.3", "no tools means no key")
 def test_without_functions_there_is_no_tools_key() -> None:
     sent = body(of=agent({"allowMultipleToolCalls": False}))
     assert sent.keys() == {"model", "messages"}
 
 
+@pytest.mark.spec("003 §2.9", "two tools of one name are an error")
 def test_two_functions_of_one_name_are_an_error() -> None:
     twice = [{"name": "t", "kind": "function"}, {"name": "t", "kind": "function"}]
     with pytest.raises(RequestError, match="two tools are called 't'"):
@@ -357,6 +366,7 @@ OPTIONS: dict[str, tuple[Json, Json]] = {
 }
 
 
+@pytest.mark.spec("000 §7.1.5", "additional properties pass through and override nothing")
 @pytest.mark.spec("000 §7.1.5", "options become request parameters")
 @pytest.mark.spec("000 §7.6", "options have their names for chat")
 @pytest.mark.spec("000 §7.6", "an option that a provider does not have is left out silently")
@@ -365,12 +375,14 @@ def test_options_go_under_their_names_on_the_wire(options: Json, expected: Json)
     assert body(of=agent(options)) == {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **expected}
 
 
+@pytest.mark.spec("003 §2.6", "several calls at once can be allowed or forbidden")
 @pytest.mark.parametrize("several", [True, False])
 def test_several_calls_at_once_are_asked_for_beside_tools(several: bool) -> None:
     sent = body(of=agent({"allowMultipleToolCalls": several}), functions=[build_function(tool())])
     assert sent["parallel_tool_calls"] is several
 
 
+@pytest.mark.spec("000 §7.1.6", "only required outputs are required in the schema")
 @pytest.mark.spec("000 §7.1.6", "outputs become a response format")
 @pytest.mark.spec("000 §7.7", "outputs become the provider's own mechanism")
 def test_outputs_become_a_strict_schema() -> None:
@@ -388,6 +400,14 @@ def test_outputs_become_a_strict_schema() -> None:
             },
         },
     }
+
+
+@pytest.mark.spec("000 §7.1.7", "a chat request has the model, messages, options, tools and response format")
+def test_a_request_has_the_model_messages_options_tools_and_format() -> None:
+    outputs = {"city": {"kind": "string"}}
+    sent = body(of=agent({"temperature": 0.5}, outputs=outputs), functions=[build_function(tool(parameters=CITY))])
+    assert sent.keys() == {"model", "messages", "temperature", "tools", "response_format"}
+    assert (sent["model"], sent["messages"]) == ("m", [{"role": "user", "content": "Hi"}])
 
 
 @pytest.mark.parametrize("asked", [None, {"include_obfuscation": False}], ids=["plain", "with an option"])
@@ -505,6 +525,7 @@ TEXTS: dict[str, tuple[object, str]] = {
 }
 
 
+@pytest.mark.spec("002 §8.1", "no content is an empty text")
 @pytest.mark.parametrize(("content", "text"), TEXTS.values(), ids=TEXTS)
 def test_content_is_text_whatever_its_shape(content: object, text: str) -> None:
     assert reply(payload(content)).text == text
@@ -568,12 +589,14 @@ def test_an_answer_without_a_choice_is_an_error_that_may_pass(given: Json, cause
     assert caught.value.retryable
 
 
+@pytest.mark.spec("002 §8.1", "the first choice counts")
 def test_of_several_answers_the_first_counts() -> None:
     made = payload("one")
     made["choices"].append({"index": 1, "message": {"content": "two"}, "finish_reason": "stop"})
     assert reply(made).text == "one"
 
 
+@pytest.mark.spec("002 §8.1", "with outputs the content is parsed, and is the result where it is not JSON")
 @pytest.mark.spec("000 §7.1.6", "the content is parsed as JSON where there are outputs")
 @pytest.mark.spec("000 §7.7", "the parsed object is the result")
 @pytest.mark.spec("000 §7.7", "what is not JSON is returned as it is")
@@ -659,6 +682,10 @@ BUILT: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
         [piece(3, "a", "t", "{}"), piece(7, "b", "t", "{}")],
         [("a", "t", "{}"), ("b", "t", "{}")],
     ),
+    "indexes in another order": (
+        [piece(1, "b", "t", "{}"), piece(0, "a", "t", "{}")],
+        [("a", "t", "{}"), ("b", "t", "{}")],
+    ),
     "no index, new ids": (
         [piece(None, "a", "t", "{"), piece(None, None, None, "}"), piece(None, "b", "t", "{}")],
         [("a", "t", "{}"), ("b", "t", "{}")],
@@ -696,6 +723,7 @@ BUILT: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
 }
 
 
+@pytest.mark.spec("002 §8.6", "calls come after the text, in the order of their index")
 @pytest.mark.spec("002 §8.6", "calls are put together by index")
 @pytest.mark.parametrize(("deltas", "expected"), BUILT.values(), ids=BUILT)
 def test_calls_are_put_together_however_a_server_counts(
@@ -715,6 +743,7 @@ USAGES: dict[str, list[Json]] = {
 }
 
 
+@pytest.mark.spec("002 §8.6", "a chunk without a choice is passed over")
 @pytest.mark.parametrize("events", USAGES.values(), ids=USAGES)
 def test_usage_is_collected_wherever_it_comes(events: list[Json]) -> None:
     assert stream(events).usage == USED
@@ -753,6 +782,7 @@ def test_a_stream_without_events_is_cut() -> None:
         stream([])
 
 
+@pytest.mark.spec("002 §8.6", "a refusal ends a stream at its first piece")
 @pytest.mark.spec("002 §8.6", "a refusal in a stream is a ValueError")
 @pytest.mark.parametrize("end", [[], [chunk({}, "stop")]], ids=["broken off", "ended"])
 def test_a_refusal_in_a_stream_is_an_error_with_all_of_it(end: list[Json]) -> None:

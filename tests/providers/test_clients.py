@@ -139,6 +139,7 @@ def sent_by(server: Server, agent: PromptAgent, client_class: Any, **options: An
     return server.requests[-1]
 
 
+@pytest.mark.spec("003 §2.5", "a reference is what the host registered under that name")
 @pytest.mark.parametrize("client_class", [openai.OpenAI, openai.AsyncOpenAI])
 def test_a_registered_client_is_used(server: Server, client_class: Any) -> None:
     options = {"base_url": f"{server.url}/v1", "api_key": "host", "default_headers": {"x-host": "yes"}}
@@ -201,12 +202,14 @@ def test_a_registered_client_that_this_call_cannot_use() -> None:
 # Keys, and no keys.
 
 
+@pytest.mark.spec("003 §2.5", "a connection with a key sends it to its endpoint")
 def test_a_key_is_sent_to_its_endpoint(server: Server, asynchronous: bool) -> None:
     request = sent(server, agent_of(connection={**KEY, "endpoint": f"{server.url}/v1"}), asynchronous)
     assert (request.path, request.headers["authorization"]) == ("/v1/chat/completions", "Bearer the-key")
     assert request.body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
+@pytest.mark.spec("003 §2.5", "a connection without its required fields does not load")
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "azure", "foundry"])
 @pytest.mark.parametrize("key", ["", None])
 def test_a_connection_of_kind_key_needs_one(provider: str, key: str | None) -> None:
@@ -234,6 +237,7 @@ def test_a_key_of_the_environment_that_no_header_can_carry(
     assert not caught.value.retryable
 
 
+@pytest.mark.spec("003 §2.5", "an anonymous connection sends no credential")
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.5}], ids=str)
 def test_an_anonymous_connection_sends_no_credential(
@@ -480,6 +484,7 @@ PATHS = {
 }
 
 
+@pytest.mark.spec("003 §2.5", "a foundry connection reaches Microsoft Foundry with a token")
 @pytest.mark.parametrize(("path", "arriving"), PATHS.items())
 def test_a_foundry_connection_asks_entra_for_a_token(
     server: Server, monkeypatch: pytest.MonkeyPatch, asynchronous: bool, path: str, arriving: str

@@ -62,6 +62,7 @@ PROMPTS: dict[str, tuple[list[Message], str]] = {
 }
 
 
+@pytest.mark.spec("000 §7.3", "only the first text of that message counts")
 @pytest.mark.spec("000 §7.3", "an image request is built")
 @pytest.mark.spec("000 §7.3", "the last user message is the prompt")
 @pytest.mark.spec("000 §7.3", "without a user message the prompt is empty")
@@ -84,6 +85,7 @@ CHAT_OPTIONS: Json = {
 OWN_OPTIONS: dict[str, Json] = {"embedding": {"dimensions": 256}, "image": {"size": "1024x1024", "n": 2}}
 
 
+@pytest.mark.spec("000 §7.3", "options of the model are sent for an image")
 @pytest.mark.parametrize("api_type", APIS)
 def test_only_additional_properties_cross_and_override_nothing(api_type: str) -> None:
     added = {**OWN_OPTIONS[api_type], "model": "x", "input": "x", "prompt": "x"}
@@ -118,6 +120,7 @@ def test_one_vector_is_the_result_itself() -> None:
     assert (answer.usage, answer.model) == (Usage(input_tokens=5), "m-2025")
 
 
+@pytest.mark.spec("002 §8.2", "several vectors are a list")
 def test_several_vectors_are_a_list_in_the_order_of_the_texts() -> None:
     answer = embeddings.reply(vectors((1, [0.3]), (0, [0.1]), (2, [0.5])))
     assert process_reply(agent("embedding"), answer) == [[0.1], [0.3], [0.5]]
@@ -132,6 +135,7 @@ FOUND: dict[str, tuple[list[Json], object]] = {
 }
 
 
+@pytest.mark.spec("002 §8.3", "one image is a text, several are a list")
 @pytest.mark.spec("002 §8.3", "a URL is preferred over base64")
 @pytest.mark.parametrize(("data", "expected"), FOUND.values(), ids=FOUND)
 def test_images_are_urls_or_else_base64(data: list[Json], expected: object) -> None:

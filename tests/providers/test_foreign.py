@@ -82,6 +82,7 @@ def echo() -> Echo:
 # An executor and a processor.
 
 
+@pytest.mark.spec("002 §8", "whatever is executed is processed")
 @pytest.mark.spec("000 §7.8", "an executor has execute and execute_async")
 @pytest.mark.spec("000 §7.8", "a processor has process and process_async")
 @pytest.mark.spec("000 §7.8", "both are registered under the provider key")

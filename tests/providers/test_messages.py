@@ -132,6 +132,8 @@ CONVERSATIONS: dict[str, tuple[list[Message], list[Json]]] = {
 }
 
 
+@pytest.mark.spec("000 §7.5", "an image is a block with a base64 source")
+@pytest.mark.spec("000 §7.5", "messages are always blocks")
 @pytest.mark.parametrize(("messages", "turns"), CONVERSATIONS.values(), ids=CONVERSATIONS)
 def test_a_conversation_becomes_turns_of_blocks(messages: list[Message], turns: list[Json]) -> None:
     assert turns_of(*messages) == turns
@@ -147,6 +149,8 @@ SYSTEMS: dict[str, tuple[list[Message], str | None]] = {
 }
 
 
+@pytest.mark.spec("000 §7.5", "the last system message wins")
+@pytest.mark.spec("000 §7.5", "the system message is a field of its own")
 @pytest.mark.parametrize(("messages", "text"), SYSTEMS.values(), ids=SYSTEMS)
 def test_system_and_developer_text_is_joined_by_a_blank_line(messages: list[Message], text: str | None) -> None:
     assert body_of(*messages).get("system") == text
@@ -172,6 +176,7 @@ RESULTS: dict[str, tuple[Message, Json]] = {
 }
 
 
+@pytest.mark.spec("001 tool — one result per call", "no error flag crosses the wire")
 @pytest.mark.parametrize(("result", "block"), RESULTS.values(), ids=RESULTS)
 def test_a_tool_result_on_the_wire(result: Message, block: Json) -> None:
     assert turns_of(user("Weather?"), calling(PARIS), result)[-1] == by_user(block)
@@ -187,6 +192,9 @@ ARGUMENTS: dict[str, tuple[str, Json]] = {
 }
 
 
+@pytest.mark.spec(
+    "001 Arguments are a string until the moment of execution", "malformed arguments go back to the model as they are"
+)
 @pytest.mark.parametrize(("arguments", "given_input"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments_go_back_as_an_object_and_come_again_as_what_they_were(arguments: str, given_input: Json) -> None:
     call = ToolCall(id="toolu_1", name="get_weather", arguments=arguments)
@@ -286,6 +294,8 @@ OPTIONS: dict[str, tuple[Json, Json]] = {
 }
 
 
+@pytest.mark.spec("000 §7.5", "sampling options and stop sequences are sent where the file has them")
+@pytest.mark.spec("000 §7.5", "the most tokens are 4096 unless the file says otherwise")
 @pytest.mark.parametrize(("options", "fields"), OPTIONS.values(), ids=OPTIONS)
 def test_options_on_the_wire(options: Json, fields: Json) -> None:
     hi = {"model": "claude-opus-5", "messages": [by_user(said("Hi"))]}
@@ -307,6 +317,7 @@ def test_sampling_options_ask_for_the_version_of_the_api_that_has_them(options: 
     assert API.headers(agent(options)) == ({"anthropic-version": "2023-06-01"} if older else {})
 
 
+@pytest.mark.spec("000 §7.5", "a tool has a name, a description and an input schema")
 def test_a_tool_has_a_schema_and_says_only_what_it_has() -> None:
     plain = Function(name="now", description=None, parameters={"type": "object", "properties": {}})
     strict = Function(name="then", description="", parameters=plain.parameters, strict=True)
@@ -334,6 +345,7 @@ CHOICES: dict[str, tuple[Json, tuple[Function, ...], Json | None]] = {
 }
 
 
+@pytest.mark.spec("003 §2.6", "several calls at once can be allowed or forbidden")
 @pytest.mark.parametrize(("options", "functions", "choice"), CHOICES.values(), ids=CHOICES)
 def test_several_calls_in_a_turn_can_be_forbidden(
     options: Json, functions: tuple[Function, ...], choice: Json | None
@@ -462,6 +474,8 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
 }
 
 
+@pytest.mark.spec("002 §8.5", "the first text block is the result")
+@pytest.mark.spec("002 §8.5", "without a text block the result is empty")
 @pytest.mark.parametrize(("answer", "expected"), REPLIES.values(), ids=REPLIES)
 def test_an_answer_becomes_a_reply_streamed_or_not(answer: Json, expected: Reply) -> None:
     assert API.reply(answer) == expected

@@ -283,11 +283,17 @@ BODIES: dict[str, Json] = {
 }
 
 
+@pytest.mark.spec("000 §7.4.1", "a call goes back from the metadata of the message with its result")
+@pytest.mark.spec("000 §7.4.1", "a message of one text is an item with a string")
+@pytest.mark.spec("000 §7.4.1", "parts have the form of Chat Completions")
 @pytest.mark.parametrize(("messages", "expected"), INPUTS.values(), ids=INPUTS)
 def test_messages_become_input_items(messages: list[Message], expected: list[Json]) -> None:
     assert request(agent(), messages, [])["input"] == expected
 
 
+@pytest.mark.spec("000 §7.4.1", "outputs become a text format")
+@pytest.mark.spec("000 §7.4.1", "system messages are items of the input")
+@pytest.mark.spec("000 §7.4.1", "tools have the form of Chat Completions")
 @pytest.mark.parametrize(("prompt", "messages", "functions", "expected"), FIELDS.values(), ids=FIELDS)
 def test_a_body_has_these_fields(
     prompt: PromptAgent, messages: list[Message], functions: list[Function], expected: Json
@@ -370,6 +376,7 @@ def test_nothing_is_sent_that_nobody_asked_for() -> None:
     assert API.stream_body(body) == {**body, "stream": True}
 
 
+@pytest.mark.spec("004 How Tool Calls Work with the Responses API", "a call is read from an item of the output")
 def test_a_tool_turn_is_read_whole() -> None:
     assert reply(TOOL_TURN) == Reply(
         text="Let me look.",
@@ -473,6 +480,7 @@ FAILURES: dict[str, tuple[Json, str, bool]] = {
 }
 
 
+@pytest.mark.spec("002 §8.4", "an error is a ValueError with its message")
 @pytest.mark.parametrize(("payload", "cause", "retryable"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_is_a_model_error_and_a_value_error(payload: Json, cause: str, retryable: bool) -> None:
     with pytest.raises(ResponseFailed, match=cause) as raised:

@@ -71,6 +71,10 @@ def agent_with(folder: Path, service: Server, model: dict[str, Any]) -> PromptAg
     return load(folder / "all.prompty")
 
 
+@pytest.mark.spec("000 §7.1.3", "a call is run by the handler of its tool's kind")
+@pytest.mark.spec("000 §7.1.3", "tools of every kind are sent as functions")
+@pytest.mark.spec("000 §7.5", "only function tools are sent")
+@pytest.mark.spec("004 Tool Calling", "a turn works as it does for chat")
 @sync_and_async
 @pytest.mark.parametrize("api_type", ["chat", "responses", "messages"])
 def test_a_tool_of_every_kind_runs_on_every_wire(way: Way, api_type: str, outside: Server, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.spec("003 §2.1", "frontmatter is any YAML")
 @pytest.mark.parametrize(("text", "data"), DIFFERENT.values(), ids=DIFFERENT)
 def test_where_we_read_yaml_differently_on_purpose(text: str, data: object) -> None:
     assert read_yaml(text) == (data, [])
@@ -88,6 +89,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.spec("003 §2.1", "frontmatter is any YAML")
 @pytest.mark.parametrize(("text", "said", "line"), REFUSED.values(), ids=REFUSED)
 def test_what_is_refused_is_named_with_its_line(text: str, said: str, line: int) -> None:
     with pytest.raises(YamlError, match=said) as caught:

@@ -169,6 +169,7 @@ def observe(internet: Internet, agent: PromptAgent, asynchronous: bool = False) 
     return "y" if SECRET in arrival.text else "a"
 
 
+@pytest.mark.spec("003 §2.5", "a credential goes to whatever endpoint the file names")
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("cell", read_table(), ids=lambda cell: f"{cell.credential} to {cell.destination}")
 def test_a_credential_goes_only_where_it_may(

@@ -30,6 +30,7 @@ def assert_refused(app: Path, reference: str, said: str = "outside allowed roots
     assert "the secret" not in str(caught.value)
 
 
+@pytest.mark.spec("003 §2.11", "a file reference may lead out of the folder")
 def test_an_absolute_path_is_refused(app: Path) -> None:
     assert_refused(app, str(app.parent / "secret.txt"))
 
@@ -38,6 +39,7 @@ def test_an_absolute_path_is_refused_even_into_the_own_folder(app: Path) -> None
     assert_refused(app, str(app / "inside.txt"))
 
 
+@pytest.mark.spec("003 §2.11", "a file reference may lead out of the folder")
 @pytest.mark.parametrize(
     "reference", ["../secret.txt", "sub/../../secret.txt", "./.././secret.txt", "../app/../secret.txt"]
 )

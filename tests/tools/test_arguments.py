@@ -21,6 +21,7 @@ READ: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.spec("002 §8.7", "the caller parses the arguments of a call")
 @pytest.mark.parametrize(("text", "arguments"), READ.values(), ids=READ)
 def test_arguments_are_a_json_object_bare_or_in_one_fence(text: str, arguments: Any) -> None:
     assert parse_arguments(text) == arguments

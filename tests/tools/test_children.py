@@ -78,6 +78,9 @@ def parent(folder: Path, mode: str) -> PromptAgent:
     return load(folder / "editor.prompty")
 
 
+@pytest.mark.spec("000 §7.1.3", "a prompty tool without a description has that of its child")
+@pytest.mark.spec("003 §2.9.2", "the path is relative to the file of the parent")
+@pytest.mark.spec("003 §2.9.2", "the result of the child is the result of the tool")
 @sync_and_async
 @pytest.mark.spec("003 §2.9.2", "a child of the mode single is one call")
 @pytest.mark.spec("000 §7.1.3", "a prompty tool has the inputs of its child as parameters")
@@ -108,6 +111,7 @@ def test_the_calls_of_a_child_in_a_single_pass_are_its_result(way: Way, folder: 
     assert (told["name"], json.loads(told["arguments"])) == ("count", {"text": "a b"})
 
 
+@pytest.mark.spec("003 §2.9.2", "the result of the child is the result of the tool")
 @sync_and_async
 @pytest.mark.spec("003 §2.9.2", "a child of the mode agentic has its own loop and tools")
 def test_a_child_has_a_loop_of_its_own(way: Way, folder: Path) -> None:
@@ -484,6 +488,7 @@ def openai_parent(folder: Path, service: Server) -> PromptAgent:
     return PromptAgent.model_validate(data)
 
 
+@pytest.mark.spec("000 §7.1.3", "tools of every kind are sent as functions")
 def test_an_executor_offers_tools_of_every_kind(openai_parent: PromptAgent, service: Server) -> None:
     service.answer(json_reply({"choices": [{"message": {"content": "a"}}]}))
     executor = get_executor(openai_parent)

@@ -129,6 +129,7 @@ def test_a_file_remembers_what_is_known(way: Way, own: OwnServer, tmp_path: Path
     assert "cannot read the pinned MCP tools" in str(turn_with(*again).error)
 
 
+@pytest.mark.spec("000 §7.1.3", "only the allowed tools of an MCP server are sent")
 @sync_and_async
 def test_a_name_that_is_taken_does_not_shadow(way: Way, own: OwnServer) -> None:
     @tool
@@ -143,6 +144,7 @@ def test_a_name_that_is_taken_does_not_shadow(way: Way, own: OwnServer) -> None:
     assert seen.texts[-3:-1] == ["of the host", "2"]
 
 
+@pytest.mark.spec("000 §7.1.3", "only the allowed tools of an MCP server are sent")
 @sync_and_async
 def test_a_tool_that_is_not_allowed_cannot_be_called(way: Way, own: OwnServer) -> None:
     seen = turn_with(way, [call("fail"), call("add", a=1, b=1)], tool={"allowedTools": ["add", "gone"]})

@@ -185,6 +185,7 @@ def test_a_call_without_its_optional_body_has_none(service: Server, tmp_path: Pa
     assert "content-type" not in request.headers
 
 
+@pytest.mark.spec("003 §2.9", "the document of an openapi tool is a path or a URL")
 @pytest.mark.spec("000 §7.1.3", "an openapi tool is one function for each operation")
 @sync_and_async
 def test_a_turn_calls_the_service(service: Server, tmp_path: Path, way: Way) -> None:
@@ -256,6 +257,7 @@ def test_answers_become_text(service: Server, tmp_path: Path, answer: Any, expec
     assert result_of(called(agent, {})) == expected
 
 
+@pytest.mark.spec("003 §2.9", "the document of an openapi tool is a path or a URL")
 def test_the_document_can_be_a_url_and_is_fetched_once(service: Server, tmp_path: Path) -> None:
     data = one_operation({}, servers=[{"url": "/api/{v}", "variables": {"v": {"default": "v2"}}}])
     service.answer(json_reply(data), json_reply("ok"))

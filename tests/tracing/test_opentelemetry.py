@@ -247,6 +247,7 @@ def test_an_image_is_a_call_of_its_own_operation(run: Run) -> None:
     }
 
 
+@pytest.mark.spec("000 §7.1.8", "the provider of a span is the file's key")
 def test_a_prompt_with_outputs_asks_for_json_and_azure_has_the_name_of_the_conventions(run: Run) -> None:
     [asked] = run.named("json", "chat ")
     assert asked.attributes["gen_ai.output.type"] == "json"

@@ -62,6 +62,7 @@ def test_nothing_is_seen_or_made_while_nobody_listens() -> None:
         assert invoke(scripted()) == "Hello."
 
 
+@pytest.mark.spec("002 §8", "whatever is executed is processed")
 @pytest.mark.spec("002 §8", "process and process_async are spans")
 @pytest.mark.spec("000 §7.1.8", "the executor emits an execute span")
 @sync_and_async

@@ -59,12 +59,15 @@ def test_options_have_the_names_of_the_table_and_the_rest_is_left_out(
     assert list_dropped_options(options, table) == dropped
 
 
+@pytest.mark.spec("000 §7.1.5", "without options nothing is sent")
 @pytest.mark.parametrize("table", [table for table, _, _ in WIRE.values()], ids=WIRE)
 def test_what_is_not_set_is_neither_sent_nor_missed(table: Any) -> None:
     assert map_options(ModelOptions(), table) == {}
     assert list_dropped_options(ModelOptions(), table) == []
 
 
+@pytest.mark.spec("000 §7.1.5", "additional properties pass through and override nothing")
+@pytest.mark.spec("003 §2.6", "provider-specific options pass through")
 def test_additional_properties_cross_and_override_nothing() -> None:
     options = ModelOptions.model_validate({"topP": 0.9, "additionalProperties": {"top_p": 0.1, "logprobs": True}})
     assert map_options(options, chat.OPTIONS) == {"top_p": 0.9, "logprobs": True}

@@ -30,6 +30,7 @@ def agent_at(endpoint: str, **parts: Any) -> PromptAgent:
     return PromptAgent.model_validate({"model": model, **parts})
 
 
+@pytest.mark.spec("001 Interleaved Thinking", "flat thoughts go back as reasoning_content")
 @pytest.mark.parametrize(("endpoint", "field"), SERVERS.items(), ids=list(SERVERS))
 def test_each_server_has_its_field(endpoint: str, field: str | None) -> None:
     assert get_reasoning_field(agent_at(endpoint)) == field
@@ -42,6 +43,7 @@ def test_a_file_can_say_it_itself(told: str, field: str | None) -> None:
     assert get_reasoning_field(agent_at("http://localhost/v1", metadata={"reasoning": told})) == field
 
 
+@pytest.mark.spec("001 Interleaved Thinking", "flat thoughts go back as reasoning_content")
 def test_thoughts_go_under_the_name_the_server_takes() -> None:
     said = assistant("", tool_calls=[ToolCall.from_wire(CALL)], reasoning="hm")
     body: Any = request(agent_at("https://api.groq.com/openai/v1"), [user("Hi"), said, tool_result("c", "x")], [])

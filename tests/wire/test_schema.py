@@ -33,6 +33,9 @@ SHAPES: dict[str, tuple[Json, Json]] = {
 }
 
 
+@pytest.mark.spec("000 §7.1.4", "a schema has the descriptions and the allowed values of its properties")
+@pytest.mark.spec("000 §7.1.4", "a schema is one level deep")
+@pytest.mark.spec("000 §7.1.4", "required lists what is required and is left out where nothing is")
 @pytest.mark.parametrize(("data", "expected"), SHAPES.values(), ids=SHAPES)
 def test_each_kind_becomes_its_type(data: Json, expected: Json) -> None:
     schema = build_schema([Property.model_validate({"name": "x", **data})])
