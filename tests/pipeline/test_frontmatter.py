@@ -96,6 +96,13 @@ def test_the_halves_know_where_they_begin() -> None:
     assert (text[parts.frontmatter_start :], text[parts.body_start :]) == ("name: x\n---\n\n\n Body", "Body")
 
 
+def test_half_a_character_in_the_frontmatter_is_an_error_at_its_place() -> None:
+    with pytest.raises(LoadError, match="half a character") as caught:
+        loads("---\nname: x\ndescription: a\ud800\n---\nHello")
+    [problem] = caught.value.problems
+    assert (problem.code, problem.line, problem.column) == ("invalid-yaml", 3, 15)
+
+
 @given(st.text(alphabet="-+ \n\tax", max_size=60))
 def test_splitting_loses_nothing_but_edges(text: str) -> None:
     try:

@@ -109,6 +109,11 @@ def read_yaml(text: str, rules: Rules = PROMPT_FILE) -> tuple[Data, list[YamlPro
         return reader.document(), reader.problems
     except yaml.MarkedYAMLError as error:
         raise YamlError(_from_libyaml(error)) from None
+    except UnicodeEncodeError as error:
+        line, column = text.count("\n", 0, error.start), error.start - text.rfind("\n", 0, error.start) - 1
+        raise YamlError(
+            YamlProblem("half a character (a lone surrogate)", "Remove it, or write the whole character.", line, column)
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position)
         raise YamlError(
