@@ -12,9 +12,11 @@ from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
 from prompty.tools.arguments import find_problems
+from prompty.tools.openapi import find_base_url
 from prompty.tools.openapi.credentials import find_scheme
 from prompty.tools.openapi.document import parse_document
 from prompty.tools.openapi.operations import list_operations
+from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import build_request
 from prompty.tools.openapi.schemas import is_legal
 from tests.tools.openapi_parts import document, read
@@ -146,6 +148,13 @@ def test_whatever_stands_in_a_document_the_error_is_ours(place: tuple[Any, ...],
             find_scheme(found, one)
             with suppress(ArgumentsError):
                 build_request(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
+
+
+@pytest.mark.parametrize("url", ["https://[a", "https://[x]/", "//[1, None]", "https://a\u2100.example"])
+def test_a_server_that_is_no_url_is_an_error_of_ours(url: str) -> None:
+    found = parse_document(json.dumps(document({}, servers=[{"url": url}])).encode(), "a", "https://a.example/a.json")
+    with pytest.raises(ToolError, match="is not an absolute"):
+        find_base_url(found, None, Permissions())
 
 
 SHARED = Path(__file__).parents[3] / "shared" / "openapi" / "openai-full.json"

@@ -9,7 +9,7 @@ from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from urllib.parse import unquote, urljoin
+from urllib.parse import unquote
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
@@ -25,7 +25,7 @@ from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, Servi
 from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
 from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, Document, Documents, is_url
 from prompty.tools.openapi.operations import Operation, Selection, first_server_url, list_operations
-from prompty.tools.openapi.permissions import Permissions, parse_url
+from prompty.tools.openapi.permissions import Permissions, join_url, parse_url
 from prompty.tools.openapi.request import HttpRequest, build_request
 
 __all__ = ["OpenApiKind", "allow"]
@@ -154,7 +154,7 @@ def find_base_url(document: Document, connection: UsableConnection, permissions:
         parse_url(connection.endpoint)  # raises for a URL that cannot be used
         return connection.endpoint
     declared = first_server_url(document.data.get("servers"))
-    url = urljoin(document.url or "", "/" if declared is None else declared)
+    url = join_url(document.url or "", "/" if declared is None else declared)
     if "://" not in url:
         raise ToolError(
             f"{document.source}: the document does not say where its service is",
@@ -201,7 +201,7 @@ class Service:
         """Return the base URL of an operation. A server of its own must have the same origin, or be allowed."""
         if operation.server is None:
             return self.base_url
-        url = urljoin(self.document.url or self.base_url, operation.server)
+        url = join_url(self.document.url or self.base_url, operation.server)
         origin = parse_url(url).origin
         if origin != parse_url(self.base_url).origin and not self.permissions.allows_server(origin):
             raise _foreign_server(self.document.source, origin, f"its operation '{operation.function.name}'")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from prompty.errors import ToolError
 from prompty.safety.origins import Origin
@@ -47,6 +47,14 @@ def parse_url(url: str) -> Url:
     if "@" in parts.netloc:
         raise ToolError("a URL contains a user name or a password", "Write credentials into the connection's `apiKey`.")
     return Url(parts.scheme, host, port or _PORTS[parts.scheme], parts.path, parts.query)
+
+
+def join_url(base: str, url: str) -> str:
+    """Return a URL that may be relative to another one. Raise `ToolError` if it is none."""
+    try:
+        return urljoin(base, url)
+    except ValueError:
+        raise _invalid_url(url) from None
 
 
 def _invalid_url(url: str) -> ToolError:
