@@ -537,6 +537,13 @@ def test_a_blank_text_block_of_a_tool_turn_does_not_go_back() -> None:
     assert turns[1] == by_assistant(THINKING, DIRECT)
 
 
+def test_a_turn_with_a_block_without_a_type_is_written_anew() -> None:
+    reply = API.reply(payload({"text": "?"}, DIRECT, stop_reason="tool_use"))
+    turns = turns_of(user("Weather?"), *API.tool_messages(reply, [tool_result("toolu_1", "sunny")]))
+    call = {name: DIRECT[name] for name in ("type", "id", "name", "input")}
+    assert turns[1] == by_assistant(call)
+
+
 def test_a_call_whose_id_was_changed_since_goes_back_with_the_new_one() -> None:
     turn = API.reply(payload(THINKING, DIRECT, stop_reason="tool_use")).message()
     turn = replace(turn, tool_calls=(ToolCall(id="toolu_1_2", name=PARIS.name),))

@@ -27,7 +27,7 @@ from prompty.wire.json_bytes import INVALID_JSON
 from prompty.wire.media import get_inline_data, is_url, require_text
 from prompty.wire.options import map_options
 from prompty.wire.output_type import get_output_schema
-from prompty.wire.stream import CallAssembler, as_text, sort_by_index
+from prompty.wire.stream import CallAssembler, as_count, as_mapping, as_text, sort_by_index
 
 Block = dict[str, Any]
 
@@ -129,9 +129,12 @@ def message_to_wire(message: Message) -> list[Json]:
 
 
 def _update_stored_blocks(message: Message) -> list[Json]:
-    """Return the original blocks of a tool turn, signatures included; none if it has other calls by now."""
+    """Return the original blocks of a tool turn, signatures included; none if it has other calls by now, or a
+    block without a type."""
     stored, calls = message.opaque.get(BLOCKS), message.tool_calls
     if not calls or not isinstance(stored, list) or len(calls) != sum(map(_is_call, stored)):
+        return []
+    if not all(isinstance(block.get("type"), str) for block in stored):  # the API refuses it
         return []
     current = iter(calls)
     blocks = [block for block in stored if not _is_blank(block)]
@@ -249,7 +252,7 @@ def reply(payload: Json) -> Reply:
         reasoning=_join_texts(blocks, "thinking"),
         refusal=refusal if stop_reason == "refusal" else None,
         finish_reason=_FINISH_REASONS.get(stop_reason, stop_reason) or None,
-        usage=_parse_usage(data.get("usage") or {}),
+        usage=_parse_usage(data.get("usage")),
         id=as_text(data.get("id")) or None,
         model=as_text(data.get("model")) or None,
         opaque={BLOCKS: blocks} if calls else {},
@@ -287,16 +290,17 @@ def _join_texts(blocks: list[Block], kind: str) -> str:
     return "".join(str(block.get(kind) or "") for block in blocks if block.get("type") == kind)
 
 
-def _parse_usage(usage: dict[str, Any]) -> Usage:
+def _parse_usage(usage: object) -> Usage:
     """Parse token counts. Other APIs include cached tokens in the input; this one counts them separately."""
-    details = usage.get("output_tokens_details") or {}
-    counts = [usage.get(name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
+    counts = as_mapping(usage)
+    fresh, read = as_count(counts.get("input_tokens")), as_count(counts.get("cache_read_input_tokens"))
+    written = as_count(counts.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=None if counts[0] is None else sum(filter(None, counts)),
-        output_tokens=usage.get("output_tokens"),
-        cache_read_tokens=usage.get("cache_read_input_tokens"),
-        cache_write_tokens=usage.get("cache_creation_input_tokens"),
-        reasoning_tokens=details.get("thinking_tokens"),
+        input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
+        output_tokens=as_count(counts.get("output_tokens")),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=as_count(as_mapping(counts.get("output_tokens_details")).get("thinking_tokens")),
     )
 
 

@@ -21,7 +21,7 @@ from prompty.providers import Api
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
 from prompty.wire.output_type import get_output_schema
-from prompty.wire.stream import CallAssembler, as_text
+from prompty.wire.stream import CallAssembler, as_count, as_mapping, as_text
 from prompty.wire.structured import SCHEMA_NAME
 
 OPTIONS = {
@@ -262,16 +262,15 @@ def _add_call(calls: CallAssembler, index: int | None, entry: dict[str, Any]) ->
     return delta
 
 
-def _parse_usage(usage: dict[str, Any] | None) -> Usage:
+def _parse_usage(usage: object) -> Usage:
     if not usage:
         return Usage()
-    prompt = usage.get("prompt_tokens_details") or {}
-    completion = usage.get("completion_tokens_details") or {}
+    counts = as_mapping(usage)
     return Usage(
-        input_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
-        cache_read_tokens=prompt.get("cached_tokens"),
-        reasoning_tokens=completion.get("reasoning_tokens"),
+        input_tokens=as_count(counts.get("prompt_tokens")),
+        output_tokens=as_count(counts.get("completion_tokens")),
+        cache_read_tokens=as_count(as_mapping(counts.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning_tokens=as_count(as_mapping(counts.get("completion_tokens_details")).get("reasoning_tokens")),
     )
 
 
@@ -285,7 +284,7 @@ class ChatDecoder:
         self._details: list[Json] = []
         self._calls = CallAssembler()
         self._finish_reason: str | None = None
-        self._usage: dict[str, Any] | None = None
+        self._usage: object = None
         self._id: str | None = None
         self._model: str | None = None
 

@@ -10,6 +10,7 @@ from prompty.model.message import Json, Message, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
+from prompty.wire.stream import as_count, as_mapping
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
@@ -28,7 +29,7 @@ def reply(payload: Json) -> Reply:
     if not entries:
         raise EmptyReply("Empty embedding response")
     vectors = [entry["embedding"] for entry in entries]
-    usage = Usage(input_tokens=(data.get("usage") or {}).get("prompt_tokens"))
+    usage = Usage(input_tokens=as_count(as_mapping(data.get("usage")).get("prompt_tokens")))
     return Reply(value=vectors[0] if len(vectors) == 1 else vectors, usage=usage, model=data.get("model"))
 
 

@@ -9,6 +9,7 @@ from prompty.model.message import Json, Message, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
+from prompty.wire.stream import as_count, as_mapping
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
@@ -24,8 +25,10 @@ def reply(payload: Json) -> Reply:
     if not entries:
         raise EmptyReply("Empty image response")
     images = [image for entry in entries if (image := entry.get("url") or entry.get("b64_json"))]
-    counts = data.get("usage") or {}
-    usage = Usage(input_tokens=counts.get("input_tokens"), output_tokens=counts.get("output_tokens"))
+    counts = as_mapping(data.get("usage"))
+    usage = Usage(
+        input_tokens=as_count(counts.get("input_tokens")), output_tokens=as_count(counts.get("output_tokens"))
+    )
     return Reply(value=images[0] if len(images) == 1 else images, usage=usage)
 
 

@@ -20,7 +20,7 @@ from prompty.providers import Api
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
 from prompty.wire.output_type import get_output_schema
-from prompty.wire.stream import CallAssembler, as_text, sort_by_index
+from prompty.wire.stream import CallAssembler, as_count, as_mapping, as_text, sort_by_index
 from prompty.wire.structured import SCHEMA_NAME
 
 Item = dict[str, Any]
@@ -197,17 +197,17 @@ def _get_finish_reason(data: Item, calls: Sequence[ToolCall], *, truncated: bool
     return "tool_calls" if calls else "stop"
 
 
-def _parse_usage(usage: Item | None) -> Usage:
+def _parse_usage(usage: object) -> Usage:
     if not usage:
         return Usage()
-    input_details = usage.get("input_tokens_details") or {}
-    output_details = usage.get("output_tokens_details") or {}
+    counts = as_mapping(usage)
+    input_details = as_mapping(counts.get("input_tokens_details"))
     return Usage(
-        input_tokens=usage.get("input_tokens"),
-        output_tokens=usage.get("output_tokens"),
-        cache_read_tokens=input_details.get("cached_tokens"),
-        cache_write_tokens=input_details.get("cache_write_tokens"),
-        reasoning_tokens=output_details.get("reasoning_tokens"),
+        input_tokens=as_count(counts.get("input_tokens")),
+        output_tokens=as_count(counts.get("output_tokens")),
+        cache_read_tokens=as_count(input_details.get("cached_tokens")),
+        cache_write_tokens=as_count(input_details.get("cache_write_tokens")),
+        reasoning_tokens=as_count(as_mapping(counts.get("output_tokens_details")).get("reasoning_tokens")),
     )
 
 
