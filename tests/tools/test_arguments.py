@@ -17,6 +17,9 @@ READ: dict[str, tuple[str, Any]] = {
     "nothing means none": ("", {}),
     "a fence": ('```\n{"a": 1}\n```', {"a": 1}),
     "a fence with a language": ('```json\n{"a": 1}\n```', {"a": 1}),
+    "half a character": ('{"a\\ud800": ["\\udfff"]}', {"a\ufffd": ["\ufffd"]}),
+    "half a character that is not escaped": ('{"a": "\ud800"}', {"a": "\ufffd"}),
+    "both halves, escaped": ('{"a": "\\ud83d\\ude00"}', {"a": "\U0001f600"}),
     "a fence inside a value": ('{"a": "```\\nx\\n```"}', {"a": "```\nx\n```"}),
 }
 
@@ -35,6 +38,9 @@ REFUSED = {
     "two fences": ('```\n```\n{"a": 1}\n```\n```', "not valid JSON"),
     "an open fence": ('```json\n{"a": 1}', "not valid JSON"),
     "words around": ('Sure: {"a": 1}', "not valid JSON"),
+    "nested too deep": ('{"a":' * 300 + "1" + "}" * 300, "nested more than"),
+    "nested too deep for the JSON reader": ('{"a":' * 5000 + "1" + "}" * 5000, "nested too deep"),
+    "nested too deep, with half a character": ("[" * 400 + '"\\ud800"' + "]" * 400, "nested more than"),
     "a key twice": ('{"a": 1, "a": 2}', "duplicate key 'a'"),
     "not a number": ('{"a": NaN}', "NaN is not JSON"),
     "a number beyond all floats": ('{"a": 8E24906}', "too large"),

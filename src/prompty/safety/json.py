@@ -40,6 +40,21 @@ def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) ->
     return value
 
 
+def is_deeper(value: object, levels: int) -> bool:
+    """Return True if containers are nested in more than this many levels."""
+    layer = [value]
+    for _ in range(levels):
+        if not layer:
+            return False
+        layer = [
+            inner
+            for entry in layer
+            if isinstance(entry, dict | list)
+            for inner in (entry.values() if isinstance(entry, dict) else entry)
+        ]
+    return any(isinstance(entry, dict | list) for entry in layer)
+
+
 def is_json_object(text: str) -> bool:
     """Return True if `text` is a whole JSON object."""
     try:

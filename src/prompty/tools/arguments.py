@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
-from prompty.safety.json import read_json
+from prompty.safety.json import is_deeper, read_json
+from prompty.safety.surrogates import may_have_surrogates, repair_json, repair_text
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
 _FENCE = "```"
+_MAX_DEPTH = 100  # the validator, the stored forms and most programs of the host go no deeper than Python's stack
 _MAX_PROBLEMS = 5
 _MAX_PROBLEM_LENGTH = 300
 
@@ -60,13 +62,17 @@ def copy_json(value: Any) -> Any:
 
 def parse_arguments(text: str) -> dict[str, object]:
     """Parse a JSON object, bare or inside one code fence. Raise `ArgumentsError` for anything else."""
-    body = _strip_fence(text.strip())
+    body = _strip_fence(repair_text(text).strip())
     if not body:
         return {}
     try:
         arguments = read_json(body)
     except ValueError as error:
         raise ArgumentsError(f"the arguments are not valid JSON: {error}") from None
+    if body.count("{") + body.count("[") > _MAX_DEPTH and is_deeper(arguments, _MAX_DEPTH):
+        raise ArgumentsError(f"the arguments are nested more than {_MAX_DEPTH} levels deep")
+    if may_have_surrogates(body):
+        arguments = repair_json(arguments)
     if not isinstance(arguments, dict):
         raise ArgumentsError("the arguments are not a JSON object; write them as {'name': value}")
     return cast(dict[str, object], arguments)
