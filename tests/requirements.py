@@ -33,6 +33,11 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
     "000 §7": (must("at least one provider is supported", "9c8268c1"),),
     "000 §7.1.1": (
         must("every message is converted", "ab7e24cc abd186ed"),
+        must(
+            "message_to_wire takes a message",
+            "abd186ed",
+            missing="messages are converted inside of a request, and no public function converts one",
+        ),
         must("all metadata of a message goes beside its content", "f2d75855", departs="W2"),
         must("a message with one text is a plain string", "d36c0fcd 35d46c2f"),
         must("a message with several parts is an array", "fc5a3cef 35d46c2f"),
@@ -40,6 +45,11 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
     "000 §7.1.2": (
         must("each part becomes its content block", "c783ffab 4c55869f"),
         must("a file is sent as its URL", "4c55869f", departs="W3"),
+        must(
+            "messages of every role may have images, files and audio",
+            "c783ffab",
+            missing="only a user message and the result of a tool may: others are an error before the call",
+        ),
         must("audio types become formats", "0f90f4da fa5ba9d8 b5b21939 48fc8288 3eaf6fd1 fe903a14"),
         must("no empty detail is sent", "1369da6f"),
         should("an image without a detail has no such key", "1369da6f"),
@@ -53,6 +63,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("only the allowed tools of an MCP server are sent", "6153f088"),
         must("an openapi tool is one function for each operation", "ad2a2d27 05d63ea9"),
         must("a custom tool is what its registered handler describes", "4f3b9cef 28ea1fae"),
+        must("a custom tool is looked up by its name", "4f3b9cef 28ea1fae"),
         must("a call is run by the handler of its tool's kind", "9da67199"),
         must("bound parameters are stripped", "192c76e5"),
         must("strict stands on the function and closes the schema", "4937d0ce"),
@@ -97,6 +108,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
     "000 §7.2": (
         must("an embeddings request is built", "abd6f9a5 2d0b96c6 07bd4987"),
         must("one text is a string, several are an array", "e4f1502b 79f78af4"),
+        must("messages without text are embedded as an empty list", "79f78af4", departs="W8"),
         must("the span of an embeddings call says so", "6dd0e254"),
     ),
     "000 §7.3": (
@@ -119,6 +131,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         may("Anthropic is supported", "2cc5e945"),
         must("the system message is a field of its own", "dcc96299 67170839"),
         must("the last system message wins", "723c6824", departs="W10"),
+        must("each message is a turn of its own", "723c6824", departs="W10"),
         must("the most tokens are 4096 unless the file says otherwise", "570e3666"),
         must("sampling options and stop sequences are sent where the file has them", "15b69c8e"),
         must("only function tools are sent", "bda02087", departs="W6"),
@@ -162,6 +175,11 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
             "e0d7c4bc 499bd0c5 ac7b492e 42f74905 fb8bb0c8",
         ),
         must("a conversation goes on from all that was said before", "31dda888"),
+        must(
+            "memory stores every message of a conversation",
+            "31dda888",
+            missing="what the file itself says is rendered anew for each turn and not stored",
+        ),
         must("a session goes on with the same memory and session id", "b6d14c63"),
         must("tools run in the process of the caller", "e1ecff1c"),
     ),
@@ -177,6 +195,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
     ),
     "001 user and system": (
         must("a system message is text, a user's is text or parts, which cross as they are", "dfd205a5 f30a9116"),
+        must("keys of a part that prompty does not know cross too", "f30a9116", missing="they are left out"),
     ),
     "001 assistant — text and/or tool calls": (
         must("an answer has text, calls or both", "d8d2093c"),
@@ -244,9 +263,19 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("whatever is executed is processed", "263236b3"),
         must("process and process_async take an agent and a raw reply", "7dd24ec6"),
         must("process and process_async are spans", "722efcc8"),
+        must(
+            "processing that fails is a span, and so is that of each reply of a turn",
+            "722efcc8",
+            missing="a turn has one such span, and processing that fails has none",
+        ),
     ),
     "002 §8.1": (
         must("the first choice counts", "1f6b5797"),
+        must(
+            "a raw reply may be an object of a provider's SDK",
+            "1f6b5797",
+            missing="process takes plain JSON",
+        ),
         must("calls come before content", "39d97110 ea5a5876"),
         must("the full list of calls is the result", "41794dc5 ea5a5876"),
         must("no content is an empty text", "f1e13995"),
@@ -309,11 +338,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("no closing delimiter is a ValueError", "bbdfbdbb"),
         may("whitespace may precede the opening delimiter", "fbca522e"),
         must("delimiters may differ", "23708e0b"),
-        should(
-            "both delimiters are the same",
-            "23708e0b",
-            missing="nothing here writes a prompt, and `prompty check` accepts delimiters that differ",
-        ),
+        should("both delimiters are the same", "23708e0b"),
     ),
     "003 §2.3": (
         must(
@@ -331,6 +356,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
             "315bbb60 e39c4172 b155bb5a 512a9624 0271951f 591a95a9",
         ),
         must("the API type is chat unless the file says otherwise", "512a9624"),
+        must("a model without a provider has none", "b155bb5a", missing="it has the provider openai"),
     ),
     "003 §2.5": (
         must("six kinds of connection", "4cfb3960 67954289 acf75918 d78fd779 88d8ee3a ab461f61 c4c5792f ba8e2f73"),
@@ -403,6 +429,11 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("a prompty tool has a path and a mode", "b80ec897 6935acc9 54ea5e6b"),
         must("the mode is single unless the file says otherwise", "54ea5e6b"),
         must("the path is relative to the file of the parent", "6935acc9 315b531b"),
+        must(
+            "a path may lead out of the folder of the parent",
+            "6935acc9",
+            missing="a child lies below that folder, or below one that the host allows",
+        ),
         must("a child of the mode single is one call", "e57ef3b7"),
         must("a child of the mode agentic has its own loop and tools", "3899ed74"),
         must("the result of the child is the result of the tool", "4991c552"),
@@ -417,6 +448,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("the case of a role does not matter", "e546e46e"),
         must("the text between two markers is the message", "b32e2a7b"),
         must("blank lines are trimmed", "a0715f3b"),
+        must("lines of spaces at the edges are trimmed", "a0715f3b", missing="only newlines are"),
         must("text before a marker is system", "33306973"),
     ),
     "003 §2.11": (
@@ -461,6 +493,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("calls go back as they came, then their outputs", "249efe37 4ba667e9"),
     ),
     "004 Structured Output": (
+        must("the schema has the name of the prompt", "95a635c1", departs="W5"),
         must("outputs become text.format", "1c00a723 993d4b89 f2fda3e1 95a635c1"),
         must("the answer is parsed as JSON", "30e76fca"),
     ),

@@ -136,6 +136,19 @@ def test_what_cannot_work_is_an_error(text: str, expected: list[tuple[str, int]]
     assert all(problem.severity == "error" for problem in problems)
 
 
+@pytest.mark.spec("003 §2.2", "both delimiters are the same")
+@pytest.mark.parametrize(("opening", "closing"), [("---", "+++"), (" +++", "---")])
+def test_delimiters_that_differ_are_a_warning_with_the_edit_that_makes_them_the_same(
+    opening: str, closing: str
+) -> None:
+    text = f"{opening}\nname: x\n{closing} \nhi"
+    [problem] = check_text(text, env={})
+    assert (problem.code, problem.severity) == ("mixed-delimiters", "warning")
+    [edit] = problem.edits
+    assert (edit.line, edit.column, edit.end_line, edit.end_column, edit.text) == (3, 1, 3, 4, opening.strip())
+    assert codes(f"{opening}\nname: x\n{opening.strip()}\nhi") == []
+
+
 SUGGESTED = {
     "modle: x": "`model`",
     "display_name: x": "`displayName`",

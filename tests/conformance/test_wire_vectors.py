@@ -209,6 +209,7 @@ def test_tools_are_flat_for_responses_and_nested_for_chat() -> None:
     assert flat == {"type": "function", **nested["function"]}
 
 
+@pytest.mark.spec("004 Structured Output", "the schema has the name of the prompt")
 @pytest.mark.spec("004 Structured Output", "outputs become text.format")
 def test_the_structured_request_that_the_guide_prints() -> None:
     body = printed("responses", QUESTION, outputs=CITY)

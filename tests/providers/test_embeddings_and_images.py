@@ -47,6 +47,7 @@ def test_every_text_of_the_messages_is_embedded(messages: list[Message], expecte
     assert body("embedding", *messages) == {"model": "m", "input": expected}
 
 
+@pytest.mark.spec("000 §7.2", "messages without text are embedded as an empty list")
 @pytest.mark.parametrize("messages", [[], [user(PICTURE)]], ids=["nothing", "no text"])
 def test_nothing_to_embed_is_an_error_before_the_call(messages: list[Message]) -> None:
     with pytest.raises(RequestError, match="no text to embed"):

@@ -132,6 +132,7 @@ CONVERSATIONS: dict[str, tuple[list[Message], list[Json]]] = {
 }
 
 
+@pytest.mark.spec("000 §7.5", "each message is a turn of its own")
 @pytest.mark.spec("000 §7.5", "an image is a block with a base64 source")
 @pytest.mark.spec("000 §7.5", "messages are always blocks")
 @pytest.mark.parametrize(("messages", "turns"), CONVERSATIONS.values(), ids=CONVERSATIONS)

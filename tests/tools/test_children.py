@@ -437,6 +437,7 @@ def look(at: str, who: str) -> str:
     return f"{who} saw {at}"
 
 
+@pytest.mark.spec("000 §7.1.3", "a custom tool is looked up by its name")
 @sync_and_async
 @pytest.mark.usefixtures("clean_registry")
 @pytest.mark.parametrize("registered", [False, True])

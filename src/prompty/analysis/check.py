@@ -22,7 +22,7 @@ from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownNam
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
-from prompty.pipeline.frontmatter import Frontmatter, read_frontmatter
+from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
@@ -95,7 +95,7 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
     unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
     untrusted = find_untrusted_endpoints(agent, source_map)
-    doubts = _find_doubts(built, frontmatter, registry)
+    doubts = [*_find_doubts(built, frontmatter, registry), *_find_mixed_delimiters(source.text, parts)]
     above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted, *doubts]
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
@@ -121,6 +121,18 @@ def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> 
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
     yield from find_open_outputs(built.agent, source_map)
+
+
+def _find_mixed_delimiters(text: str, parts: Parts) -> Iterator[Finding]:
+    if parts.frontmatter is None:
+        return
+    at = len(parts.frontmatter)
+    opening = text[: parts.frontmatter_start].strip()
+    closing = text[parts.frontmatter_start + at :][:3]
+    if opening != closing:
+        message = f"the frontmatter begins with `{opening}` and ends with `{closing}`"
+        problem = Problem(code="mixed-delimiters", message=message, fix=f"Write `{opening}`.", severity="warning")
+        yield Finding(at, at + 3, problem, (Edit(at, at + 3, opening),))
 
 
 class FrontmatterAnalysis(NamedTuple):
