@@ -110,12 +110,15 @@ class DbosEngine:
     def close(self, drain: float = 0) -> None:
         if self._loop is not None and drain == 0:
             self._loop.run(_cancel_all())  # before DBOS is destroyed: they would log errors
+        database = None if self._dbos is None else self._dbos._sys_db
         if self._dbos is not None:
             _library().DBOS.destroy(workflow_completion_timeout_sec=int(drain))
             self._dbos = None
         if self._loop is not None:
             self._loop.stop()
             self._loop = None
+        if database is not None:
+            database.engine.dispose()  # once more: what ended after DBOS was destroyed has put its connections back
         _working[:] = [entry for entry in _working if entry[0] is not self]
         if self._client is not None:
             self._client.destroy()
