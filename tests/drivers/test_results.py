@@ -42,6 +42,7 @@ def answered(wire: Wire, way: Way, *words: str) -> Reply:
     return stream(*wire.stream(*words)) if way.streamed else json_reply(wire.whole("".join(words)))
 
 
+@pytest.mark.spec("000 §7.7", "the parsed object is the result")
 @pytest.mark.spec("002 §8.4", "with outputs the text is parsed, and is the result where it is not JSON")
 @pytest.mark.spec("002 §8.5", "with outputs the text is parsed, and is the result where it is not JSON")
 @pytest.mark.spec("004 Basic Configuration", "invoke and invoke_async work as they do for chat")
@@ -54,6 +55,7 @@ def test_declared_outputs_become_a_dict(server: Server, way: Way, wire: Wire) ->
     assert cast(result, CityModel) == CityModel(city="Berlin", people=3_800_000)
 
 
+@pytest.mark.spec("000 §7.7", "what is not JSON is returned as it is")
 @pytest.mark.spec("002 §8.4", "with outputs the text is parsed, and is the result where it is not JSON")
 @pytest.mark.spec("002 §8.5", "with outputs the text is parsed, and is the result where it is not JSON")
 def test_text_that_is_no_json_stays_text(server: Server, way: Way, wire: Wire) -> None:
@@ -172,6 +174,7 @@ def test_a_raw_answer_can_be_processed_by_itself(wire: Wire) -> None:
     assert asyncio.run(process_async(agent, wire.whole("Hello"))) == "Hello"
 
 
+@pytest.mark.spec("002 §8.7", "a call has an id, a name and arguments")
 @pytest.mark.spec("002 §8.4", "calls come before text")
 @pytest.mark.spec("002 §8.4", "the text of the output is the result")
 def test_calls_of_a_response_come_before_its_text() -> None:
@@ -184,6 +187,8 @@ def test_calls_of_a_response_come_before_its_text() -> None:
     ]
 
 
+@pytest.mark.spec("002 §8.7", "a call has an id, a name and arguments")
+@pytest.mark.spec("002 §8.7", "arguments are always JSON text")
 @pytest.mark.spec("002 §8.5", "calls come before text")
 def test_calls_of_anthropic_come_before_text_with_arguments_as_text() -> None:
     agent = Messages().agent("http://127.0.0.1:9", outputs=OUTPUTS)

@@ -354,6 +354,7 @@ def test_several_calls_in_a_turn_can_be_forbidden(
     assert body_of(user("Hi"), prompt=agent(options), functions=functions).get("tool_choice") == choice
 
 
+@pytest.mark.spec("000 §7.7", "outputs become the provider's own mechanism")
 def test_outputs_are_a_format_beside_what_the_file_sets() -> None:
     effort = {"additionalProperties": {"output_config": {"effort": "low"}}}
     prompt = agent(effort, outputs={"city": {"kind": "string"}})
@@ -624,6 +625,7 @@ def test_the_streams_made_here_are_what_the_sdk_knows() -> None:
             EVENT.validate_python(event)
 
 
+@pytest.mark.spec("002 §8.6", "deltas are given out as they come")
 def test_deltas_come_as_the_answer_is_written() -> None:
     events = events_of(payload(THINKING, said("Let me see."), DIRECT, DIRECT, stop_reason="tool_use"), pieces=2)
     assert fed(MessagesDecoder(), events) == [

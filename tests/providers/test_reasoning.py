@@ -464,6 +464,8 @@ def thoughts_in(body: object) -> set[str]:
     return set(THOUGHT.findall(json.dumps(body)))
 
 
+@pytest.mark.spec("001 Interleaved Thinking", "structured thoughts go back as they came, in their order")
+@pytest.mark.spec("001 Interleaved Thinking", "thoughts go back with the calls they led to and are left out of answers")
 @every_way
 @each_case
 def test_thoughts_go_back_with_their_calls_exactly_as_they_came(case: Case, way: Way, server: Server) -> None:
@@ -480,6 +482,7 @@ def test_thoughts_go_back_with_their_calls_exactly_as_they_came(case: Case, way:
     assert thoughts_in(third) == {"THOUGHT-first", "THOUGHT-second"}
 
 
+@pytest.mark.spec("001 Interleaved Thinking", "thoughts go back with the calls they led to and are left out of answers")
 @every_way
 @each_case
 def test_thoughts_that_led_to_no_call_stay_here_in_the_next_turn(case: Case, way: Way, server: Server) -> None:
@@ -492,6 +495,7 @@ def test_thoughts_that_led_to_no_call_stay_here_in_the_next_turn(case: Case, way
     assert thoughts_in(body) == {"THOUGHT-first", "THOUGHT-second"}
 
 
+@pytest.mark.spec("001 Where the rule lives", "what is stored keeps all thoughts")
 @every_way
 @each_case
 def test_of_a_conversation_without_calls_no_thought_is_sent(case: Case, way: Way, server: Server) -> None:

@@ -291,6 +291,7 @@ def test_messages_become_input_items(messages: list[Message], expected: list[Jso
     assert request(agent(), messages, [])["input"] == expected
 
 
+@pytest.mark.spec("000 §7.7", "outputs become the provider's own mechanism")
 @pytest.mark.spec("000 §7.4.1", "outputs become a text format")
 @pytest.mark.spec("000 §7.4.1", "system messages are items of the input")
 @pytest.mark.spec("000 §7.4.1", "tools have the form of Chat Completions")
@@ -585,6 +586,7 @@ payloads = st.builds(
 cut_places = st.lists(st.integers(0, 50), max_size=4)
 
 
+@pytest.mark.spec("002 §8.6", "a stream is processed piece by piece")
 @given(payloads, cut_places, st.booleans())
 def test_a_stream_ends_in_the_reply_of_the_same_answer_unstreamed(
     payload: Json, cuts: list[int], last_output: bool

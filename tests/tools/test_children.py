@@ -78,6 +78,8 @@ def parent(folder: Path, mode: str) -> PromptAgent:
     return load(folder / "editor.prompty")
 
 
+@pytest.mark.spec("003 §2.9.1", "bound parameters are injected")
+@pytest.mark.spec("003 §2.9.1", "bound parameters are stripped")
 @pytest.mark.spec("000 §7.1.3", "a prompty tool without a description has that of its child")
 @pytest.mark.spec("003 §2.9.2", "the path is relative to the file of the parent")
 @pytest.mark.spec("003 §2.9.2", "the result of the child is the result of the tool")

@@ -233,6 +233,8 @@ def test_no_header_parameter_adds_a_header(service: Server, tmp_path: Path, valu
     assert service.requests == []
 
 
+@pytest.mark.spec("003 §2.9.1", "a binding wins over the model")
+@pytest.mark.spec("003 §2.9.1", "bound parameters are injected")
 def test_what_the_host_binds_is_sent_and_not_shown(service: Server, tmp_path: Path) -> None:
     parameters = [{"name": name, "in": "query", "required": True, "schema": {"type": "string"}} for name in ("a", "b")]
     data = one_operation({"parameters": parameters})
