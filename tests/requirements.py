@@ -279,6 +279,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("calls come before content", "39d97110 ea5a5876"),
         must("the full list of calls is the result", "41794dc5 ea5a5876"),
         must("no content is an empty text", "f1e13995"),
+        must("a refusal without content is an empty text", "f1e13995", departs="P2"),
         must("with outputs the content is parsed, and is the result where it is not JSON", "82a6bc5d"),
     ),
     "002 §8.2": (
@@ -374,6 +375,11 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
             missing="it loads, and every built-in provider refuses it before the call",
         ),
         must("an anonymous connection sends no credential", "ab461f61"),
+        must(
+            "every provider takes an anonymous connection",
+            "ab461f61",
+            missing="azure and foundry refuse it before the call",
+        ),
         must("a foundry connection reaches Microsoft Foundry with a token", "c4c5792f"),
         must(
             "an OAuth connection can be used",
@@ -405,6 +411,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("base64 alone is an image, a file or audio", "a527f5b0 a80315f0 a213bfcb", departs="R7"),
         must("a scalar is a default", "5eed7d4c"),
         must("the kind is inferred", "5eed7d4c 40929f1e"),
+        must("a map in place of a property is a default", "40929f1e", departs="F4"),
     ),
     "003 §2.8": (
         must("a template chooses the engine and the parser", "95f67b1e 4dccd9af 9d3915aa"),
@@ -423,6 +430,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
     "003 §2.9.1": (
         must("bound parameters are stripped", "a31455e6 e48f5d99"),
         must("bound parameters are injected", "79cfd344 a31455e6"),
+        must("a bound value is always static", "a31455e6 839d25f7", departs="F10"),
         must("a binding wins over the model", "37f5fd9b"),
     ),
     "003 §2.9.2": (

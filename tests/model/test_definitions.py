@@ -154,6 +154,7 @@ def test_a_value_stands_for_a_property_with_that_default(value: Any, kind: str) 
     assert (found.name, found.kind, found.default) == ("x", kind, value)
 
 
+@pytest.mark.spec("003 §2.7", "a map in place of a property is a default")
 @pytest.mark.parametrize(
     "entry", [{"description": "d"}, {"required": True}, {"example": "e"}, {"enumValues": ["a"]}, {"kind": "string"}]
 )
@@ -260,6 +261,7 @@ def test_a_custom_tool_has_options_and_a_connection() -> None:
     assert (tool.options, tool.connection) == ({"a": 1}, connection_of(told))
 
 
+@pytest.mark.spec("003 §2.9.1", "a bound value is always static")
 @pytest.mark.spec("003 §2.9", "every tool has a name, a description and bindings")
 def test_a_binding_is_a_secret_value_or_an_input_s_name() -> None:
     bindings = {"a": 3, "b": {"input": "who"}, "c": {"input": "x", "more": 1}, "d": [1]}

@@ -568,6 +568,7 @@ def test_calls_without_an_id_are_numbered(missing: Json) -> None:
     body(user("Hi"), answer.message(), tool_result("call_0", "x"), tool_result("call_1", "y"))
 
 
+@pytest.mark.spec("002 §8.1", "a refusal without content is an empty text")
 def test_a_refusal_is_the_result_and_is_marked() -> None:
     answer = reply(payload(None, refusal="I cannot help with that"))
     assert answer.refusal == "I cannot help with that"

@@ -73,6 +73,7 @@ TOOL = FunctionTool.model_validate(
 )
 
 
+@pytest.mark.spec("003 §2.9.1", "a bound value is always static")
 @pytest.mark.spec("003 §2.9.1", "bound parameters are injected")
 def test_bound_values_and_inputs_are_put_into_the_arguments() -> None:
     arguments = fill_bindings({"city": "Oslo"}, TOOL.bindings, {"who": "Ada"})

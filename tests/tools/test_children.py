@@ -318,6 +318,7 @@ def with_bindings(folder: Path, bindings: str, body: str, **template: str) -> Pr
 TEMPLATES = {"jinja2": "", "mustache": "template: mustache"}
 
 
+@pytest.mark.spec("003 §2.9.1", "bound parameters are injected")
 @sync_and_async
 @pytest.mark.parametrize("head", TEMPLATES.values(), ids=TEMPLATES)
 def test_a_binding_reaches_a_variable_that_the_child_uses_and_does_not_declare(
@@ -500,6 +501,7 @@ def test_an_executor_offers_tools_of_every_kind(openai_parent: PromptAgent, serv
     assert [names_in(request.body) for request in service.requests] == [["count", "shorten"]] * 2
 
 
+@pytest.mark.spec("000 §7.1.3", "tools of every kind are sent as functions")
 def test_an_explanation_shows_tools_of_every_kind(openai_parent: PromptAgent) -> None:
     assert names_in(explain(openai_parent).body) == ["count", "shorten"]
 
