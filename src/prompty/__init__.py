@@ -1,8 +1,8 @@
 """Run .prompty files: load, render, parse, execute, process.
 
 This module holds the names that most programs need. The others are in `prompty.events`, `prompty.errors`,
-`prompty.providers`, `prompty.tools`, `prompty.mcp`, `prompty.openapi`, `prompty.memory`, `prompty.durable`,
-`prompty.tracing` and `prompty.testing`.
+`prompty.messages`, `prompty.providers`, `prompty.tools`, `prompty.mcp`, `prompty.openapi`, `prompty.memory`,
+`prompty.durable`, `prompty.tracing` and `prompty.testing`.
 
 Names are imported on first use, so `import prompty` imports no dependency. The imports below are the only list of
 them: type checkers read them as imports, and `__getattr__` reads them as text.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         invoke as invoke,
         invoke_agent as invoke_agent,
         process as process,
+        process_stream as process_stream,
         processor_of as processor_of,
         repair as repair,
         resume as resume,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         parse_async as parse_async,
         prepare_async as prepare_async,
         process_async as process_async,
+        process_stream_async as process_stream_async,
         render_async as render_async,
         resume_async as resume_async,
         run_async as run_async,

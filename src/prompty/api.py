@@ -1,11 +1,12 @@
 """The public functions. Those that can wait have an `_async` form in `api_async`."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Unpack, get_type_hints, overload
 
+from prompty.drivers.chunks import chunk_events, get_decoder
 from prompty.drivers.run import Inputs, Invocation, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
@@ -295,8 +296,22 @@ def resume(
 
 
 def process(agent: PromptAgent, response: object) -> object:
-    """Return the result of a raw reply."""
+    """Return the result of a raw reply: the JSON of the provider, or the object of its SDK (§8)."""
     return process_response(agent, response)
+
+
+def process_stream(agent: PromptAgent, chunks: Iterable[object]) -> PromptyStream[Any]:
+    """Return the stream of raw chunks that you receive yourself: JSON objects, or objects of the provider's SDK (§8.6).
+
+    Iterate it for text, then tool calls; `result` is the same as that of the whole reply.
+    """
+    iterable: object = chunks
+    if not isinstance(iterable, Iterable):
+        raise RequestError(
+            f"a {type(chunks).__name__} is no iterable of chunks", "Use process_stream_async for an async iterable."
+        )
+    get_decoder(agent)
+    return PromptyStream(chunk_events(agent, chunks))
 
 
 def executor_of(agent: PromptAgent) -> ExecutorProtocol:

@@ -1,13 +1,15 @@
 """The `_async` forms of the public functions: same arguments, same results."""
 
 from asyncio import to_thread
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from prompty.api import Verdicts, make_resume_settings, make_settings, run_invocation, takes_options
+from prompty.drivers.chunks import chunk_events_async, get_decoder
 from prompty.drivers.run import Inputs, Invocation, Source, start_async
 from prompty.drivers.stream import AsyncPromptyStream
 from prompty.drivers.target import process_response_async
+from prompty.errors import RequestError
 from prompty.loop.options import CallOptions, TurnOptions
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
@@ -53,6 +55,15 @@ async def prepare_async(
 async def process_async(agent: PromptAgent, response: object) -> object:
     """Process a raw reply, like `process`."""
     return await process_response_async(agent, response)
+
+
+async def process_stream_async(agent: PromptAgent, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
+    """Return the stream of raw chunks that you receive yourself, like `process_stream`, in async code."""
+    iterable: object = chunks
+    if not isinstance(iterable, AsyncIterable):
+        raise RequestError(f"a {type(chunks).__name__} is no async iterable of chunks", "Use process_stream for it.")
+    get_decoder(agent)
+    return await AsyncPromptyStream.start(chunk_events_async(agent, chunks))
 
 
 @overload

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.event import Delta
 from prompty.model.reply import Reply
-from prompty.wire.json_bytes import MALFORMED, malformed
+from prompty.wire.json_bytes import MALFORMED, as_object, malformed
 from prompty.wire.sse import EventReader
 from prompty.wire.stream import Decoder
 
@@ -22,6 +22,12 @@ class ReplyReader:
             for delta in self._decoder.feed(event):
                 self._has_deltas = True
                 yield delta
+
+    def feed_chunk(self, chunk: object) -> Iterator[Delta]:
+        """Yield the deltas of a chunk that is JSON already, or an object of an SDK."""
+        for delta in self._decoder.feed(as_object(chunk)):
+            self._has_deltas = True
+            yield delta
 
     def finish(self) -> Iterator[Delta]:
         """Yield the deltas of the last event, which may lack its final newline."""

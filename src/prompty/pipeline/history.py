@@ -16,6 +16,7 @@ from prompty.safety.json import is_json_object
 from prompty.wire.json_bytes import INVALID_JSON
 
 NO_RESULT = "Error: There is no result: the run ended before this call was answered."
+_DETAILS = "reasoning_details"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 # Short enough for every API, with a number behind it.
 _LONGEST = 50
@@ -37,6 +38,16 @@ def normalize_history(messages: Sequence[Message], id_pattern: re.Pattern[str]) 
         for call, result in zip(calls, pair_results(message.tool_calls, results), strict=True):
             history.append(result if result.tool_call_id == call.id else replace(result, tool_call_id=call.id))
     return history
+
+
+def strip_reasoning(messages: Sequence[Message]) -> list[Message]:
+    """Return the history with reasoning only on turns that call tools. Models ignore that of any other turn (001)."""
+    return [
+        replace(message, reasoning="", opaque={key: one for key, one in message.opaque.items() if key != _DETAILS})
+        if not message.tool_calls and (message.reasoning or _DETAILS in message.opaque)
+        else message
+        for message in messages
+    ]
 
 
 def parse_stored(stored: Sequence[Json]) -> tuple[list[Message], list[str]]:

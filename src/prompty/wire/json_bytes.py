@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+from pydantic import BaseModel
 from pydantic_core import from_json
 
 from prompty.errors import ModelError, PromptyError, RequestError
@@ -58,7 +59,9 @@ def parse_reply(parse: Callable[[Json], Reply], payload: object) -> Reply:
 
 
 def as_object(payload: object) -> Json:
-    """Return the JSON of a whole answer, which must be an object."""
+    """Return an answer or a chunk as a JSON object. One that an SDK has parsed is converted back."""
+    if isinstance(payload, BaseModel):
+        return payload.model_dump(mode="json", exclude_none=True, warnings=False)
     if not isinstance(payload, dict):
         raise ModelError("the provider sent JSON that is not an object", retryable=True)
     return payload

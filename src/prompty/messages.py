@@ -1,0 +1,34 @@
+"""Messages between storage and the wire (001), for a host that calls a model itself."""
+
+from collections.abc import Mapping, Sequence
+
+from prompty.model.message import Message
+from prompty.pipeline.history import normalize_history, strip_reasoning
+from prompty.pipeline.request import read_messages
+from prompty.providers.openai import chat
+from prompty.registry import DEFAULT, Registry
+
+__all__ = ["message_to_wire", "prepare_request_messages"]
+
+
+def prepare_request_messages(
+    messages: Sequence[object], provider: str = "openai", api_type: str = "chat", *, registry: Registry = DEFAULT
+) -> list[Message]:
+    """Return stored messages for the next request: repaired, and with reasoning only on turns that call tools.
+
+    `messages` may be dicts in wire form. They do not change: storage keeps all reasoning.
+    """
+    call_ids = registry.providers.get(provider).api(api_type).call_ids
+    return strip_reasoning(normalize_history(read_messages(messages), call_ids))
+
+
+def message_to_wire(
+    message: Message | Mapping[str, object], *, reasoning_field: str | None = "reasoning_content"
+) -> dict[str, object]:
+    """Return a message as JSON in the form of chat completions.
+
+    Local fields are left out. Reasoning is written for turns that call tools, as `reasoning_details` or under the name
+    that the server takes: `reasoning_content`, `reasoning`, or None for a server that refuses it, such as OpenAI's.
+    """
+    [read] = read_messages([message])
+    return chat.message_to_wire(read, reasoning_field=reasoning_field)
