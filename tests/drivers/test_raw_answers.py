@@ -85,6 +85,7 @@ def in_async_code(agent: PromptAgent, chunks: Iterable[object]) -> list[object]:
 
 @every_wire
 @every_reply
+@pytest.mark.spec("002 §8.1", "a raw reply may be an object of a provider's SDK")
 def test_an_object_of_the_sdk_is_processed_like_its_json(wire: str, reply: Reply) -> None:
     raw = whole(wire, reply)
     for response in (raw, WHOLE[wire](raw)):
@@ -145,6 +146,7 @@ def test_what_is_no_answer_is_an_error_of_ours(response: object) -> None:
 @every_wire
 @every_reply
 @pytest.mark.parametrize("read", [lambda agent, chunks: list(process_stream(agent, chunks)), in_async_code])
+@pytest.mark.spec("002 §8.6", "process_stream takes the raw chunks of a stream")
 def test_a_raw_stream_gives_its_text_and_then_its_calls(
     wire: str, reply: Reply, read: Callable[[PromptAgent, Iterable[object]], list[object]]
 ) -> None:

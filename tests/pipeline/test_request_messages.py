@@ -35,12 +35,17 @@ SENT: list[dict[str, Any]] = [
 
 @pytest.mark.spec("001 Interleaved Thinking", "thoughts go back with the calls they led to and are left out of answers")
 @pytest.mark.spec("001 Message Shapes", "what is ours alone never crosses the wire")
+@pytest.mark.spec("000 §7.1.1", "message_to_wire takes a message")
 def test_stored_messages_become_the_array_of_the_document() -> None:
     prepared = prepare_request_messages(STORED)
     assert [message_to_wire(message) for message in prepared] == SENT
 
 
 @pytest.mark.spec("001 Where the rule lives", "what is stored keeps all thoughts")
+@pytest.mark.spec(
+    "001 Where the rule lives",
+    "one function makes the messages of a request from stored ones and leaves these as they are",
+)
 def test_only_turns_with_calls_keep_their_reasoning_and_what_is_stored_keeps_all() -> None:
     stored = [Message.from_json(entry) for entry in STORED]
     prepared = prepare_request_messages(stored)

@@ -44,6 +44,7 @@ class Failing(Said):
 
 @pytest.mark.spec("002 §8", "process and process_async are spans")
 @pytest.mark.parametrize("api", ["chat", "embedding"])
+@pytest.mark.spec("002 §8", "processing that fails is a span, and so is that of each reply of a turn")
 def test_an_answer_that_cannot_be_processed_leaves_a_span_with_its_error(seen: Seen, api: str) -> None:
     agent = PromptAgent.model_validate({"model": {"id": "m", "provider": "openai", "apiType": api}})
     with pytest.raises(ModelError):
@@ -82,6 +83,7 @@ def test_an_answer_is_processed_once_if_only_the_executor_is_the_hosts(seen: See
 
 
 @pytest.mark.spec("002 §8", "process and process_async are spans")
+@pytest.mark.spec("002 §8", "processing that fails is a span, and so is that of each reply of a turn")
 def test_each_answer_of_a_turn_is_processed(seen: Seen) -> None:
     with Script(call("look", city="Bonn"), "Sunny."):
         assert turn(scripted(tools=[LOOK]), tools=[look]) == "Sunny."
@@ -110,6 +112,7 @@ def test_the_key_of_the_provider_in_the_file_is_on_every_call(seen: Seen, provid
 
 
 @pytest.mark.spec("000 §7.1.8", "a call is a span with the attributes of generative AI")
+@pytest.mark.spec("000 §7.1.8", "every option of the request is an attribute of its span")
 def test_options_under_additional_properties_are_on_the_span(seen: Seen) -> None:
     extra = {
         "user": "me",

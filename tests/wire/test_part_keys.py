@@ -59,6 +59,7 @@ def content(api: str, part: object) -> Any:
 @pytest.mark.spec("001 user and system", "a system message is text, a user's is text or parts, which cross as they are")
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 @pytest.mark.parametrize("name", PARTS)
+@pytest.mark.spec("001 user and system", "keys of a part that prompty does not know cross too")
 def test_keys_that_are_not_ours_cross_as_they_are(name: str, api: str) -> None:
     part, wire = PARTS[name]
     assert content(api, part)[0] == wire[api]
