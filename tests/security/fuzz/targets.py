@@ -1,0 +1,676 @@
+"""The nine readers of what a file, a user, a model and a server may send, as targets of the fuzzer."""
+
+import json
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from copy import deepcopy
+from functools import cache, partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import mcp_types
+
+from prompty import Paused, PromptAgent, invoke, loads, parse, prepare, turn
+from prompty.analysis.check import check_text
+from prompty.concurrency import in_event_loop
+from prompty.errors import ArgumentsError, PausedRefused
+from prompty.loop.effects import OfferedTool
+from prompty.loop.tool_step import Toolset
+from prompty.model.marker import ROLE_MARK
+from prompty.model.message import Message
+from prompty.model.request import WireRequest
+from prompty.model.structure import mark, read_structure
+from prompty.providers import Provider
+from prompty.providers.anthropic import messages
+from prompty.providers.openai import chat, embeddings, images, responses
+from prompty.registry import Registry
+from prompty.testing.local import AsyncLocalTransport, LocalTransport
+from prompty.tools.arguments import get_validator, resolve_arguments
+from prompty.tools.context import ToolContext
+from prompty.tools.kinds import KindTool, project_tools
+from prompty.tools.mcp import McpKind
+from prompty.tools.mcp.connection import ServerAddress, is_lost, is_unreadable
+from prompty.tools.mcp.content import McpError, to_parts
+from prompty.tools.mcp.limits import LineDecoder
+from prompty.tools.mcp.servers import KnownServer, Pins
+from prompty.tools.mcp.sessions import Session
+from prompty.tools.openapi import find_base_url
+from prompty.tools.openapi.credentials import add_credential, find_scheme
+from prompty.tools.openapi.document import Document, parse_document
+from prompty.tools.openapi.operations import Operation, list_operations
+from prompty.tools.openapi.permissions import Permissions
+from prompty.tools.openapi.request import build_request
+from prompty.tools.results import failure_message, result_message
+from tests.conversations.test_mutated_pauses import FORGERIES, mutate, pauses, resume_mutated, seal
+from tests.security.fuzz import seeds
+from tests.security.fuzz.cases import Case, Target
+from tests.security.fuzz.mutation import cut, mutate_bytes, mutate_text, mutate_trees, write_json
+
+ENVIRONMENT = {"X": "y", "KEY": "k"}
+PROMPT_WORDS = (
+    *("---\n", "+++\n", "---", "\n", "\t", "\r\n", ": ", "- ", "|\n", ">-\n", "&a ", "*a", "<<: *a\n", "? ", "!!int "),
+    *(
+        "!!python/name:os",
+        "!!binary ",
+        "${env:X}",
+        "${env:X:y}",
+        "${file:a.json}",
+        "${",
+        "#",
+        "0x",
+        "1e999",
+        "2026-01-01",
+    ),
+    *(
+        "name",
+        "model",
+        "inputs",
+        "outputs",
+        "tools",
+        "template",
+        "metadata",
+        "connection",
+        "options",
+        "kind",
+        "default",
+    ),
+    *("parameters", "bindings", "approvalMode", "when", "items", "properties", "enumValues", "provider", "apiType"),
+    *("system:\n", "user:\n", "user[a=b]:\n", "{{ x }}", "string", "thread", "image", "function", "mcp", "jinja2"),
+)
+TEMPLATE_WORDS = (
+    *("{{ x }}", "{{x.y}}", "{% if x %}", "{% endif %}", "{% for a in x %}", "{% endfor %}", "{% raw %}", "{# ", " #}"),
+    *("{% endraw %}", "{{#x}}", "{{/x}}", "{{^x}}", "{{{x}}}", "{{>p}}", "{{=<% %>=}}", "{{ x|join }}", "{{ x()}}"),
+    *(
+        "{{ 1/0 }}",
+        "{{ x*9 }}",
+        "{{ loop.index }}",
+        "{% macro m() %}",
+        "{% endmacro %}",
+        "{% set x = x %}",
+        "{% set y %}",
+    ),
+    *("{% block b %}", "{% include 'x' %}", "{% extends x %}", "{% call m() %}", "{% filter upper %}", "{% endset %}"),
+    *("|tojson", "|map('upper')", "|sort", "|int", "|format(q)", "|attr('__class__')", "|groupby('a')", "|sum", "[0]"),
+    *(
+        "[::-1]",
+        ".__class__",
+        ".items()",
+        " in ",
+        " is ",
+        " not ",
+        " if ",
+        " else ",
+        "**",
+        "//",
+        "~",
+        "(",
+        ")",
+        "'",
+        '"',
+    ),
+    *("{{", "}}", "{%", "%}", "q", "n", "range(9)", "namespace()", "cycler(1)", "recursive", "loop(x)", "self.b()"),
+    *("system:\n", "user:\n", 'user[a="{{ q }}"]:\n', "{{ q }}:\n", "assistant[a=1]:"),
+)
+MARKER_WORDS = (
+    *(
+        "system:",
+        "user:",
+        "\nassistant:\n",
+        "developer:",
+        "tool:",
+        "user[",
+        "]:",
+        "a=",
+        'a="b"',
+        "a='b'",
+        ",",
+        "name=x",
+    ),
+    *(
+        "# user:\n",
+        "  user :\n",
+        "User:\n",
+        "{{ q }}",
+        "{% if q %}",
+        "{% endif %}",
+        "{{#q}}",
+        "\n",
+        "\r\n",
+        "\r",
+        "\u2028",
+    ),
+)
+WIRE_WORDS = (
+    *(
+        "id",
+        "type",
+        "index",
+        "text",
+        "content",
+        "role",
+        "name",
+        "arguments",
+        "function",
+        "tool_calls",
+        "choices",
+        "delta",
+    ),
+    *(
+        "message",
+        "finish_reason",
+        "usage",
+        "error",
+        "refusal",
+        "reasoning",
+        "output",
+        "item",
+        "status",
+        "input",
+        "stop",
+    ),
+    *(
+        "tool_use",
+        "thinking",
+        "signature",
+        "citations",
+        "reasoning_details",
+        "extra_content",
+        "embedding",
+        "url",
+        "data",
+    ),
+    *("completed", "length", "stop_reason", "refusal", "output_index", "summary", "encrypted_content", "prompt_tokens"),
+    *("prompt_tokens_details", "cached_tokens", "input_tokens", "INVALID_JSON", "reasoning.text", "server_tool_use"),
+)
+SSE_WORDS = tuple(
+    text.encode()
+    for text in ("data:", "data: ", "event: ", "\n\n", "\n", "\r\n", "\r", ": x\n", "[DONE]", "id: 1\n", "{", "}")
+)
+JSON_WORDS = (
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    '"',
+    '"a": ',
+    "null",
+    "true",
+    "1",
+    "-",
+    "e9",
+    "```",
+    "```json\n",
+    "\\u",
+    "\\ud800",
+    "NaN",
+)
+OPENAPI_WORDS = (
+    *(
+        "$ref",
+        "#/components/schemas/Pet",
+        "#/paths",
+        "#",
+        "type",
+        "properties",
+        "items",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+    ),
+    *(
+        "required",
+        "in",
+        "path",
+        "query",
+        "header",
+        "cookie",
+        "style",
+        "explode",
+        "schema",
+        "content",
+        "parameters",
+        "get",
+    ),
+    *(
+        "application/json",
+        "multipart/form-data",
+        "*/*",
+        "text/plain",
+        "x-www-form-urlencoded",
+        "enum",
+        "const",
+        "pattern",
+    ),
+    *(
+        "{id}",
+        "/pets/{id}",
+        "deepObject",
+        "matrix",
+        "label",
+        "nullable",
+        "exclusiveMinimum",
+        "$dynamicRef",
+        "$id",
+        "$defs",
+    ),
+    *(
+        "servers",
+        "security",
+        "operationId",
+        "readOnly",
+        "encoding",
+        "http://169.254.169.254",
+        "3.0.1",
+        "(a+)+$",
+        "object",
+    ),
+)
+MCP_WORDS = (
+    *(
+        "name",
+        "description",
+        "inputSchema",
+        "type",
+        "object",
+        "properties",
+        "$ref",
+        "#/$defs/n",
+        "text",
+        "image",
+        "content",
+    ),
+    *(
+        "isError",
+        "structuredContent",
+        "resource",
+        "uri",
+        "blob",
+        "mimeType",
+        "tools",
+        "nextCursor",
+        "title",
+        "examples",
+    ),
+    *(
+        "jsonrpc",
+        "id",
+        "method",
+        "params",
+        "result",
+        "error",
+        "code",
+        "message",
+        "level",
+        "data",
+        "progress",
+        "$comment",
+    ),
+)
+NONCE = "01234567890123456789"
+
+
+def make_load(dice: Random) -> Case:
+    if dice.random() < 0.4:
+        data = mutate_trees(dice.choice(seeds.frontmatters()), dice, PROMPT_WORDS)
+        text = f"---\n{write_json(data, dice, PROMPT_WORDS)}\n---\n{dice.choice(seeds.BODIES)}"
+    else:
+        text = mutate_text(dice.choice(seeds.prompts()), dice, PROMPT_WORDS, seeds.prompts())
+    return Case(text, _size(text), partial(_load, text, checked=dice.random() < 0.1))
+
+
+def _load(text: str, *, checked: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if checked:
+            check_text(text, env=ENVIRONMENT)
+        loads(text, env=ENVIRONMENT)
+
+
+def make_render(dice: Random) -> Case:
+    template = dice.choice(seeds.templates())
+    if dice.random() < 0.7:
+        template = mutate_text(template, dice, TEMPLATE_WORDS, seeds.templates())
+    values = mutate_trees(dice.choice(seeds.inputs()), dice, TEMPLATE_WORDS)
+    given = values if isinstance(values, dict) else {"q": values}
+    engine = dice.choice(("jinja2", "jinja2", "mustache"))
+    run = partial(_render, template, engine, given, strict=dice.random() < 0.2)
+    return Case((engine, template, given), _size(template) + len(repr(given)), run)
+
+
+def _render(template: str, engine: str, given: dict[str, Any], *, strict: bool) -> None:
+    declared = [{"name": "p", "kind": "image"}, {"name": "t", "kind": "thread"}] if "t" in given or "p" in given else []
+    agent = PromptAgent.model_validate({"instructions": template, "template": engine, "inputs": declared})
+    prepare(agent, given, strict=strict, extra_inputs="ignore")
+
+
+def make_parse(dice: Random) -> Case:
+    text = mutate_text(dice.choice(seeds.rendered()), dice, MARKER_WORDS, seeds.rendered())
+    return Case(text, _size(text), partial(_parse, text, dice.randrange(3)))
+
+
+def _parse(text: str, form: int) -> None:
+    """Parse trusted text, a template with its marks, or text with nonces at places where no renderer puts them."""
+    agent = PromptAgent()
+    match form:
+        case 0:
+            parse(agent, text)
+        case 1:
+            read_structure(text)
+            parse(agent, mark(text).replace(ROLE_MARK, NONCE), nonce=NONCE)
+        case _:
+            parse(agent, text.replace(":", f"{NONCE}:").replace("user", f"{NONCE}user"), nonce=NONCE)
+
+
+def make_arguments(dice: Random) -> Case:
+    at = dice.randrange(len(seeds.SCHEMAS))
+    text = write_json(mutate_trees(seeds.ARGUMENTS[at], dice, WIRE_WORDS), dice, JSON_WORDS)
+    if dice.random() < 0.1:
+        text = f"```json\n{text}\n```"
+    bound = ("to",) if dice.random() < 0.2 else ()
+    defaults = {"amount": 5, "b": [1]} if dice.random() < 0.2 else {}
+    validator = get_validator(seeds.SCHEMAS[at])
+    return Case(text, _size(text), partial(resolve_arguments, text, bound, validator, defaults))
+
+
+def make_paused(dice: Random) -> Case:
+    name, world, original = dice.choice(_pauses())
+    value = deepcopy(original)
+    for _ in range(dice.randrange(3)):
+        mutate(value, dice, FORGERIES)
+    changed = mutate_trees(value, dice, WIRE_WORDS) if dice.random() < 0.7 else value
+    text = json.dumps(changed if isinstance(changed, dict) else value)  # as a store keeps it
+    value = json.loads(text)
+    return Case(text, len(text), partial(_resume, value, name, world, dice.getrandbits(32)))
+
+
+def _resume(value: Any, name: str, world: Any, seed: int) -> None:
+    """Resume as a host would, after somebody has written the checksum anew."""
+    try:
+        seal(value)
+    except RecursionError:
+        return
+    Paused.from_json(value)
+    if seed % 20 == 0:
+        resume_mutated(value, name, world, Random(seed))  # noqa: S311  not for secrets
+        world.ran.clear()
+
+
+@cache
+def _pauses() -> list[Any]:
+    return list(pauses())
+
+
+_APIS = {
+    "chat": chat.API,
+    "responses": responses.API,
+    "messages": messages.API,
+    "embedding": embeddings.API,
+    "image": images.API,
+}
+
+
+class _Answers:
+    """A server that sends the bytes of one input to every request."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    def respond(self, _: WireRequest) -> Generator[bytes, None, None]:
+        yield from self.chunks
+
+
+_SERVER = _Answers()
+
+
+@cache
+def _agent(api: str, outputs: bool) -> PromptAgent:
+    registry = Registry()
+    provider = Provider(
+        key="fuzz",
+        apis=_APIS,
+        transport=lambda _: LocalTransport(_SERVER.respond),
+        transport_async=lambda _: AsyncLocalTransport(_SERVER.respond),
+        hosts=None,
+    )
+    registry.providers.register("fuzz", provider)
+    declared = {"outputs": {"answer": "object"}} if outputs else {}
+    data = {"model": {"id": "m", "provider": "fuzz", "apiType": api}, "instructions": "user:\nHi", **declared}
+    return PromptAgent.model_validate(data).model_copy(update={"registry": registry})
+
+
+def pay(amount: int = 1, to: str = "") -> str:
+    """A tool that the model may call."""
+    return f"{amount} {to}"
+
+
+def _ask(api: str, chunks: list[bytes], *, outputs: bool, stream: bool, tools: bool) -> None:
+    """Ask the model once, or in a turn with tools: its second answer is the same as the first."""
+    _SERVER.chunks = chunks
+    agent = _agent(api, outputs)
+    options: Any = {"stream": stream, "max_retries": 0, **({"tools": [pay], "max_iterations": 2} if tools else {})}
+    result = turn(agent, **options) if tools else invoke(agent, **options)
+    if stream:
+        for _ in result.events():
+            pass
+
+
+def make_reply(dice: Random) -> Case:
+    api, answer = dice.choice(seeds.answers())
+    text = write_json(mutate_trees(answer, dice, WIRE_WORDS), dice, WIRE_WORDS)
+    data = text.encode(errors="surrogatepass")
+    if dice.random() < 0.05:
+        data = mutate_bytes(data, dice, SSE_WORDS)
+    if dice.random() < 0.02:
+        api = dice.choice(tuple(_APIS))
+    tools = dice.random() < 0.1 and api not in ("embedding", "image")
+    return Case(
+        (api, data), len(data), partial(_ask, api, [data], outputs=dice.random() < 0.3, stream=False, tools=tools)
+    )
+
+
+def make_stream(dice: Random) -> Case:
+    api, events = dice.choice(seeds.streams())
+    changed = list(events)
+    for _ in range(dice.choice((0, 1, 1, 2, 3))):
+        at = dice.randrange(len(changed) + 1)
+        match dice.randrange(8):
+            case 0:
+                changed[at : at + 1] = []
+            case 1:
+                changed.insert(at, dice.choice(changed or [{}]))
+            case 2:
+                changed.insert(at, dice.choice(dice.choice(seeds.streams())[1]))
+            case 3 if changed:
+                dice.shuffle(changed)
+            case _ if at < len(changed):
+                changed[at] = mutate_trees(changed[at], dice, WIRE_WORDS)
+    end = dice.choice(("\n\n", "\n\n", "\n\n", "\r\n\r\n", "\r\r", "\n"))
+    data = "".join(
+        f"data: {write_json(event, dice, WIRE_WORDS) if dice.random() < 0.1 else json.dumps(event)}{end}"
+        for event in changed
+    )
+    raw = data.encode(errors="surrogatepass") + (b"data: [DONE]\n\n" if dice.random() < 0.5 else b"")
+    if dice.random() < 0.4:
+        raw = mutate_bytes(raw, dice, SSE_WORDS)
+    chunks = cut(raw, dice)
+    run = partial(_ask, api, chunks, outputs=dice.random() < 0.2, stream=True, tools=dice.random() < 0.05)
+    return Case((api, chunks), len(raw), run)
+
+
+def make_openapi(dice: Random) -> Case:
+    document = mutate_trees(dice.choice(seeds.documents()), dice, OPENAPI_WORDS)
+    text = write_json(document, dice, OPENAPI_WORDS)
+    data = text.encode(errors="surrogatepass")
+    arguments = mutate_trees(
+        {"id": "a", "q": {"b": 1}, "h": ["x"], "c": 1, "name": "n", "tags": []}, dice, OPENAPI_WORDS
+    )
+    return Case((data, arguments), len(data), partial(_describe, data, arguments))
+
+
+def _describe(data: bytes, arguments: Any) -> None:
+    """Read a document, describe its operations, and build the request of a call to each."""
+    document = parse_document(data, "api.json", "https://a.example/api.json")
+    operations = list_operations.__wrapped__(document)  # every document is new, and the cache would keep it
+    find_base_url(document, None, Permissions())
+    for operation in operations[:5]:
+        with suppress(ArgumentsError):
+            _build_call(document, operation, arguments)
+
+
+def _build_call(document: Document, operation: Operation, arguments: Any) -> None:
+    text = json.dumps(arguments if isinstance(arguments, dict) else {"id": arguments})
+    resolved = resolve_arguments(text, (), get_validator(operation.function.parameters), {})
+    request = build_request(operation, resolved)
+    scheme = find_scheme(document, operation)
+    if scheme is not None:
+        add_credential(request, scheme, "secret")
+
+
+class _Client:
+    """The SDK's client of a hostile server: it validates what the server sends, as the SDK does."""
+
+    def __init__(self, tools: Any, result: Any) -> None:
+        self._tools, self._result = tools, result
+
+    async def list_tools(self, *, cursor: str | None = None) -> Any:
+        return mcp_types.ListToolsResult.model_validate(self._tools, by_name=False)
+
+    async def call_tool(self, name: str, arguments: Any, progress_callback: Any = None) -> Any:
+        result = mcp_types.CallToolResult.model_validate(self._result, by_name=False)
+        await progress_callback(0.5, None, name)
+        return result
+
+
+class _Connection:
+    """A connection that runs requests at once."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+
+    async def run(self, work: Callable[[Any], Any], logger: object = None) -> Any:
+        return await work(self._client)
+
+    run_idempotent = run
+
+
+def make_mcp(dice: Random) -> Case:
+    tools: Any = seeds.MCP_TOOLS
+    result: Any = dice.choice(seeds.MCP_RESULTS)
+    match dice.randrange(3):
+        case 0:
+            tools = _as_read(mutate_trees(tools, dice, MCP_WORDS))
+            return Case(tools, len(repr(tools)), partial(_list, tools, result))
+        case 1:
+            result = _as_read(mutate_trees(result, dice, MCP_WORDS))
+            return Case(result, len(repr(result)), partial(_call_tool, result))
+        case _:
+            message = mutate_trees(dice.choice(seeds.MCP_MESSAGES), dice, MCP_WORDS)
+            data = (write_json(message, dice, MCP_WORDS) + "\n").encode(errors="surrogatepass")
+            if dice.random() < 0.3:
+                data = mutate_bytes(data, dice, SSE_WORDS)
+            return Case(data, len(data), partial(_read_lines, cut(data, dice)))
+
+
+def _as_read(value: Any) -> Any:
+    """Return a value as the SDK reads it from JSON. What it cannot read never comes to us."""
+    result = value if isinstance(value, dict) else {"tools": value}
+    try:
+        text = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result})
+        message: Any = mcp_types.jsonrpc_message_adapter.validate_json(text)
+    except (ValueError, RecursionError):
+        return {}
+    return message.result
+
+
+@cache
+def _kind() -> tuple[PromptAgent, McpKind]:
+    registry = Registry()
+    kind = McpKind()
+    registry.tool_kinds.register("mcp", kind)
+    agent = PromptAgent.model_validate({"tools": [{"name": "own", "kind": "mcp"}], "instructions": "user:\nHi"})
+    return agent.model_copy(update={"registry": registry}), kind
+
+
+def _list(tools: Any, result: Any) -> None:
+    """Describe the tools of a server, as a turn does."""
+    agent, kind = _kind()
+    server = KnownServer("own", ServerAddress(command=("own",)), Pins("own"))
+    connection = _Connection(_Client(tools, result))
+    servers: Any = SimpleNamespace(find=lambda *_: server, connection=lambda _: connection)
+    kind.servers = servers
+    projected = in_event_loop(project_tools(agent, ())).result()
+    Toolset(OfferedTool(function=one.function) for one in projected)
+    for one in projected:
+        result_of_call = in_event_loop(_call(one.kind_tool)).result()
+        json.dumps(result_of_call.to_json()).encode()
+
+
+async def _call(tool: KindTool) -> Message:
+    call = seeds.CALLS[0]
+    try:
+        return result_message(call, await tool.call({}, ToolContext(run_id="r", call_id="c", name="n", key="k")))
+    except Exception as error:  # as whatever a tool raises
+        return failure_message(call, error)
+
+
+def _call_tool(result: Any) -> None:
+    """Make the message of a result."""
+    call = seeds.CALLS[0]
+    try:
+        parsed = mcp_types.CallToolResult.model_validate(result, by_name=False)
+    except ValueError:
+        return
+    try:
+        message = result_message(call, to_parts(parsed))
+    except McpError as error:
+        message = failure_message(call, error)
+    json.dumps(message.to_json()).encode()
+
+
+def _read_lines(chunks: list[bytes]) -> None:
+    """Read the lines of a process, as the SDK does with our decoder, and the messages in them."""
+    decoder = LineDecoder("replace")
+    text = "".join([*(decoder.decode(chunk) for chunk in chunks), decoder.decode(b"", True)])
+    for line in text.splitlines():
+        try:
+            message: Any = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError as error:
+            is_unreadable(error)
+            is_lost(error)
+            continue
+        if getattr(message, "method", None) == "notifications/message":
+            _log(message.params)
+
+
+def _log(params: Any) -> None:
+    try:
+        logged = mcp_types.LoggingMessageNotificationParams.model_validate(params, by_name=False)
+    except ValueError:
+        return
+    session: Any = SimpleNamespace(_calls={})
+    in_event_loop(Session._on_log(session, logged)).result()
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("load", make_load),
+        Target("render", make_render),
+        Target("parse", make_parse),
+        Target("arguments", make_arguments, (ArgumentsError,)),
+        Target("paused", make_paused, (PausedRefused,)),
+        Target("reply", make_reply),
+        Target("stream", make_stream),
+        Target("openapi", make_openapi),
+        Target("mcp", make_mcp),
+    )
+}
