@@ -1,5 +1,6 @@
 """The worst inputs known for every scanner: the right answer, within 50 ms of CPU, best of three (R2, SECURITY)."""
 
+import json
 import time
 from collections.abc import Callable
 
@@ -260,3 +261,17 @@ def test_check_answers_in_reasonable_time_for_any_body(body: str) -> None:
     problems, seconds = measured(lambda: check_text(f"---\nname: x\n---\n{body}"))
     assert isinstance(problems, list)
     assert seconds < 1
+
+
+TOOL_LISTS = {
+    "functions": [{"name": f"f{n}", "kind": "function"} for n in range(100)],
+    "unknown kinds": [{"name": f"f{n}", "kind": f"unknown{n}"} for n in range(100)],
+}
+
+
+@pytest.mark.parametrize("tools", TOOL_LISTS.values(), ids=TOOL_LISTS)
+def test_check_does_not_search_the_installed_packages_for_each_tool(tools: list[dict[str, str]]) -> None:
+    text = f"---\nname: x\ntools: {json.dumps(tools)}\n---\nHi"
+    problems, seconds = measured(lambda: check_text(text))
+    assert isinstance(problems, list)
+    assert seconds < 4 * BUDGET
