@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from prompty.model.message import Message
+from prompty.model.message import Message, Role
 from prompty.pipeline.history import normalize_history, strip_reasoning
 from prompty.pipeline.request import read_messages
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT, Registry
 
-__all__ = ["message_to_wire", "prepare_request_messages"]
+__all__ = ["Role", "message_to_wire", "prepare_request_messages"]
 
 
 def prepare_request_messages(

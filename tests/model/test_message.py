@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prompty import Message, TextPart, ToolCall, Usage, assistant, run, tool_result, user
+from prompty.messages import Role, message_to_wire
 from prompty.model.content import AudioPart, FilePart, ImagePart, InvalidMessage, part_to_json
 from prompty.model.message import Json
 from prompty.model.reply import Reply
@@ -146,6 +147,14 @@ def as_first_written(message: Message) -> Json:
 @given(messages.filter(lambda message: not message.attributes.keys() & message.opaque.keys()))
 def test_every_message_of_the_first_version_is_still_read(message: Message) -> None:
     assert Message.from_json(stored(as_first_written(message))) == message
+
+
+@pytest.mark.spec("001 The Four Roles", "the roles are an enumeration of strings")
+def test_a_role_is_the_string_that_crosses_the_wire() -> None:
+    assert [str(role) for role in Role] == ["system", "developer", "user", "assistant", "tool"]
+    asked = Message(Role.USER, "Hi")
+    assert asked == user("Hi")
+    assert json.dumps(asked.to_json()) == json.dumps(message_to_wire(asked)) == '{"role": "user", "content": "Hi"}'
 
 
 def test_a_message_can_be_made_of_plain_text() -> None:

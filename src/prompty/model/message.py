@@ -8,6 +8,7 @@ from these fields; `Message.to_json` writes the stored form (001).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -22,7 +23,18 @@ from prompty.model.content import (
 
 Json = dict[str, object]
 
-MESSAGE_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+class Role(StrEnum):
+    """The roles of messages. A plain string of the same value means the same."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+MESSAGE_ROLES = tuple(role.value for role in Role)
 INSTRUCTION_ROLES = ("system", "developer")
 
 
