@@ -175,6 +175,10 @@ def test_a_failure_that_stays_is_raised_with_what_was_done(
     assert len(script.requests) == retries + 2
 
 
+@pytest.mark.spec(
+    "001 Arguments are a string until the moment of execution",
+    "an answer whose stream failed is a message marked as an error",
+)
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 @every_wire
 def test_nothing_half_received_runs(asynchronous: bool, wire: str) -> None:

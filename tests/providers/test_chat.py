@@ -768,6 +768,10 @@ CUT_STREAMS: dict[str, tuple[list[Json], str]] = {
 }
 
 
+@pytest.mark.spec(
+    "001 Arguments are a string until the moment of execution",
+    "an answer whose stream failed is a message marked as an error",
+)
 @pytest.mark.parametrize(("events", "cause"), CUT_STREAMS.values(), ids=CUT_STREAMS)
 def test_a_cut_stream_is_an_error_with_what_had_come(events: list[Json], cause: str) -> None:
     with pytest.raises(StreamCut, match=cause) as caught:
