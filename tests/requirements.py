@@ -121,7 +121,7 @@ REQUIREMENTS: dict[str, tuple[Requirement, ...]] = {
         must("a message of one text is an item with a string", "be88cc9c 7eff964b"),
         must("system messages are items of the input", "ed0a824d a021ec33", departs="W9"),
         must("parts have the form of Chat Completions", "7eff964b", departs="W9"),
-        must("a call goes back from the metadata of the message with its result", "27f71193", departs="W9"),
+        must("a call goes back from the metadata of the message with its result", "27f71193"),
         must("tools have the form of Chat Completions", "4f81dd86", departs="W9"),
         must("outputs become a text format", "224482ab"),
     ),

@@ -92,7 +92,9 @@ class Implementations(Generic[T]):
             built_in = getattr(import_module(module), attribute)
             return cast(T, built_in() if self._create else built_in)
         for point in entry_points(group=self.group, name=name):
-            return cast(T, point.load())
+            loaded = point.load()
+            is_class = isinstance(loaded, type) and self.kind != "tool"  # any callable can be a tool
+            return cast(T, loaded() if is_class else loaded)
         raise UnknownName(self.kind, name, self.names())
 
 

@@ -174,6 +174,19 @@ def test_a_stream_that_ends_without_its_end_is_cut(server: Server, stream_way: W
     assert len(server.requests) == 1
 
 
+def test_text_is_complete_at_the_end_mark_even_without_a_finish_reason(server: Server, stream_way: Way) -> None:
+    """Some servers never send a finish reason. Without the end mark, or with a call in it, a stream is cut (P3)."""
+    chat = Chat()
+    words = [event(chunk) for chunk in chat.said("Hello, ", "you")]
+    server.answer(stream(*words, event("[DONE]")))
+    seen = stream_way.invoke(chat.agent(server))
+    assert seen.result == "Hello, you"
+    called = event(chat.chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]}))
+    for chunks in (words, [event("[DONE]")], [*words, called, event("[DONE]")]):
+        server.answer(stream(*chunks))
+        assert isinstance(stream_way.invoke(chat.agent(server), max_retries=0).error, StreamCut)
+
+
 def test_an_empty_stream_is_tried_again(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(), stream(*wire.stream("Hello")))
     assert stream_way.invoke(wire.agent(server)).result == "Hello"

@@ -343,3 +343,19 @@ def test_an_explained_request_is_the_one_that_is_sent() -> None:
     with Script("Yes.") as script:
         invoke(agent, {"history": REPEATED})
     assert explain(agent, {"history": REPEATED}).body["messages"] == script.requests[0]["messages"]
+
+
+@every_api
+@pytest.mark.spec("000 §7.4.1", "a call goes back from the metadata of the message with its result")
+def test_a_result_that_carries_its_call_is_sent_after_it(api_name: str) -> None:
+    """Document 000 stores a call of the Responses API in the metadata of its result."""
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at":"x"}'}
+    metadata = {"tool_call_id": "c1", "responses_function_call": call}
+    result = Message.from_json({"role": "tool", "content": [{"kind": "text", "value": "out"}], "metadata": metadata})
+    body = sent(api_name, [user("Hi"), result, user("And?")])
+    [told], [answered] = calls_in(api_name, body), results_in(api_name, body)
+    assert (told["id"], told["name"]) == ("c1", "look")
+    assert (answered["id"], answered["content"]) == ("c1", "out")
+    assert_taken(api_name, body)
+    # a call that is there already is not sent twice
+    assert len(calls_in(api_name, sent(api_name, [user("Hi"), turn_with("c1"), result]))) == 1

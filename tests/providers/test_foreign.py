@@ -223,9 +223,11 @@ EXECUTOR, PROCESSOR = Executor(), Processor()
 ENTRY_POINTS = """
 [prompty.executors]
 packaged = packaged_pair:EXECUTOR
+classes = packaged_pair:Executor
 openai = packaged_pair:EXECUTOR
 [prompty.processors]
 packaged = packaged_pair:PROCESSOR
+classes = packaged_pair:Processor
 openai = packaged_pair:PROCESSOR
 """
 
@@ -243,9 +245,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spec("000 §7.8", "both are registered under the provider key")
 @pytest.mark.usefixtures("package")
-def test_a_pair_of_an_installed_package_answers() -> None:
-    assert invoke(agent_of("packaged")) == "packaged raw"
-    assert asyncio.run(invoke_async(agent_of("packaged"))) == "packaged raw async"
+@pytest.mark.parametrize("provider", ["packaged", "classes"])
+def test_a_pair_of_an_installed_package_answers(provider: str) -> None:
+    """An entry point may name a class, too: it is created without arguments."""
+    assert invoke(agent_of(provider)) == "packaged raw"
+    assert asyncio.run(invoke_async(agent_of(provider))) == "packaged raw async"
 
 
 @pytest.mark.usefixtures("package")

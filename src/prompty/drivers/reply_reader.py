@@ -37,8 +37,17 @@ class ReplyReader:
                 yield delta
 
     def reply(self) -> Reply:
-        """Return the complete reply, or raise StreamCut."""
-        return self._decoder.finish()
+        """Return the complete reply, or raise StreamCut.
+
+        Some servers send no finish reason. Text is complete at the end mark all the same; a call may not be (P3).
+        """
+        try:
+            return self._decoder.finish()
+        except StreamCut as error:
+            partial = error.partial
+            if self._events.is_done and isinstance(partial, Reply) and partial.text and not partial.tool_calls:
+                return partial
+            raise
 
     def cut(self, error: Exception) -> ModelError:
         """Return the error of an interrupted stream, with what had arrived. After the first delta it is not

@@ -7,7 +7,7 @@ one was repaired to, so that the providers' prompt caches keep working.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from prompty.model.message import Json, Message, ToolCall, tool_result
@@ -16,6 +16,7 @@ from prompty.safety.json import is_json_object
 from prompty.wire.json_bytes import INVALID_JSON
 
 NO_RESULT = "Error: There is no result: the run ended before this call was answered."
+_CARRIED_CALL = "responses_function_call"
 _DETAILS = "reasoning_details"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 # Short enough for every API, with a number behind it.
@@ -29,7 +30,7 @@ def normalize_history(messages: Sequence[Message], id_pattern: re.Pattern[str]) 
         return list(messages)
     ids = _UniqueIds(id_pattern)
     history: list[Message] = []
-    for message, results in _split_turns(messages):
+    for message, results in _split_turns(_insert_calls(messages)):
         if message.role != "assistant" or not message.tool_calls:
             history.append(message)
             continue
@@ -70,6 +71,24 @@ def find_problems(messages: Sequence[Message]) -> list[str]:
     stray = results - (calls - missing)
     problems = [f"{missing} calls have no result"] if missing else []
     return problems + ([f"{stray} results answer no call"] if stray > 0 else [])
+
+
+def _insert_calls(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages with the calls that results carry in front of them, unless they are there already.
+
+    Document 000 stores a call of the Responses API in the metadata of its result.
+    """
+    if not any(_CARRIED_CALL in message.opaque for message in messages):
+        return messages
+    known = {call.id for message in messages for call in message.tool_calls}
+    inserted: list[Message] = []
+    for message in messages:
+        carried = message.opaque.get(_CARRIED_CALL)
+        if message.role == "tool" and isinstance(carried, Mapping) and message.tool_call_id not in known:
+            call = {"id": message.tool_call_id, "function": carried}
+            inserted.append(Message("assistant", tool_calls=[ToolCall.from_wire(call)]))
+        inserted.append(message)
+    return inserted
 
 
 def _split_turns(messages: Sequence[Message]) -> list[tuple[Message, list[Message]]]:

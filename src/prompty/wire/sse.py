@@ -15,6 +15,7 @@ class EventReader:
         self._line: list[bytes] = []  # pieces of the incomplete line
         self._data: list[bytes] = []  # data lines of the incomplete event
         self._size = 0
+        self.is_done: bool = False  # the end mark has arrived
 
     def feed(self, chunk: bytes) -> list[dict[str, object]]:
         """Return the events that these bytes complete."""
@@ -41,7 +42,10 @@ class EventReader:
     def _end_event(self) -> list[dict[str, object]]:
         data, self._data = b"\n".join(self._data), []
         self._size = sum(map(len, self._line))
-        if not data or data == b"[DONE]":
+        if data == b"[DONE]":
+            self.is_done = True
+            return []
+        if not data:
             return []
         event = read_bytes(data)
         return [event] if isinstance(event, dict) else []
