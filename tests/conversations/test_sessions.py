@@ -50,6 +50,7 @@ def test_the_next_turn_knows_what_was_said(way: Way, store: MemoryStore) -> None
 
 
 @sync_and_async
+@pytest.mark.spec("001 How a Turn Interleaves", "memory stores every message of a conversation")
 def test_what_the_file_says_itself_is_made_anew_and_not_stored(way: Way, store: MemoryStore) -> None:
     agent = scripted(instructions=EXAMPLES)
     with Script("one", "two") as script:

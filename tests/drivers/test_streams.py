@@ -165,6 +165,10 @@ def test_calls_come_after_the_text(server: Server) -> None:
 # Streams that end badly.
 
 
+@pytest.mark.spec(
+    "001 Arguments are a string until the moment of execution",
+    "an answer whose stream failed is a message marked as an error",
+)
 def test_a_stream_that_ends_without_its_end_is_cut(server: Server, stream_way: Way, wire: Wire) -> None:
     server.answer(stream(*map(event, wire.said("Hel", "lo"))))
     seen = stream_way.invoke(wire.agent(server))

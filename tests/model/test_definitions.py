@@ -102,6 +102,7 @@ def test_an_option_may_come_from_the_environment_as_text() -> None:
     "004 When to Use Responses API vs Chat Completions", "the API type is chat unless the file says otherwise"
 )
 @pytest.mark.spec("003 §2.4", "a string is the model's id")
+@pytest.mark.spec("003 §2.4", "a model without a provider has none")
 def test_a_model_as_text_is_its_id() -> None:
     short, full = loads("---\nmodel: gpt-4\n---\n"), loads("---\nmodel: {id: gpt-4}\n---\n")
     assert short == full

@@ -83,6 +83,12 @@ def test_role_markers(body: str, expected: list[tuple[str, str]], engine: str) -
     assert roles_and_text(parse(agent, render(agent))) == expected
 
 
+@pytest.mark.spec("003 §2.10", "lines of spaces at the edges are trimmed")
+def test_newlines_at_the_edges_are_trimmed_and_spaces_are_not() -> None:
+    messages = prepare(agent_of("user:\n\n  \nhi\n  {% if false %}x{% endif %}\n\nassistant:\n\nyes\n\n"))
+    assert roles_and_text(messages) == [("user", "  \nhi\n  "), ("assistant", "yes")]
+
+
 ATTRIBUTES = {
     "text, number, truth": (
         "user[name=Ada, turn=3, ok=true, no=FALSE]:",

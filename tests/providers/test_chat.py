@@ -260,6 +260,13 @@ def test_media_in_results_follow_the_batch_in_one_user_message() -> None:
     assert [entry["content"] for entry in sent[2:5]] == ["a map", "", [image(PNG), image("https://x/y.png")]]
 
 
+@pytest.mark.spec("000 §7.1.2", "messages of every role may have images, files and audio")
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_media_outside_user_messages_is_an_error_that_says_where_to_move_it(role: str) -> None:
+    with pytest.raises(RequestError, match="Move it into a user message"):
+        message_to_wire(Message(role, [ImagePart("https://x.example/a.png")]))
+
+
 def test_media_in_the_last_results_come_last() -> None:
     sent = body(user("Look"), calling(ONE), tool_result("call_1", "a map", ImagePart(PNG)))["messages"]
     assert sent[-1] == {"role": "user", "content": [image(PNG)]}

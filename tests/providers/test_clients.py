@@ -291,8 +291,14 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("provider", "offered"), KINDS.items())
-@pytest.mark.parametrize("kind", ["oauth", "remote"])
+@pytest.mark.spec("003 §2.5", "a remote connection can be used")
+@pytest.mark.spec("003 §2.5", "an OAuth connection can be used")
+@pytest.mark.spec("003 §2.5", "every provider takes an anonymous connection")
+@pytest.mark.parametrize(
+    ("provider", "offered", "kind"),
+    [(provider, offered, kind) for provider, offered in KINDS.items() for kind in ("oauth", "remote")]
+    + [(provider, KINDS[provider], "anonymous") for provider in ("azure", "foundry")],
+)
 def test_a_kind_that_a_provider_cannot_use(provider: str, offered: str, kind: str) -> None:
     with pytest.raises(RequestError, match=f"'{provider}' cannot use a connection of kind '{kind}'") as caught:
         invoke(agent_of(provider, connection={"kind": kind, "endpoint": "http://127.0.0.1:9"}))

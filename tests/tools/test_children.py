@@ -217,6 +217,7 @@ OUTSIDE = {
 
 @sync_and_async
 @pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.spec("003 §2.9.2", "a path may lead out of the folder of the parent")
 def test_a_child_lies_below_its_parent(way: Way, path: str, tmp_path: Path) -> None:
     (tmp_path / "secret.prompty").write_text(CHILD)
     (tmp_path / "inner").mkdir()
