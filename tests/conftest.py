@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         (outcome, report)
         for outcome in ("passed", "failed", "skipped")
         for report in terminalreporter.stats.get(outcome, [])
-        if report.nodeid.startswith("tests/conformance/") and "[" in report.nodeid
+        if report.nodeid.startswith("tests/conformance/") and "_vectors.py" in report.nodeid and "[" in report.nodeid
     ]
     counts = Counter((report.nodeid.partition("::test_")[2].partition("[")[0], outcome) for outcome, report in reports)
     waived = [value for _, report in reports for name, value in report.user_properties if name == "waived"]
