@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 import prompty
-from prompty import Message, PromptAgent, PromptyError
+from prompty import Message, ModelError, PromptAgent, PromptyError
 from prompty.model.event import (
     Done,
     Event,
@@ -67,7 +67,12 @@ class Seen:
     @property
     def outcome(self) -> tuple[object, ...]:
         """What can be compared with another run: the answers, the result and the words of the error."""
-        return self.answer, self.result, str(self.error)
+        return self.answer, self.result, self.cause
+
+    @property
+    def cause(self) -> str:
+        """The words of the error, without the call of a model that it names."""
+        return self.error.cause if isinstance(self.error, ModelError) else str(self.error)
 
     @property
     def text(self) -> str:

@@ -33,6 +33,7 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
@@ -151,8 +152,19 @@ class RequestError(PromptyError, ValueError):
 
 
 class ModelError(PromptyError):
-    """A call to a model failed. `status` is the HTTP status, if there was one; `retryable` says whether the same
-    call may succeed later, and `retry_after` when the server said how long to wait."""
+    """A call to a model failed. `cause` says why. `status` is the HTTP status, if there was one; `retryable` says
+    whether the same call may succeed later, and `retry_after` when the server said how long to wait.
+
+    `provider`, `model`, `url`, `file` and `attempt` say which call it was, as far as it is known. The URL has no
+    credentials, and `attempt` counts from 1.
+    """
+
+    # Defaults of the class, because errors of older durable records have no such attributes.
+    provider: str | None = None
+    model: str | None = None
+    url: str | None = None
+    file: str | None = None
+    attempt: int | None = None
 
     def __init__(
         self, cause: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
@@ -161,6 +173,19 @@ class ModelError(PromptyError):
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
+
+    @property
+    def cause(self) -> str:
+        """The reason alone, without the call that it belongs to."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        if self.provider is None:
+            return self.cause
+        file = f" in {PurePath(self.file).name}" if self.file else ""
+        url = f" at {self.url}" if self.url else ""
+        attempt = f", attempt {self.attempt}" if self.attempt else ""
+        return f"{self.cause}\n    Model '{self.model}' of {self.provider}{file}{url}{attempt}."
 
 
 class StreamCut(ModelError):

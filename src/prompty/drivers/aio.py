@@ -16,7 +16,7 @@ from prompty.drivers.host import Host, Question
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.sync import LOCK_POLL, Results, advance, check
-from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
+from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
@@ -126,7 +126,7 @@ class AsyncDriver:
                                     if self.streaming:
                                         yield item
                     except PromptyError as error:
-                        failure = mask_error(error, self.targets)
+                        failure = describe_failure(error, effect, self.targets)
                     except asyncio.CancelledError as error:
                         raise error from self._cancel_loop(loop, Cancelled())
                     except StageInterrupted as error:
@@ -148,7 +148,7 @@ class AsyncDriver:
                         self.host.emit(item)
                     yield cast(Event | Outcome[T], item)
         except PromptyError as error:
-            raise mask_error(error, self.targets) from error.__cause__
+            raise describe_failure(error, effect, self.targets) from error.__cause__
 
     def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
         """Return the events of an effect that has events on the way to its answer."""

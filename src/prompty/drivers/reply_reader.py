@@ -60,7 +60,7 @@ def cut_error(error: Exception, decoder: Decoder, has_deltas: bool) -> ModelErro
     if isinstance(failure, Refused):
         return failure
     partial = failure.partial if isinstance(failure, StreamCut) else _partial_reply(decoder)
-    return StreamCut(str(failure), partial, retryable=failure.retryable and not has_deltas)
+    return StreamCut(failure.cause, partial, retryable=failure.retryable and not has_deltas)
 
 
 def _partial_reply(decoder: Decoder) -> object:

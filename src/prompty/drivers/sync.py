@@ -17,7 +17,7 @@ from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_time
 from prompty.drivers.host import Host, Question
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
-from prompty.drivers.target import HttpTarget, PairTarget, Target, mask_error
+from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
 from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
@@ -97,7 +97,7 @@ class SyncDriver:
                         else:
                             answer = yield from self._report(events)
                     except PromptyError as error:
-                        failure = mask_error(error, self.targets)
+                        failure = describe_failure(error, effect, self.targets)
             finally:
                 loop.close()
                 if self.host.is_session_locked:

@@ -1,12 +1,14 @@
 """The target of a model call: a provider's transport, or an executor and a processor of the host (§7.8)."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from prompty.drivers.span_attributes import begin_call_span, record_reply
 from prompty.errors import ModelError, PromptyError
+from prompty.loop.effects import CallModel, Effect
 from prompty.model.agent import PromptAgent
+from prompty.model.connection import ReferenceConnection
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
@@ -20,10 +22,11 @@ from prompty.providers import (
     ProcessorProtocol,
     Provider,
     Transport,
+    join_url,
 )
 from prompty.providers.transport import address_of
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport
-from prompty.safety.redaction import mask_secrets
+from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tracing.spans import Span, begin
 from prompty.wire.json_bytes import as_object, parse_reply, read_bytes
 
@@ -33,6 +36,7 @@ class HttpTarget:
 
     def __init__(self, agent: PromptAgent, provider: Provider, *, is_async: bool) -> None:
         self.agent = agent
+        self.provider = provider
         self.api: Api = provider.api(agent.model.api_type)
         connect = provider.transport_async_for if is_async else provider.transport_for
         self.transport: Any = connect(agent)
@@ -41,6 +45,14 @@ class HttpTarget:
     @property
     def url(self) -> str:
         return address_of(self.transport)
+
+    def describe_url(self) -> str | None:
+        """Return the URL of requests for people, without credentials, or None if nothing is sent."""
+        if not (base := self.url):
+            return None
+        registered = isinstance(self.agent.model.connection, ReferenceConnection | None)
+        url = join_url(base, self.api.path) if registered else self.provider.address(self.agent, self.api).url
+        return self.mask(mask_url(url))
 
     def streams(self, request: WireRequest) -> bool:
         """Return True if the answer arrives in pieces."""
@@ -68,6 +80,9 @@ class PairTarget:
         self.agent = agent
         self.pair = pair
         self.api: Api = PAIR_API
+
+    def describe_url(self) -> None:
+        return None
 
     def streams(self, request: WireRequest) -> bool:
         return request.stream
@@ -98,12 +113,24 @@ class PairTarget:
 Target = HttpTarget | PairTarget
 
 
-def mask_error(error: PromptyError, targets: Sequence[Target]) -> PromptyError:
-    """Mask credentials in an error that may quote a server, which knows the key of its caller."""
+def describe_failure(error: PromptyError, effect: Effect[object], targets: Sequence[Target]) -> PromptyError:
+    """Return the error of an effect: with the call it belongs to, and without the credentials that it may quote, since
+    a server knows the key of its caller."""
     if isinstance(error, ModelError):
         for target in targets:
             error.args = tuple(target.mask(part) if isinstance(part, str) else part for part in error.args)
+        if isinstance(effect, CallModel):
+            locate_error(error, targets[effect.model])
     return error
+
+
+def locate_error(error: ModelError, target: Target) -> None:
+    """Name the call that failed in its error, unless an inner call has done so."""
+    if error.provider is None:
+        model, path = target.agent.model, target.agent.path
+        error.provider, error.model = model.provider, target.mask(model.id)
+        error.file = None if path is None else str(path)
+        error.url = target.describe_url()
 
 
 def resolve_target(agent: PromptAgent, *, is_async: bool) -> Target:
@@ -152,15 +179,24 @@ class ProviderExecutor:
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=False)
         request = build_request(agent, messages, target.api, functions=self._functions)
-        with begin_call_span(agent, target.api, target.url, request) as span:
+        with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=True)
         functions = await list_offered_functions(agent) if self._functions is None else self._functions
         request = build_request(agent, messages, target.api, functions=functions)
-        with begin_call_span(agent, target.api, target.url, request) as span:
+        with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(await target.transport.send(request))))
+
+
+@contextmanager
+def _locating(target: HttpTarget) -> Iterator[None]:
+    try:
+        yield
+    except ModelError as error:
+        locate_error(error, target)
+        raise
 
 
 def _record_raw(span: Span, api: Api, payload: Json) -> Json:

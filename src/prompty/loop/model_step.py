@@ -56,7 +56,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
             state.count(reply, choice.price)
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
-        yield Emit(FellBack(plan.choices[state.model].agent.model.id, str(failure)))
+        yield Emit(FellBack(plan.choices[state.model].agent.model.id, failure.cause))
 
 
 def call_model(
@@ -70,6 +70,7 @@ def call_model(
             reply = yield from CallModel(request, call, model)
         except ModelError as error:
             failure = error
+            failure.attempt = failure.attempt or attempt
         else:
             if observed:
                 yield Emit(ModelReply(reply))
@@ -79,7 +80,7 @@ def call_model(
         if is_final:
             raise failure
         seconds = wait_after(failure, attempt)
-        yield Emit(Retry(attempt, seconds, str(failure), failure.status, failure.retry_after))
+        yield Emit(Retry(attempt, seconds, failure.cause, failure.status, failure.retry_after))
         try:
             yield from Wait(seconds)
         except ModelError:

@@ -119,7 +119,7 @@ def _encode_error(error: ModelError | None, mask: Mask) -> Json | None:
     if error is None:
         return None
     details = {"status": error.status, "retryable": error.retryable, "retry_after": error.retry_after}
-    return {"kind": type(error).__name__, "cause": mask(str(error)), **details}
+    return {"kind": type(error).__name__, "cause": mask(error.cause), **details}
 
 
 def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:

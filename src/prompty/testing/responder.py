@@ -34,10 +34,17 @@ def respond(responder: Responder, request: WireRequest) -> Chunks:
     if not isinstance(reply, Fault):
         complete = _complete(reply, request)
         return _yield_chunks(wire.events(complete) if request.stream else [write_bytes(wire.whole(complete))])
-    error = reply.error or ModelError("the connection failed: scripted", retryable=True)
+    error = _copy_error(reply.error) if reply.error else ModelError("the connection failed: scripted", retryable=True)
     if reply.after is None or not request.stream:
         raise error
     return _yield_chunks(islice(wire.events(_complete(reply.reply, request)), reply.after), error)
+
+
+def _copy_error(error: ModelError) -> ModelError:
+    """Return a copy, because a fault can be used often and each failure names its own call."""
+    copied = type(error).__new__(type(error), *error.args)
+    vars(copied).update(vars(error))
+    return copied
 
 
 def _find_wire(request: WireRequest) -> Wire:
