@@ -142,6 +142,7 @@ def test_what_is_no_answer_is_an_error_of_ours(response: object) -> None:
         process(agent_of("chat"), response)
 
 
+@pytest.mark.spec("002 §8.6", "process_stream takes a stream alone")
 @pytest.mark.spec("002 §8.6", "a stream is processed piece by piece")
 @every_wire
 @every_reply

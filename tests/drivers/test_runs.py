@@ -101,6 +101,15 @@ def test_invoke_has_a_budget_of_time() -> None:
         invoke(agent(), budget=Budget(seconds=0))
 
 
+@pytest.mark.spec("000 §7.1.5", "`stream` among the additional properties passes through")
+def test_the_caller_and_not_the_file_chooses_whether_a_call_streams() -> None:
+    told = agent(model={"id": "m", "provider": "scripted", "options": {"additionalProperties": {"stream": True}}})
+    with Script("Done.") as script:
+        assert invoke(told) == "Done."
+    assert "stream" not in script.requests[0]
+
+
+@pytest.mark.spec("001 How a Turn Interleaves", "a stored conversation is sent as it is")
 def test_run_repairs_a_history_before_it_is_sent() -> None:
     history = [user("Hi"), {"role": "assistant", "tool_calls": [wire_call("a"), wire_call("b")]}, wire_result("b")]
     with Script("Done.") as script:

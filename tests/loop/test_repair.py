@@ -105,6 +105,7 @@ def somebody_speaks(history: Sequence[Message]) -> bool:
     return any(message.role in ("user", "assistant") for message in history)
 
 
+@pytest.mark.spec("001 How a Turn Interleaves", "a stored conversation is sent as it is")
 @often
 @given(history=broken().filter(somebody_speaks))
 def test_any_history_can_be_sent_once_it_is_normalize_history(history: list[Message]) -> None:

@@ -85,6 +85,7 @@ class Overlaps:
 IN_ORDER = ["begin 1", "end 1", "begin 2", "end 2", "begin 3", "end 3"]
 
 
+@pytest.mark.spec("001 Parallel Tool Calling", "the options for it are called executionMode and toolExecution")
 @every_way
 @both_kinds
 @pytest.mark.parametrize(

@@ -190,6 +190,7 @@ PARTS: dict[str, tuple[ContentPart, Json]] = {
 }
 
 
+@pytest.mark.spec("000 §7.1.2", "the data of images and audio is sent as it is")
 @pytest.mark.spec("000 §7.1.2", "an image without a detail has no such key")
 @pytest.mark.spec("000 §7.1.2", "each part becomes its content block")
 @pytest.mark.spec("000 §7.1.2", "no empty detail is sent")
@@ -628,6 +629,7 @@ CUT_OFF: dict[str, tuple[list[str], str, int]] = {
 }
 
 
+@pytest.mark.spec("002 §8.1", "a call that the token limit cut counts too")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("arguments", "finish", "left"), CUT_OFF.values(), ids=CUT_OFF)
 def test_a_call_that_was_cut_off_does_not_count(arguments: list[str], finish: str, left: int, streamed: bool) -> None:
@@ -731,6 +733,7 @@ BUILT: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
 }
 
 
+@pytest.mark.spec("002 §8.6", "only the index tells calls apart")
 @pytest.mark.spec("002 §8.6", "calls come after the text, in the order of their index")
 @pytest.mark.spec("002 §8.6", "calls are put together by index")
 @pytest.mark.parametrize(("deltas", "expected"), BUILT.values(), ids=BUILT)

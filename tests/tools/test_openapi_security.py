@@ -42,6 +42,7 @@ def test_a_document_that_is_fetched_is_not_fetched_from_elsewhere(
     assert elsewhere.accepted == 0
 
 
+@pytest.mark.spec("000 §7.1.3", "an openapi tool calls the servers of its document")
 def test_a_file_alone_does_not_say_where_requests_go(service: Server, tmp_path: Path) -> None:
     agent = agent_of(tmp_path, one_operation({}, servers=[{"url": service.url}]))
     assert f"allow(servers=['{service.url}'])" in refusal(agent)

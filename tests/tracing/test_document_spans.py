@@ -13,6 +13,8 @@ from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
 from prompty.tracing import names
 from tests.conversations.turns import scripted
+from tests.drivers.clients import close_clients
+from tests.loopback import Server, json_reply
 from tests.providers.test_foreign import Echo, Said
 from tests.tracing.watching import Seen, watching
 
@@ -97,6 +99,20 @@ def test_each_answer_of_a_turn_is_processed(seen: Seen) -> None:
     ]
     calls, text = (span.content["result"] for span in seen.named("process"))
     assert ([one["name"] for one in calls], text) == (["look"], "Sunny.")
+
+
+@pytest.mark.spec("002 §8", "a reply that cannot be read is a process span")
+@pytest.mark.usefixtures("clean_registry")
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_call(seen: Seen) -> None:
+    with Server() as server:
+        server.answer(json_reply({"choices": []}))
+        connection = {"kind": "anonymous", "endpoint": server.url}
+        model = {"id": "m", "provider": "openai", "connection": connection}
+        with pytest.raises(ModelError, match="without a choice"):
+            invoke(PromptAgent.model_validate({"model": model, "instructions": "user:\nHi"}), max_retries=0)
+        close_clients()
+    assert seen.one("execute").error
+    assert seen.named("process") == []
 
 
 @pytest.mark.spec("000 §7.1.8", "a call is a span with the attributes of generative AI")

@@ -42,6 +42,7 @@ def test_each_kind_becomes_its_type(data: Json, expected: Json) -> None:
     assert schema == {"type": "object", "properties": {"x": expected}}
 
 
+@pytest.mark.spec("000 §7.1.6", "an output that is only called an object may have any key")
 def test_strict_closes_every_object_and_makes_what_is_optional_nullable() -> None:
     properties = [
         Property.model_validate({"name": "plain", "kind": "string"}),

@@ -42,6 +42,7 @@ class AsModel(BaseModel):
     days: list[int]
 
 
+@pytest.mark.spec("004 Structured Output", "the parsed answer is a plain dict")
 def test_an_object_is_a_dict_that_remembers_its_text() -> None:
     result = parse_structured(TEXT)
     assert isinstance(result, dict)
