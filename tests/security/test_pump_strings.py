@@ -14,7 +14,7 @@ from prompty.model.structure import read_structure
 from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml
-from prompty.tools.arguments import parse_arguments
+from prompty.tools.arguments import check_arguments, get_validator, parse_arguments
 
 pytestmark = pytest.mark.timing
 
@@ -66,6 +66,25 @@ def test_text_that_nearly_is_a_marker_is_one_system_message(text: str) -> None:
     assert seconds < BUDGET
     answer, seconds = measured(lambda: [m.role for m in prepare(PromptAgent(instructions=f"user:\n{text}"))])
     assert answer == ["user"]
+
+
+MANY = {f"{'n' * 9}{at}": 1 for at in range(3_000)}
+UNFIT: dict[str, tuple[dict[str, object], str]] = {
+    "names": ({"propertyNames": {"maxLength": 5}}, "longer than 5"),
+    "missing": ({"required": [f"r{at}" for at in range(300)]}, "required"),
+    "values": ({"additionalProperties": {"type": "string"}}, "is not of type"),
+    "alternatives": ({"additionalProperties": {"anyOf": [{"type": "string"}, {"enum": ["a"]}]}}, "is not valid"),
+}
+
+
+@pytest.mark.parametrize(("schema", "said"), UNFIT.values(), ids=UNFIT)
+def test_arguments_that_do_not_fit_in_many_places(schema: dict[str, object], said: str) -> None:
+    """Every problem has a copy of the object that it is about."""
+    validator = get_validator(schema)
+    answer, seconds = measured(lambda: check_arguments(MANY, validator))
+    assert isinstance(answer, ArgumentsError)
+    assert said in str(answer)
+    assert seconds < BUDGET
 
 
 TEMPLATES = {
@@ -175,6 +194,10 @@ ARGUMENTS = {
     "not a number": ('{"a": NaN}', "NaN"),
     "keys twice": ('{"a": 1, "a": 2}', "duplicate key"),
     "many keys twice": ("{" + ",".join(f'"k{n}": 1' for n in range(5000)) + ',"k0": 1}', "duplicate key"),
+    "many keys, the last twice": (
+        "{" + ",".join(f'"k{n}": 1' for n in range(10_000)) + ',"k9999": 1}',
+        "duplicate key",
+    ),
     "fifty megabytes": ('{"a": "' + "x" * 50_000_000 + '"}', "characters"),
 }
 

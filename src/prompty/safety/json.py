@@ -5,6 +5,7 @@ Every function raises `ValueError` with the reason.
 
 import json
 import re
+from collections import Counter
 from math import isinf
 from typing import NoReturn
 
@@ -55,6 +56,19 @@ def is_deeper(value: object, levels: int) -> bool:
     return any(isinstance(entry, dict | list) for entry in layer)
 
 
+def is_larger(value: object, limit: int) -> bool:
+    """Return True if a value has more than this many values in it. A hundred characters count as one."""
+    unseen = [value]
+    while unseen:
+        entry = unseen.pop()
+        limit -= len(entry) // 100 if isinstance(entry, str) else len(entry) if isinstance(entry, dict | list) else 0
+        if limit < 0:
+            return True
+        if isinstance(entry, dict | list):
+            unseen += entry.values() if isinstance(entry, dict) else entry
+    return False
+
+
 def is_json_object(text: str) -> bool:
     """Return True if `text` is a whole JSON object."""
     try:
@@ -71,8 +85,8 @@ def reject_constant(name: str) -> NoReturn:
 def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for name in entries if names.count(name) > 1)
+        names = Counter(name for name, _ in pairs)
+        duplicate = next(name for name, count in names.items() if count > 1)
         raise ValueError(f"duplicate key {duplicate[:100]!r}")
     return entries
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
-from prompty.safety.json import is_deeper, read_json
+from prompty.safety.json import is_deeper, is_larger, read_json
 from prompty.safety.surrogates import may_have_surrogates, repair_json, repair_text
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _FENCE = "```"
 _MAX_DEPTH = 100  # the validator, the stored forms and most programs of the host go no deeper than Python's stack
 _MAX_PROBLEMS = 5
+_MAX_COPIED = 300  # values; the validator copies a value for each problem in it
 _MAX_PROBLEM_LENGTH = 300
 
 
@@ -91,6 +92,7 @@ class Validator(Protocol):
     """Validates values against one JSON Schema."""
 
     def is_valid(self, value: object, /) -> bool: ...
+    def validate(self, value: object, /) -> None: ...
     def iter_errors(self, value: object, /) -> "Iterator[jsonschema_rs.ValidationError]": ...
 
 
@@ -124,7 +126,14 @@ def find_problems(value: object, schema: Json) -> list[str]:
 
 
 def _list_problems(value: object, validator: Validator) -> list[str]:
-    return [_explain(error) for error in validator.iter_errors(value)][:_MAX_PROBLEMS]
+    """Return the first problems; of a large value only one."""
+    if not is_larger(value, _MAX_COPIED):
+        return [_explain(error) for error in validator.iter_errors(value)][:_MAX_PROBLEMS]
+    try:
+        validator.validate(value)
+    except ValueError as error:
+        return [_explain(cast("jsonschema_rs.ValidationError", error))]
+    return []
 
 
 def _explain(error: "jsonschema_rs.ValidationError") -> str:
