@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
-from prompty.tools.arguments import get_validator, parse_arguments
+from prompty.tools.arguments import find_problems, get_validator, parse_arguments
 from prompty.tools.toolbox import fill_bindings
 
 READ: dict[str, tuple[str, Any]] = {
@@ -89,6 +89,14 @@ def test_a_binding_wins_over_what_the_model_wrote() -> None:
 def test_a_binding_to_an_input_without_a_value_says_which() -> None:
     with pytest.raises(InputError, match="'user' is bound to the input 'who'"):
         fill_bindings({}, TOOL.bindings, {})
+
+
+def test_a_value_that_the_validator_cannot_read_has_a_problem() -> None:
+    deep: object = 1
+    for _ in range(300):
+        deep = [deep]
+    for value in (deep, [deep] * 1000, "\ud800", ["\ud800"] * 1000):
+        assert len(find_problems({"a": value}, {"type": "object", "properties": {"a": {"type": "integer"}}})) == 1
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])

@@ -61,6 +61,8 @@ VALUES: dict[str, tuple[str, object]] = {
     "half an object": ('{"a": ', '{"a": '),
     "a key twice": ('{"a": 1, "a": 2}', {"a": 2}),
     "not a number": ('{"a": NaN}', '{"a": NaN}'),
+    "half a character": ('{"a\\ud800": ["\\udfff"]}', {"a\ufffd": ["\ufffd"]}),
+    "half a character, nested deep": ("[" * 900 + '"\\ud800"' + "]" * 900, "[" * 900 + '"\\ud800"' + "]" * 900),
     "nested without end": ("[" * 100_000, "[" * 100_000),
 }
 

@@ -31,6 +31,7 @@ from prompty.tools.arguments import (
     copy_json,
     drop_defaults,
     get_validator,
+    is_valid,
     resolve_arguments,
 )
 from prompty.tools.results import error_message, result_message
@@ -114,7 +115,7 @@ def restore_calls(
             )
         arguments = {name: copy_json(value) for name, value in shown.arguments.items() if name not in shown.bound}
         validator = toolset.validators[call.name]
-        if not validator.is_valid(arguments) and not validator.is_valid(drop_defaults(arguments, tool.defaults)):
+        if not is_valid(arguments, validator) and not is_valid(drop_defaults(arguments, tool.defaults), validator):
             slots[position] = error_message(call, f"Tool '{call.name}' was not run: its parameters have changed")
             continue
         planned[position] = PlannedCall(call=call, arguments=arguments, key=shown.key, timeout=tool.timeout)

@@ -37,7 +37,7 @@ def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) 
     missing = {name: copy_json(value) for name, value in defaults.items() if name not in arguments}
     complete = {**arguments, **missing} if missing else arguments
     # A function may have a default that its own schema does not allow, such as None for a number.
-    if not validator.is_valid(complete) and not validator.is_valid(drop_defaults(complete, defaults)):
+    if not is_valid(complete, validator) and not is_valid(drop_defaults(complete, defaults), validator):
         check_arguments(complete, validator)
     return complete
 
@@ -113,30 +113,40 @@ def _refuse_reference(reference: str) -> NoReturn:
     raise ValueError(f"it refers to {reference[:200]}, outside of itself")
 
 
+def is_valid(value: object, validator: Validator) -> bool:
+    """Return True if a value fits. One that the validator cannot read, because it is nested too deep, does not."""
+    try:
+        return validator.is_valid(value)
+    except ValueError:
+        return False
+
+
 def check_arguments(arguments: Json, validator: Validator) -> None:
     """Raise `ArgumentsError` with the problems of the arguments."""
-    if not validator.is_valid(arguments):
+    if not is_valid(arguments, validator):
         raise ArgumentsError("; ".join(_list_problems(arguments, validator)))
 
 
 def find_problems(value: object, schema: Json) -> list[str]:
     """Return the problems of a value by a JSON Schema."""
     validator = get_validator(schema)
-    return [] if validator.is_valid(value) else _list_problems(value, validator)
+    return [] if is_valid(value, validator) else _list_problems(value, validator)
 
 
 def _list_problems(value: object, validator: Validator) -> list[str]:
     """Return the first problems; of a large value only one."""
-    if not is_larger(value, _MAX_COPIED):
-        return [_explain(error) for error in validator.iter_errors(value)][:_MAX_PROBLEMS]
     try:
+        if not is_larger(value, _MAX_COPIED):
+            return [_explain(error) for error in validator.iter_errors(value)][:_MAX_PROBLEMS]
         validator.validate(value)
     except ValueError as error:
-        return [_explain(cast("jsonschema_rs.ValidationError", error))]
+        return [_explain(error)]
     return []
 
 
-def _explain(error: "jsonschema_rs.ValidationError") -> str:
-    path = ".".join(map(str, error.instance_path)) or "value"
-    too_long = len(error.message) > _MAX_PROBLEM_LENGTH
-    return f"{path}: {error.message[:_MAX_PROBLEM_LENGTH]}…" if too_long else f"{path}: {error.message}"
+def _explain(error: ValueError) -> str:
+    """Return a problem in words: a `jsonschema_rs.ValidationError`, or the reason why a value cannot be read."""
+    path = ".".join(map(str, getattr(error, "instance_path", ()))) or "value"
+    message = str(getattr(error, "message", error))
+    too_long = len(message) > _MAX_PROBLEM_LENGTH
+    return f"{path}: {message[:_MAX_PROBLEM_LENGTH]}…" if too_long else f"{path}: {message}"

@@ -10,6 +10,7 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.safety.json import read_json
+from prompty.safety.surrogates import may_have_surrogates, repair_json
 from prompty.wire.schema import build_schema
 
 T = TypeVar("T")
@@ -35,7 +36,8 @@ def parse_structured(text: str) -> object:
     """Parse JSON text; an object keeps its text. Text that is not JSON is returned unchanged."""
     try:
         value = read_json(text, unique=False)
-    except ValueError:
+        value = repair_json(value) if may_have_surrogates(text) else value
+    except (ValueError, RecursionError):
         return text
     return StructuredResult(value, text) if isinstance(value, dict) else value
 
