@@ -68,7 +68,7 @@ def test_text_that_nearly_is_a_marker_is_one_system_message(text: str) -> None:
     assert answer == ["user"]
 
 
-MANY = {f"{'n' * 9}{at}": 1 for at in range(3_000)}
+MANY: dict[str, object] = {f"{'n' * 9}{at}": 1 for at in range(3_000)}
 UNFIT: dict[str, tuple[dict[str, object], str]] = {
     "names": ({"propertyNames": {"maxLength": 5}}, "longer than 5"),
     "missing": ({"required": [f"r{at}" for at in range(300)]}, "required"),
