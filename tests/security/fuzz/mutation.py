@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 MAX_LENGTH = 6_000
+LARGE = 40_000
 DEEP = 1_500  # deeper than Python's stack
 
 NASTY_TEXTS = (
@@ -34,8 +35,24 @@ def nasty_value(dice: Random, words: Sequence[str]) -> Any:
             return nest(dice.choice(NASTY_VALUES), dice.choice((20, 70, 150, 300, 900)), dice)
         case 6:
             return nest(dice.choice(NASTY_VALUES), dice.randrange(1, 6), dice)
+        case 7 if dice.random() < 0.01:
+            return large_value(dice, words)
         case _:
             return dice.choice(NASTY_VALUES)
+
+
+def large_value(dice: Random, words: Sequence[str]) -> Any:
+    """Return a value that takes a reader long, unless it takes linear time."""
+    number = dice.choice((1_000, 5_000))
+    match dice.randrange(4):
+        case 0:
+            return dice.choice((*words, *NASTY_TEXTS)) * number
+        case 1:
+            return [dice.choice(NASTY_VALUES)] * number
+        case 2:
+            return [{dice.choice(words): dice.choice(NASTY_TEXTS)}] * number
+        case _:
+            return {f"{dice.choice(words)}{at}": at for at in range(number)}
 
 
 def nest(value: Any, depth: int, dice: Random) -> Any:
@@ -103,7 +120,16 @@ def mutate_text(text: str, dice: Random, words: Sequence[str], others: Sequence[
     """Return a text with one change or a few."""
     for _ in range(dice.choice((1, 1, 2, 2, 3, 5, 8))):
         text = _mutate_once(text, dice, words, others)
+    if dice.random() < 0.001:
+        return _inflate(text[:MAX_LENGTH], dice, words)
     return text[:MAX_LENGTH]
+
+
+def _inflate(text: str, dice: Random, words: Sequence[str]) -> str:
+    """Return a text in which one piece is repeated very often."""
+    start = dice.randrange(len(text) + 1)
+    piece = text[start : start + dice.choice((1, 2, 5, 20, 60, 200))] or dice.choice(words)
+    return text[:start] + piece * (LARGE // len(piece)) + text[start:]
 
 
 def _mutate_once(text: str, dice: Random, words: Sequence[str], others: Sequence[str]) -> str:

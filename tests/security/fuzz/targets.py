@@ -509,7 +509,7 @@ def make_openapi(dice: Random) -> Case:
     arguments = mutate_trees(
         {"id": "a", "q": {"b": 1}, "h": ["x"], "c": 1, "name": "n", "tags": []}, dice, OPENAPI_WORDS
     )
-    return Case((data, arguments), len(data), partial(_describe, data, arguments))
+    return Case((data, arguments), len(data) + len(repr(arguments)), partial(_describe, data, arguments))
 
 
 def _describe(data: bytes, arguments: Any) -> None:
