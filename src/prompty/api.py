@@ -11,8 +11,9 @@ from prompty.drivers.run import Inputs, Invocation, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError
+from prompty.loop.option_types import check_options
 from prompty.loop.options import CallOptions, Settings, TurnOptions
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.history import normalize_history
@@ -57,6 +58,7 @@ def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> S
         nearest = get_close_matches(name, allowed.__annotations__, 1)
         hint = f". Did you mean '{nearest[0]}'?" if nearest else ""
         raise TypeError(f"{function}() got an unexpected option '{name}'{hint}")
+    check_options(function, options)
     return Settings(**options)
 
 
@@ -297,6 +299,7 @@ def resume(
 
 def process(agent: PromptAgent, response: object) -> object:
     """Return the result of a raw reply: the JSON of the provider, or the object of its SDK (§8)."""
+    require_agent(agent, "process")
     return process_response(agent, response)
 
 
@@ -305,6 +308,7 @@ def process_stream(agent: PromptAgent, chunks: Iterable[object]) -> PromptyStrea
 
     Iterate it for text, then tool calls; `result` is the same as that of the whole reply.
     """
+    require_agent(agent, "process_stream")
     iterable: object = chunks
     if not isinstance(iterable, Iterable):
         raise RequestError(
@@ -316,11 +320,13 @@ def process_stream(agent: PromptAgent, chunks: Iterable[object]) -> PromptyStrea
 
 def executor_of(agent: PromptAgent) -> ExecutorProtocol:
     """Return the executor of an agent's provider (§7.8)."""
+    require_agent(agent, "executor_of")
     return get_executor(agent)
 
 
 def processor_of(agent: PromptAgent) -> ProcessorProtocol:
     """Return the processor of an agent's provider (§7.8)."""
+    require_agent(agent, "processor_of")
     return get_processor(agent)
 
 

@@ -11,7 +11,7 @@ from prompty.drivers.stream import AsyncPromptyStream
 from prompty.drivers.target import process_response_async
 from prompty.errors import RequestError
 from prompty.loop.options import CallOptions, TurnOptions
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, load
@@ -54,11 +54,13 @@ async def prepare_async(
 
 async def process_async(agent: PromptAgent, response: object) -> object:
     """Process a raw reply, like `process`."""
+    require_agent(agent, "process_async")
     return await process_response_async(agent, response)
 
 
 async def process_stream_async(agent: PromptAgent, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
     """Return the stream of raw chunks that you receive yourself, like `process_stream`, in async code."""
+    require_agent(agent, "process_stream_async")
     iterable: object = chunks
     if not isinstance(iterable, AsyncIterable):
         raise RequestError(f"a {type(chunks).__name__} is no async iterable of chunks", "Use process_stream for it.")

@@ -3,7 +3,9 @@
 PromptyError
 ├── LoadError (ValueError)          a .prompty file cannot be used; `problems` holds every mistake found in it
 │   └── FileMissing (FileNotFoundError)   the file, or a file it refers to, does not exist
+├── WrongArgument (TypeError)       an argument of a function of prompty is not what the function takes
 ├── InputError (ValueError)         inputs are missing, unknown or cannot be used; `problems` holds all of them
+├── InvalidMessage (ValueError)     a value is not a message, or not a part of one
 ├── RenderError (ValueError)        the template is broken, or asked for more than its limits
 ├── RequestError (ValueError)       the messages or options cannot be sent to this provider
 ├── ModelError                      a call to a model failed
@@ -87,6 +89,16 @@ class PromptyError(Exception):
     messages: tuple[Any, ...] = ()
 
 
+class WrongArgument(PromptyError, TypeError):
+    """An argument of a function of prompty is not what the function takes. Nothing was sent and nothing ran."""
+
+    def __init__(self, argument: str, value: object, expected: str, fix: str) -> None:
+        found = "None" if value is None else f"a {type(value).__name__}"
+        self.cause = f"{argument} takes {expected}, not {found}"
+        self.fix = fix
+        super().__init__(f"{self.cause}\n    {fix}")
+
+
 class LoadError(PromptyError, ValueError):
     """A .prompty file cannot be used; `problems` holds every mistake found in it."""
 
@@ -129,6 +141,10 @@ class InputError(PromptyError, ValueError):
     def for_command_line(self) -> str:
         """Return the message with the fixes of a command line."""
         return "\n".join(f"{problem.cause}\n    {problem.command_fix or problem.fix}" for problem in self.problems)
+
+
+class InvalidMessage(PromptyError, ValueError):
+    """A value is not a message, or not a part of one."""
 
 
 class RenderError(PromptyError, ValueError):

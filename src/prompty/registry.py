@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from prompty.errors import RequestError, UnknownName
+from prompty.errors import RequestError, UnknownName, WrongArgument
 
 if TYPE_CHECKING:
     from prompty.parsers import Parser
@@ -71,6 +71,8 @@ class Implementations(Generic[T]):
 
     def get(self, name: str) -> T:
         """Return the implementation called `name`, or raise `UnknownName`."""
+        if name.__class__ is not str:
+            raise WrongArgument(f"the name of a {self.kind}", name, "text", "Pass a str.")
         implementation = self._loaded.get(name)
         if implementation is None:
             implementation = self._loaded.setdefault(name, self._load(name))
@@ -132,6 +134,8 @@ class Registry:
     """
 
     def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
+        if isinstance(trusted_endpoints, str) or not isinstance(trusted_endpoints, Iterable):
+            raise WrongArgument("trusted_endpoints", trusted_endpoints, "a list of URLs", "Write ['https://host'].")
         self.trusted_endpoints: tuple[str, ...] = tuple(trusted_endpoints)
         self.dotenv: Mapping[str, str] = {}
         self.providers: Implementations[Provider] = Implementations("provider", _PROVIDERS)

@@ -2,6 +2,8 @@
 
 import threading
 
+from prompty.errors import WrongArgument
+
 
 class Steering:
     """A queue of messages for a running turn. Any thread may add to it."""
@@ -13,11 +15,13 @@ class Steering:
 
     def send(self, text: str) -> None:
         """Queue a message for the next time the model is asked, or for after its answer if it is not asked again."""
+        _check_text(text)
         with self._lock:
             self._messages.append(text)
 
     def follow_up(self, text: str) -> None:
         """Queue a message for after the answer. The turn continues with it."""
+        _check_text(text)
         with self._lock:
             self._follow_ups.append(text)
 
@@ -28,3 +32,8 @@ class Steering:
             if follow_ups:
                 drained, self._follow_ups = drained + self._follow_ups, []
         return drained
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise WrongArgument("a steering message", text, "text", "Pass a str.")

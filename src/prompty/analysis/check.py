@@ -23,7 +23,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
 from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
-from prompty.pipeline.load import StrPath, open_source, read_prompt
+from prompty.pipeline.load import StrPath, check_path, open_source, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
     Edit,
@@ -57,6 +57,7 @@ def check(
     `portable` adds a warning for what other runtimes do not read. `buffers` are texts, by path, that replace the
     contents of files: those that an editor has not saved yet.
     """
+    check_path(path, "check()", "the path of a .prompty file")
     file, name = Path(path).absolute(), os.fspath(path)
     unsaved = {Path(buffer).resolve(): text for buffer, text in (buffers or {}).items()}
     try:

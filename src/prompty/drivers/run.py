@@ -42,7 +42,7 @@ from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.reply import Reply
-from prompty.pipeline.load import StrPath, load
+from prompty.pipeline.load import StrPath, check_path, load
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import read_messages
@@ -122,6 +122,7 @@ def result_of_run(end: Done | Paused) -> Any:
 def load_agent(source: Source, registry: Registry | None = None) -> PromptAgent:
     """Return an agent, loaded from its file if `source` is a path, and tied to a registry if one is passed."""
     if not isinstance(source, PromptAgent):
+        check_path(source, "the first argument", "a PromptAgent or the path of a .prompty file")
         return load(source, registry=registry or DEFAULT)
     return source if registry is None else source.model_copy(update={"registry": registry})
 
@@ -283,7 +284,8 @@ def _no_price(_: Reply) -> None:
 def _check_settings(settings: Settings) -> None:
     if settings.tool_execution not in ("parallel", "sequential"):
         raise RequestError(
-            f"tool_execution is {settings.tool_execution!r}", "Write 'parallel', or 'sequential' for one at a time."
+            "tool_execution is neither 'parallel' nor 'sequential'",
+            "Write 'parallel', or 'sequential' for one at a time.",
         )
     for name in ("max_parallel", "max_iterations"):
         if (value := getattr(settings, name)) is not None and value < 1:

@@ -13,9 +13,10 @@ from prompty.loop.policy import get_tool_policies, list_policies
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
+from prompty.model.tool import PromptyTool
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
 from prompty.safety.redaction import masked_traceback
-from prompty.tools.conditions import check_conditions, describe_callee
+from prompty.tools.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.tools.context import ToolContext
 from prompty.tools.results import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
@@ -91,8 +92,17 @@ class ToolRunner:
         for policy in list_policies(self._settings.approval):
             check_conditions(policy, callees)
             if isinstance(policy, Mapping) and "when" not in policy:
+                if not self._has_children():
+                    check_tool_names(policy, self.tools)
                 for callee in callees:
                     check_conditions(policy.get(callee.name), [callee])
+
+    def _has_children(self) -> bool:
+        """Return True if a policy can be meant for the tools of another prompt: one that runs in this one, or that this
+        one runs in."""
+        return bool(getattr(self._run, "lineage", ())) or any(
+            isinstance(tool, PromptyTool) for tool in self._agent.tools
+        )
 
     def is_async(self, planned: PlannedCall) -> bool:
         return self.tools[planned.call.name].handler.is_async

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from prompty.errors import WrongArgument
 from prompty.model.message import Usage
 from prompty.model.reply import Reply
 
@@ -20,6 +21,12 @@ class Budget:
     tokens: int | None = None
     cost: Decimal | float | None = None
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "cost", "seconds"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | Decimal)):
+                raise WrongArgument(f"Budget({name}=…)", value, "a number", "Write a number, or None for no limit.")
 
 
 def tokens_of(usage: Usage) -> int:

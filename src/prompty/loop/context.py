@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prompty.errors import WrongArgument
 from prompty.model.content import TextPart
 from prompty.model.message import INSTRUCTION_ROLES, Message, Usage, user
 
@@ -25,6 +26,11 @@ class Tokens:
 
     count: int
 
+    def __post_init__(self) -> None:
+        count: object = self.count
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise WrongArgument("Tokens()", count, "a whole number", "Write a number such as Tokens(8000).")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
@@ -37,6 +43,13 @@ class Context:
 
     limit: int | Tokens
     summary: Callable[[list[Message], int], str | Awaitable[str]] | str | Path | None = None
+
+    def __post_init__(self) -> None:
+        limit: object = self.limit
+        if not isinstance(limit, int | Tokens) or isinstance(limit, bool):
+            raise WrongArgument("Context(limit=…)", limit, "characters or Tokens", "Write Context(limit=Tokens(8000)).")
+        if self.summary is not None and not callable(self.summary) and not isinstance(self.summary, str | Path):
+            raise WrongArgument("Context(summary=…)", self.summary, "a function or a file", "Pass a .prompty file.")
 
 
 def parse_context(value: Any) -> Context | None:

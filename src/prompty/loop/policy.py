@@ -9,7 +9,7 @@ not understood means `always`. All three see the arguments that run: with defaul
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from prompty.errors import RequestError
+from prompty.errors import RequestError, WrongArgument
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
@@ -80,6 +80,14 @@ class Guardrails:
     input: Callable[[list[Message]], Answer] | None = None
     output: Callable[[Message], Answer] | None = None
     tool: Callable[[GatedCall], Answer] | None = None
+
+    def __post_init__(self) -> None:
+        for kind in ("input", "output", "tool"):
+            value = getattr(self, kind)
+            if value is not None and not callable(value):
+                raise WrongArgument(
+                    f"Guardrails({kind}=…)", value, "a function", "Pass the function, without calling it."
+                )
 
     def kinds(self) -> frozenset[str]:
         """Return the names of the guardrails that are set."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, InstanceOf
 from pydantic.json_schema import SkipJsonSchema
 
+from prompty.errors import WrongArgument
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
 from prompty.model.options import ModelOptions
@@ -60,3 +61,10 @@ class PromptAgent(Frontmatter):
     result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
     provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)
+
+
+def require_agent(value: object, function: str) -> None:
+    """Raise WrongArgument if the first argument of a function is not an agent."""
+    if not isinstance(value, PromptAgent):
+        fix = f"Pass load({value!r:.80})." if isinstance(value, str) else "Pass what `load` or `loads` returned."
+        raise WrongArgument(f"{function}()", value, "a PromptAgent", fix)

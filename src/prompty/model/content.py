@@ -7,9 +7,7 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import ClassVar, Self
 
-
-class InvalidMessage(ValueError):
-    """A value cannot be read as a message or as a part of one."""
+from prompty.errors import InvalidMessage
 
 
 @dataclass(frozen=True, slots=True, repr=False)

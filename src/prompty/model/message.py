@@ -12,9 +12,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
+from prompty.errors import InvalidMessage, WrongArgument
 from prompty.model.content import (
     ContentPart,
-    InvalidMessage,
+    Part,
     TextPart,
     parse_content,
     part_to_json,
@@ -149,9 +150,9 @@ class Message:
         # times as fast as `object.__setattr__` for all of them; the others are defaults of the class.
         own = self.__dict__
         own["role"] = role
-        own["content"] = (TextPart(content),) if isinstance(content, str) else tuple(content)
+        own["content"] = (TextPart(content),) if isinstance(content, str) else _check_parts(content)
         if tool_calls:
-            own["tool_calls"] = tuple(tool_calls)
+            own["tool_calls"] = _check_calls(tool_calls)
         own["opaque"] = dict(opaque) if opaque else {}
         own["attributes"] = dict(attributes) if attributes else {}
         if name is not None:
@@ -326,6 +327,25 @@ def parse_messages(value: object) -> list[Message]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidMessage(f"expected a list of messages, found {type(value).__name__}")
     return [entry if isinstance(entry, Message) else Message.from_json(entry) for entry in value]
+
+
+def _check_parts(content: Any) -> tuple[ContentPart, ...]:
+    """Return the parts of a message. Raise WrongArgument for one that is not a part."""
+    parts = tuple(content) if isinstance(content, Iterable) else (content,)
+    for part in parts:
+        if not isinstance(part, Part):
+            raise WrongArgument("a message", part, "text or parts", "Pass text, TextPart, Image, Audio or File.")
+    return parts
+
+
+def _check_calls(calls: Any) -> tuple[ToolCall, ...]:
+    """Return the calls of a message. Raise WrongArgument for one that is not a `ToolCall`."""
+    checked = tuple(calls) if isinstance(calls, Iterable) and not isinstance(calls, str) else (calls,)
+    for call in checked:
+        if not isinstance(call, ToolCall):
+            fix = "Write ToolCall(id=…, name=…, arguments='{…}'), or read a whole message with Message.from_json."
+            raise WrongArgument("tool_calls", call, "a list of ToolCall", fix)
+    return checked
 
 
 def _parts(content: Iterable[str | ContentPart]) -> list[ContentPart]:

@@ -48,6 +48,8 @@ def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = Fal
             content = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else b""
     except OSError as error:
         raise _cannot_open(label, error) from None
+    except ValueError:  # a null character, or half a surrogate pair
+        raise Unreadable("file-missing", f"{label!r} cannot be the name of a file", "Correct the path.") from None
     if max(len(content), status.st_size) > MAX_FILE_BYTES:
         raise Unreadable("file-size", f"{label} has more than {MAX_FILE_BYTES:,} bytes", "Use a smaller file.")
     try:

@@ -6,11 +6,11 @@ Every stage collects its problems instead of stopping at the first, so that a fi
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning
+from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument
 from prompty.model.agent import PromptAgent
 from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
@@ -23,7 +23,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
 
-__all__ = ["StrPath", "load", "loads", "open_source", "read_agent", "read_prompt"]
+__all__ = ["StrPath", "check_path", "load", "loads", "open_source", "read_agent", "read_prompt"]
 
 
 def load(
@@ -38,9 +38,36 @@ def load(
 
     Credentials of the environment may go to `trusted_endpoints`, even if only the file names them.
     """
+    _check_arguments("load", allowed_roots, env, trusted_endpoints, registry)
     with begin("load") as span:
         span.record("inputs", {"path": path} if span.live else None)
         return _load(path, allowed_roots, env, tuple(trusted_endpoints), registry)
+
+
+def check_path(path: object, argument: str, expected: str) -> None:
+    """Raise WrongArgument if a value is not a path."""
+    if not isinstance(path, str) and not (isinstance(path, os.PathLike) and isinstance(os.fspath(path), str)):
+        raise WrongArgument(argument, path, expected, "Pass a str or a pathlib.Path.")
+
+
+def _check_arguments(function: str, roots: object, env: object, trusted: object, registry: object) -> None:
+    if roots != ():
+        if not isinstance(roots, Sequence) or isinstance(roots, str | bytes):
+            raise WrongArgument(f"{function}(allowed_roots=…)", roots, "a list of folders", "Write ['folder'].")
+        for root in roots:
+            check_path(root, f"{function}(allowed_roots=…)", "paths of folders")
+    if env is not None and not isinstance(env, Mapping):
+        raise WrongArgument(f"{function}(env=…)", env, "a mapping of variables", "Write {'NAME': 'value'}.")
+    if trusted != () and not _is_list_of_text(trusted):
+        raise WrongArgument(f"{function}(trusted_endpoints=…)", trusted, "a list of URLs", "Write ['https://host'].")
+    if not isinstance(registry, Registry):
+        raise WrongArgument(f"{function}(registry=…)", registry, "a Registry", "Pass prompty.Registry().")
+
+
+def _is_list_of_text(value: object) -> bool:
+    return (
+        isinstance(value, Sequence | Set) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
+    )
 
 
 def _load(
@@ -50,6 +77,8 @@ def _load(
     trusted_endpoints: tuple[str, ...],
     registry: Registry,
 ) -> PromptAgent:
+    if not isinstance(path, str):
+        check_path(path, "load()", "the path of a .prompty file")
     key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]), trusted_endpoints)
     is_cached = env is None and not registry.dotenv
     if is_cached and (cached := _get_cached(key)):
@@ -74,6 +103,14 @@ def loads(
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load the text of a .prompty file; `${file:}` is relative to `base_dir`."""
+    source: object = text
+    if not isinstance(source, str):
+        is_bytes = isinstance(source, bytes | bytearray)
+        fix = "Decode it: loads(data.decode())." if is_bytes else "To load a file, use `load`."
+        raise WrongArgument("loads()", source, "the text of a .prompty file", fix)
+    if base_dir is not None:
+        check_path(base_dir, "loads(base_dir=…)", "the path of a folder")
+    _check_arguments("loads", allowed_roots, env, trusted_endpoints, registry)
     with begin("load"):
         base = Path(base_dir).absolute() if base_dir is not None else None
         trusted = read_trusted(tuple(trusted_endpoints))

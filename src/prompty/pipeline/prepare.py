@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from secrets import randbits, token_hex
 
-from prompty.errors import RenderError
-from prompty.model.agent import PromptAgent
+from prompty.errors import RenderError, WrongArgument
+from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
@@ -24,6 +24,7 @@ def render(
     extra_inputs: ExtraInputs = "error",
 ) -> str:
     """Return the body with its inputs. Rich inputs stay placeholders; `prepare` inserts them."""
+    require_agent(agent, "render")
     with begin("render") as span:
         record_inputs(span, agent, inputs)
         valid = validate_inputs(agent, inputs, extra_inputs=extra_inputs)
@@ -36,6 +37,9 @@ def render(
 
 def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
     """Parse rendered text as messages. Without a nonce every marker line starts a message: for text you trust."""
+    require_agent(agent, "parse")
+    if not isinstance(text, str):
+        raise WrongArgument("parse()", text, "rendered text", "Pass what `render` returned.")
     with begin("parse") as span:
         try:
             messages = agent.registry.parsers.get(agent.template.parser.kind)(text, nonce=nonce)
@@ -63,6 +67,7 @@ def prepare(
     extra_inputs: ExtraInputs = "error",
 ) -> list[Message]:
     """Return messages ready for a model. Only markers of the template, which carry a nonce, start a message."""
+    require_agent(agent, "prepare")
     valid = validate_inputs(agent, inputs, extra_inputs=extra_inputs)
     return prepare_valid(agent, valid, recorded=inputs, strict=strict)
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from prompty.concurrency import in_event_loop
-from prompty.errors import RequestError
+from prompty.errors import InvalidMessage, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.content import InvalidMessage
 from prompty.model.message import Message, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool

@@ -7,9 +7,9 @@ are replaced afterwards; other text that looks like one stays text.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from prompty.errors import InputError
+from prompty.errors import InputError, InvalidMessage
 from prompty.model.agent import PromptAgent
-from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, InvalidMessage, TextPart, parse_media
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, parse_media
 from prompty.model.message import Message, parse_messages
 from prompty.model.property import RICH_KINDS
 

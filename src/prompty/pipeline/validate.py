@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from prompty.errors import InputError, InputProblem
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.content import MediaPart
 from prompty.model.property import RICH_KINDS, Property
 from prompty.pipeline.input_names import find_bound_names, find_input_names
@@ -52,6 +52,7 @@ def validate_inputs(
     None means that an input has no value. An `example` is never a value. A name that is neither declared, nor used by
     the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
     """
+    require_agent(agent, "validate_inputs")
     return _validate(agent, inputs, extra_inputs, frozenset(entry.name for entry in agent.inputs if entry.required))
 
 

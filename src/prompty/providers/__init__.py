@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
-from prompty.errors import RequestError
+from prompty.errors import RequestError, WrongArgument
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
@@ -201,6 +201,9 @@ class Provider:
 
     def api(self, api_type: str) -> Api:
         """Return the API of this type. Raise RequestError if the provider has none."""
+        found: object = api_type
+        if not isinstance(found, str):
+            raise WrongArgument("api_type", found, "text", f"Pass one of {', '.join(self.apis)}.")
         if api_type in self.apis:
             return self.apis[api_type]
         raise RequestError(

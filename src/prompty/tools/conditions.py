@@ -83,6 +83,15 @@ def _unknown_parameter(name: str, callees: Sequence[Callee]) -> ConditionProblem
     return ConditionProblem(name, cause, suggestion, near[0] if near else None)
 
 
+def check_tool_names(policies: Mapping[object, object], tools: Collection[str]) -> None:
+    """Raise `ToolError` if policies by tool name a tool that the run does not have: it would never be asked about."""
+    for name in policies:
+        if name not in tools:
+            near = get_close_matches(str(name), tools, 1)
+            fix = f"Did you mean '{near[0]}'?" if near else f"Name one of: {', '.join(tools) or 'none'}."
+            raise ToolError(f"the option approval= names '{name}', which is not a tool of this run", fix)
+
+
 def check_conditions(policy: object, callees: Sequence[Callee]) -> None:
     """Raise `ToolError` if a policy names an argument that these tools do not have, or that the host fills in."""
     problem = find_condition_problem(policy, callees)

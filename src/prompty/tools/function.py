@@ -214,9 +214,16 @@ def make_handler(function: object, name: str | None = None) -> Handler:
         return function
     if not callable(function):
         raise ToolError(f"a {type(function).__name__} is not a function", "Pass functions as tools.")
+    try:
+        signature = get_signature(function)
+    except ValueError:  # of some built-in types and functions
+        raise ToolError(
+            f"the parameters of {getattr(function, '__name__', 'a function')!r} cannot be read",
+            "Pass a function of your own that calls it.",
+        ) from None
     options: ToolOptions = getattr(function, MARK, ToolOptions())
     own = getattr(function, "__name__", type(function).__name__)
-    return Handler(function, name or options.name or own, options, get_signature(function))
+    return Handler(function, name or options.name or own, options, signature)
 
 
 def _read_hints(function: Any) -> tuple[dict[str, Any], str]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from warnings import warn
 
-from prompty.errors import InputError, PromptyWarning, ToolError
-from prompty.model.agent import PromptAgent
+from prompty.errors import InputError, PromptyWarning, ToolError, WrongArgument
+from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
@@ -68,6 +68,7 @@ def bind_tools(agent: PromptAgent, functions: Tools) -> dict[str, Handler]:
 
     A declared function without a handler is a warning: it may be registered, or passed to the turn.
     """
+    require_agent(agent, "bind_tools")
     handlers = handlers_of(functions)
     declared = {tool.name: tool for tool in agent.tools}
     for name, handler in handlers.items():
@@ -87,6 +88,9 @@ def handlers_of(functions: Tools) -> dict[str, Handler]:
     """Return handlers by tool name. The keys of a mapping are the names."""
     if isinstance(functions, Mapping):
         return {name: make_handler(function, name) for name, function in functions.items()}
+    found: object = functions
+    if found is not None and (not isinstance(found, Iterable) or isinstance(found, str | bytes)):
+        raise WrongArgument("tools", found, "a list of functions", "Write tools=[function].")
     handlers: dict[str, Handler] = {}
     for handler in map(make_handler, functions or ()):
         if handler.name in handlers:

@@ -10,6 +10,7 @@ from queue import Full, Queue
 from threading import Thread
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from prompty.errors import WrongArgument
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing.sinks import Sink, clear_sinks, get_sinks, set_sink
 from prompty.tracing.spans import Span, aiterate_inside, begin, iterate_inside
@@ -135,7 +136,9 @@ def trace(function: Any = None, /, *, name: str = "") -> Any:
 class Traced(Generic[P, R]):
     """A traced function."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Any, name: str) -> None:
+        if not callable(function) or isinstance(function, type):
+            raise WrongArgument("trace()", function, "a function", "Write @trace above a function.")
         self.function = function
         self.name: str = name or function.__name__
         self.signature: inspect.Signature = inspect.signature(function)

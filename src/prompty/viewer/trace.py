@@ -11,8 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from prompty.errors import PromptyError
-from prompty.model.content import InvalidMessage
+from prompty.errors import InvalidMessage, PromptyError
 from prompty.model.message import Json, upgrade_json
 
 FrameStatus = Literal["ok", "failed", "unfinished"]

@@ -4,14 +4,14 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic import PydanticSchemaGenerationError, PydanticUserError
 
 from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import OutputSchema
-from prompty.wire.structured import adapt_type, output_schema
+from prompty.wire.structured import create_adapter, output_schema
 
 # Strict mode refuses these, or means something else by them.
 _NOT_STRICT = frozenset({"prefixItems", "patternProperties", "propertyNames", "not", "if", "unevaluatedProperties"})
@@ -28,7 +28,10 @@ def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
 
 def with_output_type(agent: PromptAgent, output_type: type[Any]) -> PromptAgent:
     """Return the agent with the schema of a type. Raise RequestError if the file declares other outputs."""
-    root = _read_schema(cast(Hashable, output_type))
+    try:
+        root = _read_schema(cast(Hashable, output_type))
+    except TypeError:  # it has no hash, or it is a WrongArgument, which is raised again
+        root = _read_schema.__wrapped__(output_type)
     if root is None:
         return agent
     if not agent.outputs:
@@ -49,7 +52,7 @@ def _read_schema(output_type: Any) -> Json | None:
         schema: Any = require("msgspec", extra="openai").json.schema(output_type)
     else:
         try:
-            schema = TypeAdapter(adapt_type(output_type)).json_schema()
+            schema = create_adapter(output_type).json_schema()
         except (PydanticUserError, PydanticSchemaGenerationError):
             return None
     root = _inline_root(schema)

@@ -2,10 +2,10 @@
 
 from typing import Any, TypeVar, cast as cast_type, get_type_hints, is_typeddict
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from prompty.errors import ResultError
+from prompty.errors import ResultError, WrongArgument
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
@@ -49,7 +49,7 @@ def cast(result: object, output_type: type[T]) -> T:
     """
     if hasattr(output_type, "__struct_fields__"):
         return _cast_to_struct(result, output_type)
-    adapter = TypeAdapter(adapt_type(output_type))
+    adapter = create_adapter(output_type)
     try:
         if isinstance(result, StructuredResult):
             return adapter.validate_json(result.raw)
@@ -58,6 +58,21 @@ def cast(result: object, output_type: type[T]) -> T:
         return adapter.validate_python(result)
     except ValidationError as error:
         raise ResultError(output_type, error) from None
+
+
+# Raised by pydantic for what is no type at all.
+_UNUSABLE = (AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
+
+
+def create_adapter(output_type: type[T]) -> TypeAdapter[T]:
+    """Return the adapter of a type. Raise WrongArgument if pydantic cannot use it."""
+    if not isinstance(output_type, str | bytes | int | float):
+        try:
+            return TypeAdapter(adapt_type(output_type))
+        except (*_UNUSABLE, PydanticUserError, PydanticSchemaGenerationError):
+            pass
+    fix = "Pass a dataclass, a TypedDict, a pydantic model or a type such as list[int]."
+    raise WrongArgument("output_type", output_type, "a type that pydantic can validate", fix)
 
 
 def adapt_type(output_type: type[T]) -> type[T]:

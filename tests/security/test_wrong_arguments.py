@@ -1,0 +1,232 @@
+"""Whatever a caller passes, only errors of prompty leave its functions, in the caller's words."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, cast, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import prompty
+from prompty import (
+    Budget,
+    Context,
+    Guardrails,
+    Message,
+    PromptAgent,
+    PromptyError,
+    Registry,
+    Steering,
+    Tokens,
+    loads,
+    turn,
+    user,
+)
+from prompty.errors import InputError, PromptyWarning, RequestError, ToolError, WrongArgument
+from prompty.loop.options import CallOptions, TurnOptions
+from prompty.testing import Script
+from tests.soak import SOAK
+
+TEXT = """---
+model: {id: m, provider: openai}
+inputs:
+  q: {kind: string, default: x}
+  n: {kind: integer, default: 1}
+  items: {kind: array, default: []}
+  who: {kind: object, default: {}}
+tools:
+  - {name: look, kind: function, parameters: [{name: at, kind: string}]}
+---
+user:
+Hi {{q}} {{items}} {{who}}
+"""
+AGENT = loads(TEXT)
+ANY: Any = prompty  # takes what a type checker would refuse
+CALL_OPTIONS = (*get_type_hints(CallOptions), "output_type", "stream")
+TURN_OPTIONS = (*get_type_hints(TurnOptions), "output_type", "stream")
+
+
+def look(at: str = "") -> str:
+    return at
+
+
+def nested(depth: int, make: Callable[[object], object]) -> object:
+    value: object = "deep"
+    for _ in range(depth):
+        value = make(value)
+    return value
+
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=8)
+    | st.binary(max_size=8)
+    | st.sampled_from([object(), int, dict, look, lambda: None, Path("x"), AGENT, user("x"), ..., NotImplemented, 1j])
+)
+keys = st.text(st.characters(), max_size=6) | st.integers() | st.sampled_from(["role", "content", "q", "look", "when"])
+trees = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(keys, inner, max_size=3)
+        | st.tuples(inner)
+        | st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": inner})
+    ),
+    max_leaves=6,
+)
+deep = st.builds(
+    nested,
+    st.sampled_from([50, 5_000]),
+    st.sampled_from([lambda v: [v], lambda v: {"a": v}, lambda v: {"properties": v}]),
+)
+values = trees | deep
+
+Call = Callable[[Any], object]
+
+
+def with_option(function: Callable[..., object], name: str, value: object) -> object:
+    return function(AGENT, **{name: value})
+
+
+def with_input(name: str, value: object) -> object:
+    return ANY.invoke(AGENT, {name: value})
+
+
+def with_load_option(name: str, value: object) -> object:
+    return ANY.loads(TEXT, **{name: value})
+
+
+FIRST_ARGUMENT = (
+    "load loads check prepare render validate_inputs invoke turn repair executor_of processor_of user system"
+)
+OF_AN_AGENT = "prepare render validate_inputs invoke turn run parse process process_stream bind_tools message_to_wire"
+CALLS: dict[str, Call] = {
+    **{f"{name}(_)": getattr(prompty, name) for name in f"{FIRST_ARGUMENT} trace".split() if hasattr(prompty, name)},
+    **{
+        f"{name}_async(_)": getattr(prompty, f"{name}_async")
+        for name in FIRST_ARGUMENT.split()
+        if hasattr(prompty, f"{name}_async")
+    },
+    **{
+        f"{name}(agent, _)": partial(getattr(ANY, name), AGENT)
+        for name in OF_AN_AGENT.split()
+        if hasattr(prompty, name)
+    },
+    **{
+        f"{name}_async(agent, _)": partial(getattr(ANY, f"{name}_async"), AGENT)
+        for name in OF_AN_AGENT.split()
+        if hasattr(prompty, f"{name}_async")
+    },
+    **{f"invoke({name}=_)": partial(with_option, ANY.invoke, name) for name in CALL_OPTIONS},
+    **{f"turn({name}=_)": partial(with_option, ANY.turn, name) for name in TURN_OPTIONS},
+    **{f"invoke(inputs={{{name}: _}})": partial(with_input, name) for name in ("q", "n", "items", "who", "unknown")},
+    **{
+        f"loads({name}=_)": partial(with_load_option, name)
+        for name in ("base_dir", "allowed_roots", "env", "trusted_endpoints", "registry")
+    },
+    "run(_, messages)": lambda value: ANY.run(value, [user("x")]),
+    "run(agent, [_])": lambda value: ANY.run(AGENT, [value]),
+    "turn(tools=[_])": lambda value: ANY.turn(AGENT, tools=[value]),
+    "turn(fallbacks=[_])": lambda value: ANY.turn(AGENT, tools=[look], fallbacks=[value]),
+    "resume(agent, _, [])": lambda value: ANY.resume(AGENT, value, []),
+    "repair([], _)": lambda value: ANY.repair([], value),
+    "repair([], provider, _)": lambda value: ANY.repair([], "openai", value),
+    "cast(_, int)": lambda value: ANY.cast(value, int),
+    "cast(text, _)": lambda value: ANY.cast("1", value),
+    "assistant(tool_calls=_)": lambda value: ANY.assistant("x", tool_calls=value),
+    "Message(content=_)": lambda value: Message(role="user", content=value),
+    "Message.from_json(_)": Message.from_json,
+    "Paused.from_json(_)": ANY.Paused.from_json,
+    "Registry(trusted_endpoints=_)": lambda value: Registry(trusted_endpoints=value),
+    "Budget(tokens=_)": lambda value: ANY.turn(AGENT, tools=[look], budget=Budget(tokens=value)),
+    "Budget(seconds=_)": lambda value: ANY.turn(AGENT, tools=[look], budget=Budget(seconds=value)),
+    "Context(limit=_)": lambda value: ANY.turn(AGENT, tools=[look], context_budget=Context(limit=value)),
+    "Context(summary=_)": lambda value: Context(limit=9, summary=value),
+    "Tokens(_)": lambda value: ANY.turn(AGENT, tools=[look], context_budget=Tokens(value)),
+    "Guardrails(input=_)": lambda value: ANY.turn(AGENT, tools=[look], guardrails=Guardrails(input=value)),
+    "Steering().send(_)": lambda value: Steering().send(value),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@settings(
+    max_examples=2_000 if SOAK else 12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(value=values)
+def test_only_errors_of_prompty_leave_its_functions(name: str, value: object) -> None:
+    logging.disable()  # what functions of the host raise is logged
+    try:
+        with Script(*["answer"] * 9):
+            result = CALLS[name](value)
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
+            if hasattr(result, "events"):
+                list(cast(Iterable[object], result))
+    except (PromptyError, PromptyWarning) as error:  # a warning is an error in tests
+        assert str(error)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+DEEP = nested(100_000, lambda value: [value])
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: ANY.turn(AGENT, tools=look), WrongArgument, "turn(tools=…) takes a list of functions, not a function"),
+        (lambda: ANY.loads(TEXT.encode()), WrongArgument, "loads(data.decode())"),
+        (lambda: ANY.load(None), WrongArgument, "load() takes the path of a .prompty file, not None"),
+        (lambda: ANY.prepare("a.prompty"), WrongArgument, "Pass load('a.prompty')."),
+        (lambda: ANY.run(AGENT, "text"), RequestError, "expected a list of messages, found str"),
+        (lambda: ANY.invoke(AGENT, ["x"]), InputError, "inputs is"),
+        (lambda: ANY.invoke(3), WrongArgument, "takes a PromptAgent or the path of a .prompty file, not a int"),
+        (
+            lambda: ANY.assistant(tool_calls=[{"name": "x"}]),
+            WrongArgument,
+            "tool_calls takes a list of ToolCall, not a dict",
+        ),
+        (lambda: ANY.turn(AGENT, budget=3), WrongArgument, "turn(budget=…) takes a Budget, not a int"),
+        (lambda: ANY.turn(AGENT, approval=3), WrongArgument, "Write 'always', 'never' or {'tool': 'always'}."),
+        (
+            lambda: ANY.invoke(AGENT, timeout="3"),
+            WrongArgument,
+            "invoke(timeout=…) takes a number of seconds, not a str",
+        ),
+        (lambda: ANY.invoke(AGENT, {"items": DEEP}), PromptyError, ""),
+        (lambda: ANY.run(AGENT, [{"role": "user", "content": DEEP}]), PromptyError, ""),
+        (lambda: ANY.invoke(AGENT, output_type=3), WrongArgument, "output_type takes a type"),
+    ],
+)
+def test_a_wrong_argument_is_explained(make: Callable[[], object], kind: type[PromptyError], words: str) -> None:
+    with Script("answer"), pytest.raises(kind) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+def test_a_policy_for_a_tool_that_does_not_exist_is_an_error_with_the_nearest_match() -> None:
+    agent = PromptAgent.model_validate({"model": {"id": "m", "provider": "openai"}, "instructions": "user:\nHi"})
+    with Script("answer"), pytest.raises(ToolError) as caught:
+        turn(agent, tools={"pay": look}, approval={"payy": "always"})
+    assert "the option approval= names 'payy', which is not a tool of this run" in str(caught.value)
+    assert "Did you mean 'pay'?" in str(caught.value)
+
+
+def test_a_policy_for_a_tool_of_a_child_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "child.prompty").write_text("---\nmodel: {id: c, provider: openai}\n---\nuser:\nHi\n")
+    path = tmp_path / "parent.prompty"
+    path.write_text(
+        "---\nmodel: {id: m, provider: openai}\ntools:\n  - {name: c, kind: prompty, path: child.prompty}\n"
+        "---\nuser:\nHi\n"
+    )
+    with Script("answer"):
+        assert turn(path, approval={"of_the_child": "always"}) == "answer"
