@@ -7,6 +7,7 @@ from prompty.pipeline.history import normalize_history, strip_reasoning
 from prompty.pipeline.request import read_messages
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT, Registry
+from prompty.wire.media import require_text
 
 __all__ = ["Role", "message_to_wire", "prepare_request_messages"]
 
@@ -29,6 +30,9 @@ def message_to_wire(
 
     Local fields are left out. Reasoning is written for turns that call tools, as `reasoning_details` or under the name
     that the server takes: `reasoning_content`, `reasoning`, or None for a server that refuses it, such as OpenAI's.
+    Raise RequestError for media where chat completions take none.
     """
     [read] = read_messages([message])
+    if read.role == "tool":
+        require_text(read)
     return chat.message_to_wire(read, reasoning_field=reasoning_field)

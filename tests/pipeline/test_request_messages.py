@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prompty import Message, ToolCall, assistant, tool_result, user
+from prompty import Image, Message, ToolCall, assistant, tool_result, user
 from prompty.errors import RequestError
 from prompty.messages import message_to_wire, prepare_request_messages
 
@@ -74,3 +74,9 @@ def test_a_message_is_written_as_a_server_takes_its_reasoning() -> None:
     message = STORED[2]
     assert message_to_wire(message, reasoning_field="reasoning")["reasoning"] == "One city."
     assert message_to_wire(message, reasoning_field=None).keys() == {"role", "content", "tool_calls"}
+
+
+@pytest.mark.parametrize("role", ["tool", "system"])
+def test_media_that_would_be_lost_is_an_error(role: str) -> None:
+    with pytest.raises(RequestError, match="Move it into a user message"):
+        message_to_wire(Message(role, [Image("https://x.example/a.png")], tool_call_id="a"))

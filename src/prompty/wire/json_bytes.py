@@ -60,11 +60,11 @@ def parse_reply(parse: Callable[[Json], Reply], payload: object) -> Reply:
 
 def as_object(payload: object) -> Json:
     """Return an answer or a chunk as a JSON object. One that an SDK has parsed is converted back."""
+    if isinstance(payload, dict):
+        return payload
     if isinstance(payload, BaseModel):
         return payload.model_dump(mode="json", exclude_none=True, warnings=False)
-    if not isinstance(payload, dict):
-        raise ModelError("the provider sent JSON that is not an object", retryable=True)
-    return payload
+    raise ModelError("the provider sent JSON that is not an object", retryable=True)
 
 
 def malformed(error: Exception) -> ModelError:
