@@ -14,6 +14,8 @@ import pytest
 from tests.differential.play import SCENES, played
 from tests.differential.scenes import invoke_text
 
+pytestmark = pytest.mark.usefixtures("clean_registry")  # scenes register executors, also for providers that there are
+
 # Scenes whose outcome depends on the way, each with the reason.
 NOT_IN_SYNC = {"cancelling": "a coroutine that is cancelled stops; a function on a thread runs to its end"}
 NOT_AS_A_STREAM = {
