@@ -176,16 +176,21 @@ def test_a_file_in_the_form_of_the_document_is_read() -> None:
 
 
 STORED_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-LOCAL = "stored messages have reasoning, finishReason, toolName and isError beside what crosses the wire"
 
 
-@pytest.mark.spec("001 Message Shapes", LOCAL)
+@pytest.mark.spec(
+    "001 Message Shapes",
+    "stored messages have reasoning, finishReason, toolName and isError beside what crosses the wire",
+)
 def test_an_answer_is_read_with_why_it_ended() -> None:
     [read] = repair([{"role": "assistant", "content": "y", "finishReason": "length", "isError": True}])
     assert (read.finish_reason, read.is_error) == ("length", True)
 
 
-@pytest.mark.spec("001 Message Shapes", LOCAL)
+@pytest.mark.spec(
+    "001 Message Shapes",
+    "stored messages have reasoning, finishReason, toolName and isError beside what crosses the wire",
+)
 def test_an_answer_is_read_with_its_reasoning_and_sends_it_with_its_calls() -> None:
     answer = {"role": "assistant", "content": "", "reasoning": "T", "tool_calls": [STORED_CALL]}
     history = [user("q"), answer, {"role": "tool", "tool_call_id": "c", "content": "r"}]
@@ -195,7 +200,10 @@ def test_an_answer_is_read_with_its_reasoning_and_sends_it_with_its_calls() -> N
     assert script.requests[0]["messages"][1]["reasoning_content"] == "T"
 
 
-@pytest.mark.spec("001 Message Shapes", LOCAL)
+@pytest.mark.spec(
+    "001 Message Shapes",
+    "stored messages have reasoning, finishReason, toolName and isError beside what crosses the wire",
+)
 def test_a_result_is_read_with_the_name_of_its_tool_and_whether_it_failed() -> None:
     result = {"role": "tool", "tool_call_id": "c", "content": "r", "toolName": "f", "isError": True}
     [_, read] = repair([{"role": "assistant", "tool_calls": [STORED_CALL]}, result])
