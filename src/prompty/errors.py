@@ -94,7 +94,7 @@ class WrongArgument(PromptyError, TypeError):
 
     def __init__(self, argument: str, value: object, expected: str, fix: str) -> None:
         found = "None" if value is None else f"a {type(value).__name__}"
-        self.cause = f"{argument} takes {expected}, not {found}"
+        self.cause: str = f"{argument} takes {expected}, not {found}"
         self.fix = fix
         super().__init__(f"{self.cause}\n    {fix}")
 
