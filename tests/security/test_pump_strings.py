@@ -94,6 +94,9 @@ TEMPLATES = {
     "closings": "}}" * 20_000 + ":",
     "open attributes": "user[" + "a={{x}}," * 5_000 + ":",
     "attributes": "user[" + 'a="{{x}}",' * 5_000 + "b=1]:",
+    "leading blanks": " " * 16_000 + "x:",
+    "leading blanks around a hash": " " * 8_000 + "#" + "\t" * 8_000 + "x:",
+    "blanks before a bracket": "user" + " " * 16_000 + "x[:",
     "tags around": "{%a%}" * 8_000 + "user:" + "{%a%}" * 8_000,
     "tags in a value": 'user[a="' + "{%if x%}" * 5_000 + '"]:',
     "blanks and tags": "{%a%} " * 8_000 + "x:",
@@ -276,7 +279,9 @@ def test_redaction(text: str) -> None:
         assert seconds < BUDGET
 
 
-BODIES = ["{{" * 50_000, "{% " * 30_000, "{" * 100_000, "user:\n" * 10_000, "{{a}}:\n" * 3_000]
+BLANKS = " " * 6_000
+BODIES = [f"{BLANKS}x:", f"{BLANKS}#{BLANKS}x:", f"user{BLANKS}x:", f"user:{BLANKS}x", f"x{BLANKS}[{BLANKS}]{BLANKS}y:"]
+BODIES += ["{{" * 50_000, "{% " * 30_000, "{" * 100_000, "user:\n" * 10_000, "{{a}}:\n" * 3_000]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))

@@ -8,8 +8,8 @@ from prompty.errors import Problem
 from prompty.model.marker import ROLES, read_marker
 from prompty.pipeline.source_map import Edit, Finding, Line
 
-_LONE_WORD = re.compile(r"[ \t]*#{0,6}[ \t]*(\w+)[ \t]*(?:\[[^\]\n]*\])?[ \t]*:?[ \t]*:[ \t]*\Z")
-_ROLE_AND_TEXT = re.compile(rf"[ \t]*#?[ \t]*({'|'.join(ROLES)})[ \t]*:[ \t]*\S", re.IGNORECASE)
+_LONE_WORD = re.compile(r"[ \t]*(?:#{1,6}[ \t]*)?(\w+)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?::[ \t]*)?:[ \t]*\Z")
+_ROLE_AND_TEXT = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*:[ \t]*\S", re.IGNORECASE)
 # The names of roles elsewhere.
 _SYNONYMS = {
     "human": "user",

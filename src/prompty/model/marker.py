@@ -18,7 +18,7 @@ ROLE_MARK = "\ufdd0"
 HOLE = "\ufdd1"
 
 ROLES = ("system", "user", "assistant", "developer")
-_HEAD = re.compile(rf"[ \t]*#?[ \t]*({'|'.join(ROLES)})[ \t]*(?=[\[:])", re.IGNORECASE)
+_HEAD = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*(?=[\[:])", re.IGNORECASE)
 _KEY = re.compile(r"[ \t]*([A-Za-z_][\w.-]*)[ \t]*=[ \t]*")
 _SEPARATOR = re.compile(r"[ \t]*([,\]])")
 _TAIL = re.compile(r"[ \t]*:[ \t]*\Z")
