@@ -1,12 +1,13 @@
-"""HTTP clients that synchronous calls share."""
+"""HTTP connections that synchronous calls share."""
 
-from prompty.providers.anthropic import client as anthropic_client
-from prompty.providers.foundry import client as foundry_client
-from prompty.providers.openai import client as openai_client
+from prompty.providers.anthropic.connection import CONNECTOR as ANTHROPIC
+from prompty.providers.foundry import connection as foundry
+from prompty.providers.openai.connection import CONNECTOR as OPENAI
 
 
 def close_clients() -> None:
     """Close what synchronous calls would keep for the rest of the process."""
-    for connector in (openai_client.CONNECTOR, anthropic_client.CONNECTOR, foundry_client.CONNECTOR):
-        while connector._transports:
-            connector._transports.popitem()[1].client.close()
+    for connector in (OPENAI, ANTHROPIC, foundry.CONNECTOR):
+        connector.close()
+    foundry.entra_tokens.cache_clear()  # each test has an identity of its own
+    foundry._build_endpoint.cache_clear()

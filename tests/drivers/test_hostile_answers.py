@@ -272,7 +272,7 @@ def test_every_request_says_who_sends_it(server: Server, way: Way, wire: Wire) -
     way.invoke(wire.agent(server))
     request = server.requests[0]
     assert (request.method, request.path) == ("POST", wire.path)
-    assert request.headers["user-agent"].startswith(f"prompty/{__version__} ")
+    assert request.headers["user-agent"] == f"prompty/{__version__}"
     assert request.body["model"] == "m"
     assert bool(request.body.get("stream")) == way.streamed
 

@@ -12,7 +12,7 @@ from prompty.loop.model_step import call_model
 from prompty.model.event import ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.reply import Reply as ModelAnswer
 from prompty.model.request import WireRequest
-from prompty.providers.transport import retry_after
+from prompty.providers.http.failures import retry_after
 from tests.drivers.wires import Chat, Wire
 from tests.loopback import CLOSE, RESET, Pause, Reply, Server, event, json_reply, refusing_port, stream
 from tests.ways import Way

@@ -8,7 +8,6 @@ from typing import Any
 
 import anthropic
 import azure.identity
-import azure.identity.aio
 import openai
 import pytest
 from azure.core.credentials import AccessToken
@@ -231,10 +230,10 @@ def test_a_key_of_the_environment_that_no_header_can_carry(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "the-key-of-the-environment\n")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(RequestError, match="OPENAI_API_KEY cannot be sent") as caught:
         sent(server, agent_of(), asynchronous)
     assert "the-key" not in str(caught.value)
-    assert not caught.value.retryable
+    assert server.requests == []
 
 
 @pytest.mark.spec("003 §2.5", "an anonymous connection sends no credential")
@@ -354,8 +353,9 @@ def test_azure_from_the_environment(
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url)
     monkeypatch.setenv(name, "from-outside")
     request = sent(server, agent_of("azure"), asynchronous)
-    assert request.path.startswith("/openai/deployments/m/chat/completions?api-version=")
+    assert request.path == "/openai/v1/chat/completions"
     assert request.headers[header[0]] == header[1]
+    assert len({"api-key", "authorization"} & request.headers.keys()) == 1
 
 
 MISSING = {
@@ -371,13 +371,6 @@ def test_an_environment_without_a_credential(provider: str, fix: str, asynchrono
     with pytest.raises(RequestError) as caught:
         _ = asyncio.run(invoke_async(agent)) if asynchronous else invoke(agent)
     assert caught.value.fix == fix
-
-
-def test_a_profile_of_anthropic_that_is_not_there(monkeypatch: pytest.MonkeyPatch, asynchronous: bool) -> None:
-    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", "/nowhere")
-    with pytest.raises(RequestError, match="nowhere") as caught:
-        _ = asyncio.run(invoke_async(agent_of("anthropic"))) if asynchronous else invoke(agent_of("anthropic"))
-    assert caught.value.fix == MISSING["anthropic"]
 
 
 # Anthropic's two versions (W11).
@@ -421,13 +414,27 @@ def azure_agent(server: Server, path: str = "", api_type: str = "chat", **connec
     return agent_of("foundry", api_type, connection=whole)
 
 
-def test_the_default_version_of_azure(server: Server, asynchronous: bool) -> None:
-    request = sent(server, azure_agent(server), asynchronous)
-    assert request.path == "/openai/deployments/m/chat/completions?api-version=2024-10-21"
+@pytest.mark.parametrize("provider", ["azure", "foundry"])
+def test_azure_without_a_version_has_the_path_of_version_one(server: Server, provider: str, asynchronous: bool) -> None:
+    agent = azure_agent(server)
+    request = sent(
+        server, agent.model_copy(update={"model": agent.model.model_copy(update={"provider": provider})}), asynchronous
+    )
+    assert request.path == "/openai/v1/chat/completions"
     assert request.headers["api-key"] == "the-key"
     assert "authorization" not in request.headers
     assert request.body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     assert request.headers["user-agent"].startswith("prompty/")
+
+
+@pytest.mark.parametrize("version", [{}, {"apiVersion": "2024-10-21"}], ids=str)
+def test_a_project_of_foundry_has_the_path_of_version_one(
+    server: Server, monkeypatch: pytest.MonkeyPatch, version: dict[str, str], asynchronous: bool
+) -> None:
+    monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
+    server.answer(json_reply(RESPONSES.whole("Hello")))
+    request = sent(server, azure_agent(server, "/api/projects/p", "responses", **version), asynchronous)
+    assert request.path == "/api/projects/p/openai/v1/responses"
 
 
 def test_whose_version_counts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +461,7 @@ def test_embeddings_of_azure_have_one(server: Server, asynchronous: bool) -> Non
 def test_an_endpoint_of_version_one_is_used_as_it_is(server: Server, slash: str, asynchronous: bool) -> None:
     request = sent(server, azure_agent(server, f"/openai/v1{slash}", apiVersion="v"), asynchronous)
     assert request.path == "/openai/v1/chat/completions"
-    assert request.headers["authorization"] == "Bearer the-key"
+    assert request.headers["api-key"] == "the-key"
 
 
 @pytest.mark.parametrize("provider", ["azure", "foundry"])
@@ -474,36 +481,46 @@ class Credential:
         return AccessToken("token-of-entra", int(time.time()) + 3600)
 
 
-class AsyncCredential(Credential):
-    async def get_token(self, *scopes: str, **options: object) -> Any:
-        return super().get_token(*scopes, **options)
-
-
 class NoLogin(Credential):
     def get_token(self, *scopes: str, **_: object) -> Any:
         raise azure.identity.CredentialUnavailableError("please run 'az login'")
 
 
+AZURE, PROJECT = "https://cognitiveservices.azure.com/.default", "https://ai.azure.com/.default"
 PATHS = {
-    "": "/openai/deployments/m/chat/completions?api-version=2024-10-21",
-    "/openai/v1": "/openai/v1/chat/completions",
+    "": ("/openai/v1/chat/completions", AZURE),
+    "/openai/v1": ("/openai/v1/chat/completions", AZURE),
+    "/api/projects/p": ("/api/projects/p/openai/v1/chat/completions", PROJECT),
 }
 
 
 @pytest.mark.spec("003 §2.5", "a foundry connection reaches Microsoft Foundry with a token")
 @pytest.mark.parametrize(("path", "arriving"), PATHS.items())
 def test_a_foundry_connection_asks_entra_for_a_token(
-    server: Server, monkeypatch: pytest.MonkeyPatch, asynchronous: bool, path: str, arriving: str
+    server: Server, monkeypatch: pytest.MonkeyPatch, asynchronous: bool, path: str, arriving: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Credential)
-    monkeypatch.setattr(azure.identity.aio, "DefaultAzureCredential", AsyncCredential)
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "not-for-you")
     request = sent(server, azure_agent(server, path, kind="foundry"), asynchronous)
-    assert request.path == arriving
+    assert (request.path, *Credential.asked) == arriving
     assert request.headers["authorization"] == "Bearer token-of-entra"
     assert "api-key" not in request.headers
-    asked = AsyncCredential.asked if asynchronous else Credential.asked
-    assert asked == ("https://cognitiveservices.azure.com/.default",)
+
+
+def test_a_token_is_asked_for_once_while_it_holds(
+    server: Server, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    asked: list[object] = []
+
+    class Counting(Credential):
+        def get_token(self, *scopes: str, **_: object) -> Any:
+            asked.append(scopes)
+            return AccessToken(f"token-{len(asked)}", int(time.time()) + (60 if len(asked) == 1 else 3600))
+
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Counting)
+    agent = azure_agent(server, kind="foundry")
+    tokens = [sent(server, agent, asynchronous).headers["authorization"] for _ in range(4)]
+    assert tokens == ["Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-2"]
 
 
 def test_nobody_is_logged_in(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

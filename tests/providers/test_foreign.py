@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 from prompty import Message, PromptAgent, ToolCall, executor_of, invoke, invoke_async, processor_of, run, user
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
 from prompty.providers import Provider, register_executor, register_processor, register_provider
-from prompty.providers.clients import SdkConnector, connection_limits
+from prompty.providers.http.connections import Connector
+from prompty.providers.http.endpoint import Endpoint, create_endpoint
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT
 from tests.drivers.clients import close_clients
@@ -300,18 +300,12 @@ def test_an_executor_of_a_provider_fails_as_ours(server: Server) -> None:
 # A provider of one's own on a known wire.
 
 
-def locate(agent: PromptAgent) -> str:
-    return f"http://127.0.0.1:{agent.metadata['port']}/own/v2"
+def locate(agent: PromptAgent) -> Endpoint:
+    url = f"http://127.0.0.1:{agent.metadata['port']}/own/v2"
+    return create_endpoint(url, {"authorization": "Bearer own-key"})
 
 
-def build(url: str, asynchronous: bool) -> Any:
-    if asynchronous:
-        http_client = openai.DefaultAsyncHttpxClient(**connection_limits())
-        return openai.AsyncOpenAI(base_url=url, api_key="own-key", http_client=http_client)
-    return openai.OpenAI(base_url=url, api_key="own-key", http_client=openai.DefaultHttpxClient(**connection_limits()))
-
-
-CONNECTOR = SdkConnector("openai", ("OpenAI", "AsyncOpenAI"), locate, build)
+CONNECTOR = Connector(locate)
 OWN = Provider(
     key="own",
     apis={"chat": chat.API},
@@ -325,7 +319,7 @@ def own_agent(server: Server) -> Iterator[PromptAgent]:
     register_provider("own", OWN)
     agent = agent_of("own").model_copy(update={"metadata": {"port": server.port}})
     yield agent
-    CONNECTOR.transport(agent).client.close()
+    CONNECTOR.close()
 
 
 def test_a_provider_of_ones_own_speaks_a_known_wire(server: Server, own_agent: PromptAgent) -> None:

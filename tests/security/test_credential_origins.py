@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import azure.identity
-import azure.identity.aio
 import openai
 import pytest
 from azure.core.credentials import AccessToken
@@ -16,7 +15,7 @@ from prompty.analysis.explain import explain
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import RequestError
 from prompty.providers import register_connection
-from prompty.providers.clients import _certificates
+from prompty.providers.http.httpx2 import _load_certificates
 from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin
 from tests.drivers.clients import close_clients
@@ -114,10 +113,10 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intern
             monkeypatch.setenv(name, value)
         for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "PROMPTY_TRUSTED_ENDPOINTS"):
             monkeypatch.delenv(name, raising=False)
-        _certificates.cache_clear()
+        _load_certificates.cache_clear()
         yield internet
         close_clients()
-    _certificates.cache_clear()
+    _load_certificates.cache_clear()
 
 
 class Entra:
@@ -127,15 +126,6 @@ class Entra:
         return AccessToken(SECRET, 2**40)
 
     def close(self) -> None: ...
-
-
-class AsyncEntra:
-    """A machine with an identity, for async code."""
-
-    async def get_token(self, *_scopes: str, **_options: object) -> AccessToken:
-        return AccessToken(SECRET, 2**40)
-
-    async def close(self) -> None: ...
 
 
 def load_prompt(
@@ -186,7 +176,6 @@ def test_a_credential_goes_only_where_it_may(
         details = {"options": "{additionalProperties: {note: '${env:THE_KEY}'}}"}
     elif cell.credential == "entra":
         monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
-        monkeypatch.setattr(azure.identity.aio, "DefaultAzureCredential", AsyncEntra)
         details = {"provider": "foundry"}
         url = url.replace("eu.api.openai.com/v1", "r.services.ai.azure.com").replace(
             "api.openai.com", "r.openai.azure.com"

@@ -332,7 +332,7 @@ def test_no_secret_is_in_a_recording_whoever_repeats_it(
     with Player(path):
         played = way.invoke_often(2, leaky)
     assert played[0].result == " ".join([MASK] * (len(known) + 1))
-    assert played[1].cause.removeprefix("Error code: 400 - ") == " ".join([MASK] * (len(known) + 1))
+    assert played[1].cause.removeprefix("HTTP 400: ") == " ".join([MASK] * (len(known) + 1))
 
 
 def test_a_key_of_the_environment_is_masked_too(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

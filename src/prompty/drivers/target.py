@@ -24,8 +24,7 @@ from prompty.providers import (
     Transport,
     join_url,
 )
-from prompty.providers.transport import address_of
-from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport
+from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, address_of
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tracing.spans import Span, begin
 from prompty.wire.json_bytes import as_object, parse_reply, read_bytes

@@ -133,3 +133,11 @@ class _AsyncWiretapBytes:
     async def aclose(self) -> None:
         self._exchange.end(abandoned=True)
         await self._inner.aclose()
+
+
+def address_of(transport: object) -> str:
+    """Return where a transport leads, or nothing if it does not say."""
+    while isinstance(transport, _Wiretap):
+        transport = transport.inner
+    address: str = getattr(transport, "address", "")
+    return address

@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.anthropic.client import CONNECTOR, HOSTS, address
+from prompty.providers.anthropic.connection import CONNECTOR, HOSTS, address
 
 PROVIDER = Provider(
     key="anthropic",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from prompty.providers import Provider
-from prompty.providers.foundry.client import CONNECTOR, HOSTS, address
+from prompty.providers.foundry.connection import CONNECTOR, HOSTS, address
 from prompty.providers.openai import chat, embeddings, responses
 
 PROVIDER = Provider(

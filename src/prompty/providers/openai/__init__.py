@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.providers.openai.client import CONNECTOR, HOSTS, address
+from prompty.providers.openai.connection import CONNECTOR, HOSTS, address
 
 PROVIDER = Provider(
     key="openai",

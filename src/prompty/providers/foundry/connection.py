@@ -1,0 +1,155 @@
+"""Where requests to Microsoft Foundry and Azure OpenAI go: with a key or with Entra tokens (W12)."""
+
+import os
+import time
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from threading import Lock
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from prompty.errors import RequestError
+from prompty.extras import require
+from prompty.model.agent import PromptAgent
+from prompty.model.connection import ApiKeyConnection, FoundryConnection
+from prompty.providers import Address, Api
+from prompty.providers.destination import check_environment_url
+from prompty.providers.http.connections import Connector
+from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
+from prompty.providers.openai.connection import SDK
+from prompty.providers.place import required_endpoint, required_key, wrong_kind
+from prompty.safety.redaction import remember_secrets
+
+HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
+_SCOPE = "https://cognitiveservices.azure.com/.default"
+_PROJECT_SCOPE = "https://ai.azure.com/.default"
+_SPARE_SECONDS = 300  # for which a token must still hold
+
+
+class Resource(NamedTuple):
+    """An endpoint and its credential: a key, a token, or without either, Entra tokens."""
+
+    endpoint: str
+    api_key: str | None
+    api_version: str | None
+    token: str | None = None
+
+    @property
+    def is_project(self) -> bool:
+        return "/api/projects/" in self.endpoint
+
+    @property
+    def is_dated(self) -> bool:
+        """True if requests go to a deployment, with a dated version of the API."""
+        return bool(self.api_version) and not self.is_project and not self.endpoint.endswith("/openai/v1")
+
+    @property
+    def base_url(self) -> str:
+        if self.is_dated:
+            return f"{self.endpoint}/openai?api-version={quote(self.api_version or '')}"
+        return self.endpoint if self.endpoint.endswith("/openai/v1") else f"{self.endpoint}/openai/v1"
+
+
+def route_to_deployment(path: str, model: str) -> str:
+    """Return the path of a request with a dated version. Responses belong to no deployment."""
+    return path if path == "/responses" else f"/deployments/{quote(model, safe='')}{path}"
+
+
+def find_resource(agent: PromptAgent) -> Resource:
+    """Return where a prompt's connection leads."""
+    match agent.model.connection:
+        case None:
+            return _find_in_environment(agent)
+        case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
+            secret = required_key(key, "AZURE_OPENAI_API_KEY")
+            return Resource(_trim(required_endpoint(endpoint)), secret, _get_version(version))
+        case FoundryConnection(endpoint=endpoint, api_version=version):
+            return Resource(_trim(required_endpoint(endpoint)), None, _get_version(version))
+        case other:
+            raise wrong_kind(other.kind, agent.model.provider, "key, foundry or reference")
+
+
+def _find_in_environment(agent: PromptAgent) -> Resource:
+    """Return the resource in Azure's environment variables. A token takes precedence over a key."""
+    endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
+    if not endpoint:
+        raise RequestError(
+            "the prompt has no connection", "Set AZURE_OPENAI_ENDPOINT, or write a `connection:` in the file."
+        )
+    check_environment_url(agent, endpoint)
+    token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
+    key = None if token else os.environ.get("AZURE_OPENAI_API_KEY") or agent.registry.dotenv.get("AZURE_OPENAI_API_KEY")
+    named = [value and check_header(name, value) for name, value in (("the key", key), ("the token", token))]
+    return Resource(_trim(endpoint), named[0], _get_version(None), named[1])
+
+
+def _trim(endpoint: str) -> str:
+    return endpoint.rstrip("/")
+
+
+def _get_version(version: str | None) -> str | None:
+    return version or os.environ.get("OPENAI_API_VERSION") or None
+
+
+def locate(agent: PromptAgent) -> Endpoint:
+    """Return the endpoint of a prompt's connection."""
+    return _build_endpoint(find_resource(agent))
+
+
+@lru_cache(maxsize=64)
+def _build_endpoint(resource: Resource) -> Endpoint:
+    headers: dict[str, str] = {}
+    if resource.api_key:
+        headers = {"api-key": resource.api_key}
+    elif resource.token:
+        headers = {"authorization": f"Bearer {resource.token}"}
+    tokens = None if headers else entra_tokens(_PROJECT_SCOPE if resource.is_project else _SCOPE)
+    route = route_to_deployment if resource.is_dated else None
+    return create_endpoint(resource.base_url, headers, credential=tokens, route=route)
+
+
+class EntraTokens:
+    """Tokens of the identity that `azure-identity` finds on this machine, kept until they expire."""
+
+    def __init__(self, scope: str) -> None:
+        self._scope, self._lock = scope, Lock()
+        self._identity: Any = None
+        self._token: Any = None
+
+    def is_ready(self) -> bool:
+        return self._token is not None and self._token.expires_on - time.time() > _SPARE_SECONDS
+
+    def headers(self, _: str, __: Mapping[str, str], ___: bytes, /) -> Mapping[str, str]:
+        if not self.is_ready():
+            with self._lock:
+                if not self.is_ready():
+                    self._renew()
+        return {"authorization": f"Bearer {self._token.token}"}
+
+    def _renew(self) -> None:
+        if self._identity is None:
+            self._identity = require("azure.identity", extra="foundry").DefaultAzureCredential()
+        token = self._identity.get_token(self._scope)
+        remember_secrets([token.token])
+        self._token = token
+
+
+@cache
+def entra_tokens(scope: str) -> EntraTokens:
+    return EntraTokens(scope)
+
+
+def address(agent: PromptAgent, api: Api) -> Address:
+    """Return the URL and headers of a request as a person would write them."""
+    connection = agent.model.connection
+    endpoint = _trim(getattr(connection, "endpoint", None) or "https://resource.openai.azure.com")
+    key = isinstance(connection, ApiKeyConnection)
+    headers = ("api-key: $AZURE_OPENAI_API_KEY",) if key else ("Authorization: Bearer $AZURE_TOKEN",)
+    resource = Resource(endpoint, None, _get_version(getattr(connection, "api_version", None)))
+    route = route_to_deployment if resource.is_dated else None
+    return Address(
+        url=Endpoint(base_url=resource.base_url, route=route).url_of(api.path, agent.model.id), headers=headers
+    )
+
+
+CONNECTOR = Connector(locate, SDK)
