@@ -1,0 +1,60 @@
+"""No answer takes more memory or more time than it was given, whatever the server does."""
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.loopback import Forever, Reply, Server, event, reply
+
+pytestmark = [pytest.mark.process, pytest.mark.parametrize("transport", ["httpx2"])]
+PROGRAM = Path(__file__).with_name("hostile_bodies.py")
+SECONDS = 1.0
+LATE = 0.5
+MEGABYTES = 200
+_packer = zlib.compressobj(wbits=31)
+BOMB = (
+    _packer.compress(b'{"text": "') + b"".join(_packer.compress(b" " * 1_000_000) for _ in range(300)) + _packer.flush()
+)
+OK, FAILED = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 500 No\r\n"
+CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
+WORD = event({"choices": [{"index": 0, "delta": {"content": "ha"}}]})
+
+
+def chunk(content: bytes) -> bytes:
+    return f"{len(content):x}\r\n".encode() + content + b"\r\n"
+
+
+HOSTILE: dict[str, Reply] = {
+    "packed": reply(BOMB, headers={"content-encoding": "gzip"}),
+    "packed error": reply(BOMB, 500, {"content-encoding": "gzip"}),
+    "endless body": [OK + CHUNKED, Forever(chunk(b" " * 1_000_000), 0)],
+    "endless error": [FAILED + CHUNKED, Forever(chunk(b" " * 1_000_000), 0)],
+    "endless events": [OK + b"content-type: text/event-stream\r\n" + CHUNKED, Forever(chunk(WORD * 100), 0)],
+    "headers in drops": [OK, Forever(b"x-more: header\r\n", 0.1)],
+    "endless 100 Continue": [Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.01)],
+    "error in drops": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
+    "body in drops": [OK + b"content-length: 1000000\r\n\r\n", Forever(b" ", 0.1)],
+    "headers in drops, budget": [OK, Forever(b"x-more: header\r\n", 0.1)],
+    "error in drops, budget": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
+}
+
+
+@pytest.mark.parametrize("way", ["sync", "sync stream", "async", "async stream"])
+def test_a_hostile_answer_takes_no_more_memory_or_time_than_allowed(transport: str, way: str) -> None:
+    environment = {**os.environ, "PROMPTY_TRANSPORT": transport, "HOSTILE_SECONDS": str(SECONDS)}
+    with Server() as server:
+        server.answer(*HOSTILE.values())
+        names = ",".join(name.replace(",", "") for name in HOSTILE)
+        command = [sys.executable, str(PROGRAM), server.url, way, names]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)  # noqa: S603  our own program
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(ends) == len(HOSTILE), done.stderr
+    late = [end for end in ends if end["seconds"] > SECONDS + LATE]
+    large = [end for end in ends if end["megabytes"] > MEGABYTES]
+    answered = [end for end in ends if end["told"].startswith("answer")]
+    assert (late, large, answered) == ([], [], [])
