@@ -120,7 +120,7 @@ def test_an_error_of_the_server_is_the_same_when_it_has_stopped(show: Show, tmp_
     def fail() -> tuple[str, int | None, bool]:
         with pytest.raises(ModelError, match="exceeds the available context size") as caught:
             invoke(path, {"question": "word " * 5000})
-        return str(caught.value), caught.value.status, caught.value.retryable
+        return caught.value.cause, caught.value.status, caught.value.retryable
 
     with Recorder(recording):
         live = fail()
