@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from prompty import Budget, PromptAgent, invoke, invoke_async
 from prompty.errors import PromptyError
@@ -19,23 +20,23 @@ MODEL = {"id": "m", "connection": {"kind": "anonymous", "endpoint": f"{URL}/v1"}
 AGENT = PromptAgent.model_validate({"model": MODEL, "instructions": "user:\nHi"})
 
 
-def call(**limit: object) -> object:
+def call(**limit: Any) -> object:
     if WAY == "sync":
         return invoke(AGENT, max_retries=0, **limit)
     if WAY == "sync stream":
-        return sum(len(text) for text in invoke(AGENT, stream=True, max_retries=0, **limit))
+        return sum(len(str(text)) for text in invoke(AGENT, stream=True, max_retries=0, **limit))
     return asyncio.run(call_async(**limit))
 
 
-async def call_async(**limit: object) -> object:
+async def call_async(**limit: Any) -> object:
     if WAY == "async":
         return await invoke_async(AGENT, max_retries=0, **limit)
     stream = await invoke_async(AGENT, stream=True, max_retries=0, **limit)
-    return sum([len(text) async for text in stream])
+    return sum([len(str(text)) async for text in stream])
 
 
 for name in NAMES.split(","):
-    limit = {"budget": Budget(seconds=SECONDS)} if name.endswith("budget") else {"timeout": SECONDS}
+    limit: dict[str, Any] = {"budget": Budget(seconds=SECONDS)} if name.endswith("budget") else {"timeout": SECONDS}
     start = time.monotonic()
     try:
         told = f"answer: {str(call(**limit))[:50]}"
