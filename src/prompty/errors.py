@@ -38,6 +38,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
+from prompty.safety.nearest import nearest
+
 Severity = Literal["error", "warning"]
 
 
@@ -87,6 +89,8 @@ class PromptyError(Exception):
     a legal history to go on from."""
 
     messages: tuple[Any, ...] = ()
+    # The problem of the file that the error comes from, as `check` reports it.
+    problem: "Problem | None" = None
 
 
 class WrongArgument(PromptyError, TypeError):
@@ -347,8 +351,11 @@ class UnknownName(PromptyError, LookupError):
     """Nothing is registered under this name."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
-        choices = ", ".join(known)
-        super().__init__(f"no {kind} is called '{name}'\n    Use one of: {choices}; or register your own.")
+        self.nearest: str | None = nearest(name, known)
+        hint = f"Did you mean `{self.nearest}`? " if self.nearest else ""
+        self.cause = f"no {kind} is called '{name}'"
+        self.fix = f"{hint}Use one of {', '.join(known)}, or register your own."
+        super().__init__(f"{self.cause}\n    {self.fix}")
         self.name = name
         self.known = known
 

@@ -1,13 +1,16 @@
 """Fifty files with one mistake each: `check`, `prompty run` and Python report the same problem at the same place."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from prompty import check, load
+from prompty import check, invoke, load, loads
 from prompty.cli.app import app
-from prompty.errors import LoadError, Problem
+from prompty.errors import LoadError, Problem, UnknownName
+from prompty.testing import Script
+from tests.ways import WAYS
 
 HEAD = "---\nname: shop\nmodel: {id: m, provider: scripted}\n"
 BODY = "---\nsystem:\nBe kind.\nuser:\nHello\n"
@@ -155,17 +158,51 @@ def test_a_mistake_is_reported_alike_everywhere(text: str, code: str, line: int,
     assert f"{problem.place}: {problem.severity}: " in shown.stderr.replace("\n", "")
     if problem.severity == "error":
         assert shown.exit_code == 1
-        _assert_loading_agrees(file, problem)
+        _assert_python_agrees(file, problem)
 
 
-NAMES = {"unknown-provider", "unknown-api-type", "wrong-connection-kind", "unknown-tool-kind", "unknown-engine"}
+# Names may be registered after a file is loaded, and templates are read when they are rendered.
+LATE = {
+    "unknown-provider",
+    "unknown-api-type",
+    "wrong-connection-kind",
+    "unknown-tool-kind",
+    "unknown-engine",
+    "template-syntax",
+    "empty-file",
+    "missing-model",
+}
 
 
-def _assert_loading_agrees(file: Path, problem: Problem) -> None:
-    """Names may be registered after a file is loaded, and templates are read when they are rendered."""
-    if problem.code in NAMES or problem.code in ("template-syntax", "empty-file"):
+def _assert_python_agrees(file: Path, problem: Problem) -> None:
+    """Loading the file, or a run of it, reports the same problem. A script does not care for connections."""
+    if problem.code in LATE:
         load(file)
+        for way in WAYS:
+            with nullcontext() if problem.code == "wrong-connection-kind" else Script("answer"):
+                error = way.turn(file, sendable=False).error
+            assert error is not None
+            assert error.problem == problem
+            assert str(error) == str(problem)
         return
     with pytest.raises(LoadError) as caught:
         load(file)
     assert [(found.code, found.place) for found in caught.value.problems] == [(problem.code, problem.place)]
+
+
+def test_an_agent_that_is_not_from_a_file_has_the_cause_alone() -> None:
+    agent = loads("---\nmodel: {id: m, provider: opnai}\n" + BODY)
+    with pytest.raises(UnknownName) as caught:
+        invoke(agent)
+    assert caught.value.problem is None
+    assert str(caught.value).startswith("no provider is called 'opnai'\n    Did you mean `openai`? Use one of ")
+
+
+def test_another_provider_than_the_file_s_has_no_place_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.prompty"
+    file.write_text(keys("description: x"))
+    agent = load(file)
+    other = agent.model_copy(update={"model": agent.model.model_copy(update={"provider": "opnai"})})
+    with pytest.raises(UnknownName) as caught:
+        invoke(other)
+    assert caught.value.problem is None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prompty.analysis.bindings import check_bindings, check_kind_conditions
-from prompty.analysis.definition_keys import find_extensions, find_unknown_keys, nearest
+from prompty.analysis.definition_keys import find_extensions, find_unknown_keys
 from prompty.analysis.endpoints import find_untrusted_endpoints
 from prompty.analysis.names import find_unknown_names
 from prompty.analysis.roles import find_misspelt_roles
@@ -36,6 +36,7 @@ from prompty.pipeline.source_map import (
     split_lines,
 )
 from prompty.registry import DEFAULT, Registry
+from prompty.safety.nearest import nearest
 from prompty.safety.redaction import find_secret, is_credential_name
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
@@ -243,10 +244,9 @@ def _find_engine(
         try:
             engines[key] = known.get(getattr(agent.template, key).kind)
         except UnknownName as error:
-            message, _, fix = str(error).partition("\n")
-            near, keys = nearest(error.name, error.known), ("template", key, "kind")
+            keys, source_map = ("template", key, "kind"), frontmatter.source_map
             findings.append(
-                frontmatter.source_map.locate(keys, "unknown-engine", message, fix.strip(), replacement=near)
+                source_map.locate(keys, "unknown-engine", error.cause, error.fix, replacement=error.nearest)
             )
     return getattr(engines.get("format"), "variables", None), findings
 

@@ -1,8 +1,6 @@
 """Keys of the definitions in a file: those that nothing reads, and those that only this runtime reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
-from itertools import islice
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +13,7 @@ from prompty.model.property import PROPERTY_KEYS, Property
 from prompty.model.template import Format, Parser, Template
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+from prompty.safety.nearest import nearest
 
 _TOOLS: dict[str, type[BaseModel]]
 _TOOLS = {"function": FunctionTool, "prompty": PromptyTool, "mcp": McpTool, "openapi": OpenApiTool}
@@ -36,7 +35,6 @@ EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
     CustomTool: ("approvalMode",),
 }
 METADATA_EXTENSIONS = ("fallbacks", "reasoning")
-_MAX_CANDIDATES = 300  # comparing names takes 10 µs each
 
 
 def _key_paths() -> Iterator[tuple[str, str]]:
@@ -90,13 +88,6 @@ def _accepts(definition: type[BaseModel], key: str, value: object) -> bool:
     except ValidationError as error:
         return all(detail["loc"][0] != key for detail in error.errors(include_url=False, include_input=False))
     return True
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `name`, ignoring case and underscores. Of many, the first are tried."""
-    plain = {candidate.lower().replace("_", ""): candidate for candidate in islice(known, _MAX_CANDIDATES)}
-    matches = get_close_matches(name.lower().replace("_", ""), plain, 1)
-    return plain[matches[0]] if matches else None
 
 
 def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:

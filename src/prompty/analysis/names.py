@@ -5,11 +5,12 @@ A name like a known one is misspelt: an error. Any other may be registered by th
 
 from collections.abc import Iterator
 
-from prompty.analysis.definition_keys import nearest
-from prompty.errors import MissingExtra, Severity
+from prompty.errors import MissingExtra, RequestError, Severity, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.source_map import Finding, SourceMap
 from prompty.registry import Registry
+from prompty.safety.nearest import nearest
+from prompty.tools.kinds import UnknownKind
 
 
 def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
@@ -21,41 +22,34 @@ def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Regi
     registered = registry.tools.names() if foreign else []
     for index, tool in foreign:
         if tool.name not in registered:
-            near = nearest(tool.kind, kinds)
-            message = f"no handler is registered for tool kind '{tool.kind}'"
-            hint = f"Did you mean `{near}`? " if near else ""
-            fix = f"{hint}Use one of {', '.join(kinds)}, or register it: register_tool_kind('{tool.kind}', …)."
-            keys = ("tools", index, "kind")
-            yield source_map.locate(
-                keys, "unknown-tool-kind", message, fix, severity="error" if near else "warning", replacement=near
-            )
+            yield _locate(source_map, ("tools", index, "kind"), "unknown-tool-kind", UnknownKind(tool, kinds))
+
+
+def _locate(source_map: SourceMap, keys: tuple[str | int, ...], code: str, error: UnknownName | UnknownKind) -> Finding:
+    near = error.nearest
+    severity: Severity = "error" if near else "warning"
+    return source_map.locate(keys, code, error.cause, error.fix, severity=severity, replacement=near)
 
 
 def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     key = agent.model.provider
     if registry.executors.has(key):
         return
-    if not registry.providers.has(key):
-        known = registry.providers.names()
-        near = nearest(key, known)
-        fix = f"{f'Did you mean `{near}`? ' if near else ''}Use one of {', '.join(known)}, or register your own."
-        keys = ("model", "provider")
-        severity: Severity = "error" if near else "warning"
-        message = f"no provider is called '{key}'"
-        yield source_map.locate(keys, "unknown-provider", message, fix, severity=severity, replacement=near)
-        return
     try:
         provider = registry.providers.get(key)
+    except UnknownName as error:
+        yield _locate(source_map, ("model", "provider"), "unknown-provider", error)
+        return
     except MissingExtra:
         return  # running the file says what to install
-    api_type, connection = agent.model.api_type, agent.model.connection
-    if api_type not in provider.apis:
-        message = f"the provider '{key}' has no API of type '{api_type}'"
-        fix = f"Write `apiType:` with one of {', '.join(provider.apis)}."
-        near = nearest(api_type, provider.apis)
-        yield source_map.locate(("model", "apiType"), "unknown-api-type", message, fix, replacement=near)
-    kinds = provider.connection_kinds
-    if connection is not None and kinds and connection.kind not in kinds:
-        message = f"the provider '{key}' cannot use a connection of kind '{connection.kind}'"
-        fix = f"Write one of kind {', '.join(kinds)}."
-        yield source_map.locate(("model", "connection", "kind"), "wrong-connection-kind", message, fix)
+    try:
+        provider.api(agent.model.api_type)
+    except RequestError as error:
+        near = nearest(agent.model.api_type, provider.apis)
+        place = ("model", "apiType")
+        yield source_map.locate(place, "unknown-api-type", error.cause, error.fix, replacement=near)
+    try:
+        provider.check_connection(agent)
+    except RequestError as error:
+        keys = ("model", "connection", "kind")
+        yield source_map.locate(keys, "wrong-connection-kind", error.cause, error.fix)

@@ -13,6 +13,7 @@ from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
 from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
+from prompty.drivers.placing import place_error
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.sync import LOCK_POLL, Results, advance, check
@@ -105,6 +106,9 @@ class AsyncDriver:
                     except StopIteration as end:
                         yield Outcome(cast(T, end.value))
                         return
+                    except PromptyError as error:
+                        place_error(error, self.targets[0].agent)
+                        raise
                     answer = failure = None
                     if type(effect) is Emit:
                         if self.host.is_listening:

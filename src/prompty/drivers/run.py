@@ -15,11 +15,12 @@ from pydantic import ValidationError
 from prompty.drivers import aio, sync
 from prompty.drivers.deadline import NO_LIMIT, Clock
 from prompty.drivers.host import NO_HOST, Host
+from prompty.drivers.placing import place_error
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import PausedRefused, Refused, RequestError, ResultError
+from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError
 from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
@@ -93,8 +94,13 @@ def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Genera
     """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
-        run = Run(invocation, load_agent(invocation.source, invocation.settings.registry), lineage=lineage, spans=spans)
-        return run.sync_driver().drive(run.loop())
+        agent = load_agent(invocation.source, invocation.settings.registry)
+        try:
+            run = Run(invocation, agent, lineage=lineage, spans=spans)
+            return run.sync_driver().drive(run.loop())
+        except PromptyError as error:
+            place_error(error, agent)
+            raise
 
 
 async def async_events(
@@ -110,8 +116,12 @@ async def async_events(
             if isinstance(source, PromptAgent)
             else await to_thread(load_agent, source, registry)
         )
-        run = Run(invocation, agent, lineage=lineage, spans=spans)
-        return run.async_driver().drive(run.loop())
+        try:
+            run = Run(invocation, agent, lineage=lineage, spans=spans)
+            return run.async_driver().drive(run.loop())
+        except PromptyError as error:
+            await to_thread(place_error, error, agent)
+            raise
 
 
 def result_of_run(end: Done | Paused) -> Any:

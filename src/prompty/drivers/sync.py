@@ -15,6 +15,7 @@ from prompty.cancellation import CancelToken
 from prompty.concurrency import in_event_loop, in_thread
 from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
+from prompty.drivers.placing import place_error
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
@@ -84,6 +85,9 @@ class SyncDriver:
                         effect = advance(loop, answer, failure, spans)
                     except StopIteration as end:
                         return cast(T, end.value)
+                    except PromptyError as error:
+                        place_error(error, self.targets[0].agent)
+                        raise
                     answer = failure = None
                     if type(effect) is Emit:
                         if self.host.is_listening:

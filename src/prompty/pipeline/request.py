@@ -14,6 +14,8 @@ from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.schema import build_function
 
+NO_MODEL = "the prompt names no model"
+
 
 def build_request(
     agent: PromptAgent,
@@ -26,7 +28,7 @@ def build_request(
 ) -> WireRequest:
     """Return the request for one call to a model. The history is repaired where it has to be (L1, L7)."""
     if not agent.model.id and api.path:  # an executor of the host may know its model itself
-        raise RequestError("the prompt names no model", "Write `model: <id>` in the file.")
+        raise RequestError(NO_MODEL, "Write `model: <id>` in the file.")
     offered = list_functions(agent) if functions is None else functions
     read = normalize_history(read_messages(messages), api.call_ids)
     body = api.request(agent, read, offered)

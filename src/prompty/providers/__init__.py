@@ -189,6 +189,7 @@ class Provider:
         may not go to its endpoint."""
         if substitutes := _substitutes.get():
             return substitutes[-1].transport()
+        self.check_connection(agent)
         check_destination(agent, self.hosts)
         return self.transport(agent)
 
@@ -196,8 +197,19 @@ class Provider:
         """The async form of `connect`."""
         if substitutes := _substitutes.get():
             return substitutes[-1].transport_async()
+        self.check_connection(agent)
         check_destination(agent, self.hosts)
         return self.transport_async(agent)
+
+    def check_connection(self, agent: PromptAgent) -> None:
+        """Raise RequestError if the provider cannot use the kind of the agent's connection."""
+        connection = agent.model.connection
+        if connection is not None and self.connection_kinds and connection.kind not in self.connection_kinds:
+            *others, last = self.connection_kinds
+            raise RequestError(
+                f"the provider '{self.key}' cannot use a connection of kind '{connection.kind}'",
+                f"Write `kind:` one of {', '.join(others)} or {last}.",
+            )
 
     def api(self, api_type: str) -> Api:
         """Return the API of this type. Raise RequestError if the provider has none."""

@@ -18,6 +18,7 @@ from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
+from prompty.safety.nearest import nearest
 from prompty.tools.conditions import check_conditions, describe_callee, get_conditions
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
@@ -160,15 +161,21 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
     """Return the kind of a declared tool. One without a handler is an error before the first model call (L5)."""
     kinds = agent.registry.tool_kinds
     if not kinds.has(tool.kind):
-        place = f"tool '{tool.name}'" + (f", {agent.path.name}" if agent.path else "")
-        names = ["function", *kinds.names()]
-        suggestion = "".join(f"Did you mean '{name}'? " for name in get_close_matches(tool.kind, names, 1))
-        raise ToolError(
-            f"no handler is registered for tool kind '{tool.kind}' ({place})",
-            f"{suggestion}Use one of {', '.join(names)}, or register it: register_tool_kind('{tool.kind}', …). "
+        raise UnknownKind(tool, ["function", *kinds.names()])
+    return kinds.get(tool.kind)
+
+
+class UnknownKind(ToolError):
+    """Nothing runs tools of this kind. `nearest` is the known kind that is probably meant."""
+
+    def __init__(self, tool: ToolDefinition, known: Sequence[str]) -> None:
+        self.nearest: str | None = nearest(tool.kind, known)
+        hint = f"Did you mean `{self.nearest}`? " if self.nearest else ""
+        super().__init__(
+            f"no handler is registered for tool kind '{tool.kind}' (tool '{tool.name}')",
+            f"{hint}Use one of {', '.join(known)}, or register it: register_tool_kind('{tool.kind}', …). "
             f"A function that you pass or register as '{tool.name}' also runs it.",
         )
-    return kinds.get(tool.kind)
 
 
 def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:

@@ -7,7 +7,7 @@ from typing import get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from prompty.errors import ModelError
+from prompty.errors import ModelError, PromptyError
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.safety.redaction import mask_secrets
@@ -54,7 +54,8 @@ def error_message(call: ToolCall, text: str) -> Message:
 
 def failure_message(call: ToolCall, error: Exception) -> Message:
     """Return the message of a call that raised. Which model failed where is not for the model to know."""
-    reason = (error.cause if isinstance(error, ModelError) else str(error)).strip() or type(error).__name__
+    located = isinstance(error, ModelError) or (isinstance(error, PromptyError) and error.problem is not None)
+    reason = str(getattr(error, "cause", error) if located else error).strip() or type(error).__name__
     return error_message(call, f"Tool '{call.name}' failed: {reason}")
 
 
