@@ -490,3 +490,18 @@ AMBIGUOUS = [
 @pytest.mark.parametrize("url", AMBIGUOUS)
 def test_a_url_that_two_parsers_may_read_differently_has_no_origin(url: str) -> None:
     assert parse_origin(url) is None
+
+
+def test_check_warns_of_the_endpoint_of_a_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMPTY_TEST_KEY", "of-the-environment")
+    path = tmp_path / "a.prompty"
+    path.write_text(
+        "---\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: [Hi]}}}\n"
+        "metadata:\n  fallbacks:\n    - id: f\n      provider: openai\n"
+        "      connection: {kind: key, endpoint: 'https://elsewhere.invalid/v1', apiKey: '${env:PROMPTY_TEST_KEY}'}\n"
+        "---\nuser:\nHi\n"
+    )
+    [problem] = [one for one in check(path) if one.code == "untrusted-endpoint"]
+    assert (problem.line, problem.severity) == (7, "warning")
+    with pytest.raises(RequestError, match=r"a\.prompty: `model\.connection`"):
+        invoke(path)

@@ -7,6 +7,7 @@ import pytest
 from prompty import invoke, loads
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
+from prompty.model.secrets import secrets_in
 from prompty.safety.redaction import mask_secrets, mask_url
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
@@ -66,3 +67,12 @@ def test_an_error_does_not_quote_a_credential_that_begins_below_its_key(value: s
     with pytest.raises(LoadError) as caught:
         loads(f"---\nmodel:\n  connection:\n    kind: key\n    apiKey:\n      {value}\n---\nuser:\nHi")
     assert "below-its-key" not in str(caught.value)
+
+
+def test_the_key_of_a_fallback_is_a_secret_wherever_it_is_repeated() -> None:
+    agent = loads(
+        "---\nmodel: m\nmetadata: {fallbacks: [{id: f, connection: {kind: key, apiKey: plain-key-of-a-fallback}}]}\n"
+        "---\nuser:\nHi\n"
+    )
+    assert "plain-key-of-a-fallback" in list(secrets_in(agent))
+    assert "plain-key" not in mask_secrets("the server said plain-key-of-a-fallback")

@@ -1,6 +1,9 @@
 """Find endpoints to which a call would refuse to send a credential (F14)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from pydantic import ValidationError
 
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import OAuthConnection
@@ -26,11 +29,22 @@ def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Itera
         yield source_map.locate(keys, "untrusted-endpoint", refusal.cause, refusal.fix, severity="warning")
 
 
+def _find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
+    """Yield the agent with each model that `metadata.fallbacks` describes. One that cannot be read fails in a run."""
+    entries = agent.metadata.get("fallbacks")
+    for index, entry in enumerate(entries if isinstance(entries, list | tuple) else ()):
+        if isinstance(entry, Mapping):
+            with suppress(ValidationError):
+                model = PromptAgent.model_validate({"model": entry}).model
+                yield ("metadata", "fallbacks", index), agent.model_copy(update={"model": model})
+
+
 def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]:
-    providers, key = agent.registry.providers, agent.model.provider
-    hosts = providers.get(key).hosts if providers.has(key) else ()
-    if hosts is not None and (refusal := find_model_refusal(agent, hosts)):
-        yield ("model", "connection", "endpoint"), getattr(agent.model.connection, "endpoint", ""), refusal
+    for keys, candidate in ((("model",), agent), *_find_fallbacks(agent)):
+        providers, key = agent.registry.providers, candidate.model.provider
+        hosts = providers.get(key).hosts if providers.has(key) else ()
+        if hosts is not None and (refusal := find_model_refusal(candidate, hosts)):
+            yield (*keys, "connection", "endpoint"), getattr(candidate.model.connection, "endpoint", ""), refusal
     for index, tool in enumerate(agent.tools):
         if not isinstance(tool, McpTool | OpenApiTool):
             continue  # code of the host decides where its own kinds send credentials

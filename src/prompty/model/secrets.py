@@ -1,7 +1,7 @@
 """Secret values inside an agent definition."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, unquote_plus
 
 from prompty.model.agent import PromptAgent
@@ -20,11 +20,22 @@ def secrets_in(agent: PromptAgent) -> Iterator[str]:
     yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
         yield from _credentials(getattr(tool, "connection", None))
+    yield from _named_secrets(agent.metadata.get("fallbacks"))
     for tool in agent.tools:
         for binding in tool.bindings.values():
             yield from leaves(binding.value.get_secret_value() if binding.value else None)
         options = getattr(tool, "options", None) or {}
         yield from leaves([value for name, value in options.items() if is_credential_name(name)])
+
+
+def _named_secrets(value: object) -> Iterator[str]:
+    """Yield the values whose key looks like a credential, as those of fallback models do."""
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            yield from leaves(entry) if is_credential_name(str(name)) else _named_secrets(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _named_secrets(entry)
 
 
 def _credentials(connection: object) -> Iterator[str]:
