@@ -183,6 +183,7 @@ def test_a_tool_result_on_the_wire(result: Message, block: Json) -> None:
     assert turns_of(user("Weather?"), calling(PARIS), result)[-1] == by_user(block)
 
 
+DEEP = '{"a":' * 900 + '"\\ud800"' + "}" * 900
 ARGUMENTS: dict[str, tuple[str, Json]] = {
     "an object": ('{"city": "Paris"}', {"city": "Paris"}),
     "nothing": (" ", {}),
@@ -190,6 +191,7 @@ ARGUMENTS: dict[str, tuple[str, Json]] = {
     "a list": ("[1]", {"INVALID_JSON": "[1]"}),
     "a key twice": ('{"a": 1, "a": 2}', {"INVALID_JSON": '{"a": 1, "a": 2}'}),
     "a number that JSON lacks": ('{"a": NaN}', {"INVALID_JSON": '{"a": NaN}'}),
+    "half a character, nested too deep": (DEEP, {"INVALID_JSON": DEEP}),
 }
 
 

@@ -170,7 +170,7 @@ def _parse_input(arguments: str) -> Json:
     try:
         value = read_json(arguments)
         value = repair_json(value) if may_have_surrogates(arguments) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {INVALID_JSON: arguments}
 
