@@ -1,4 +1,5 @@
-"""Write `docs/reference/providers/*.md` from the code: the wire form of messages, tools and options (§7.8)."""
+"""Write `docs/reference/providers/*.md` from the code: the wire form of messages, tools and options (§7.8), and the
+differences between servers."""
 
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from prompty.model.message import Message, ToolCall, assistant, system, tool_res
 from prompty.model.options import ModelOptions
 from prompty.model.request import Function
 from prompty.providers import Api, Provider
+from prompty.providers.profiles import PROFILES, Profile
 from prompty.registry import DEFAULT
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
@@ -78,8 +80,71 @@ def shown(api: Api, agent: PromptAgent, messages: list[Message], *functions: Fun
     return f"`{text}`"
 
 
+PROFILES_HEAD = """# Servers
+
+Many servers speak the format of OpenAI or of Anthropic, with differences. prompty knows those below, and adapts each
+request to the server that it goes to. It recognizes a server by its host, whether the file names the host, the
+environment does (`OPENAI_BASE_URL`), or a client that you registered. `localhost` stands for every address of this
+machine. Any other host is a compatible server.
+
+To use a server, name its endpoint and its key in the file:
+
+```yaml
+model:
+  id: llama-3.3-70b-versatile
+  provider: openai
+  connection:
+    kind: key
+    endpoint: https://api.groq.com/openai/v1
+    apiKey: ${env:GROQ_API_KEY}
+```
+
+A key from the variable in the table may go to the hosts in its row. You don't need to list them as trusted.
+
+If a server runs behind a host of your own, prompty treats it as a compatible server. To choose the field for reasoning
+yourself, write `metadata: {reasoning: reasoning}`, `reasoning_content` or `none`. A current vLLM reads `reasoning`.
+"""
+
+
+def profiles_page() -> str:
+    parts = [PROFILES_HEAD, "## Addresses", ""]
+    parts += ["| server | `provider` | hosts | endpoint | key | header | `apiType` |", "|---|---|---|---|---|---|---|"]
+    for profile in PROFILES:
+        hosts = ", ".join(f"`{host}`" for host in profile.hosts) or "any other"
+        apis = ", ".join(f"`{api}`" for api in profile.apis)
+        key = f"`{profile.key}`" if profile.key else "—"
+        parts.append(
+            f"| [{profile.title}]({profile.docs}) | `{profile.provider}` | {hosts} | `{profile.base_url}` | {key} | "
+            f"`{profile.auth}` | {apis} |"
+        )
+    parts += ["", "## Chat requests", ""]
+    parts += [
+        "| server | output limit | seed | reasoning goes back as | ids of calls | left out |",
+        "|---|---|---|---|---|---|",
+    ]
+    for profile in PROFILES:
+        if profile.provider != "anthropic":
+            parts.append(f"| {profile.title} | {' | '.join(describe_chat(profile))} |")
+    return "\n".join(parts) + "\n"
+
+
+def describe_chat(profile: Profile) -> list[str]:
+    """Return the cells of a server in the table of chat requests."""
+    reasoning = f"`{profile.reasoning}`" if profile.reasoning else "signatures of calls" if profile.extras else "—"
+    ids = f"exactly {profile.id_length} letters and digits" if profile.id_length else "as they came"
+    left_out = [*sorted(profile.unsupported), *([] if profile.stream_options else ["stream_options"])]
+    return [
+        f"`{profile.token_field}`",
+        "—" if profile.seed_field in profile.unsupported else f"`{profile.seed_field}`",
+        reasoning,
+        f"at most {profile.longest_id} characters" if profile.longest_id else ids,
+        ", ".join(f"`{name}`" for name in left_out) or "—",
+    ]
+
+
 def pages() -> dict[Path, str]:
-    return {FOLDER / f"{key}.md": page(DEFAULT.providers.get(key)) for key in HEADS}
+    written = {FOLDER / f"{key}.md": page(DEFAULT.providers.get(key)) for key in HEADS}
+    return {**written, FOLDER / "profiles.md": profiles_page()}
 
 
 if __name__ == "__main__":

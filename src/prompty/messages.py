@@ -1,11 +1,13 @@
 """Messages between storage and the wire (001), for a host that calls a model itself."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from prompty.model.message import Message, Role
 from prompty.pipeline.history import normalize_history, strip_reasoning
 from prompty.pipeline.request import read_messages
 from prompty.providers.openai import chat
+from prompty.providers.profiles import GENERIC, OPENAI
 from prompty.registry import DEFAULT, Registry
 from prompty.wire.media import require_text
 
@@ -35,4 +37,5 @@ def message_to_wire(
     [read] = read_messages([message])
     if read.role == "tool":
         require_text(read)
-    return chat.message_to_wire(read, reasoning_field=reasoning_field)
+    profile = OPENAI if reasoning_field is None else replace(GENERIC, reasoning=reasoning_field)
+    return chat.message_to_wire(read, profile)

@@ -110,6 +110,11 @@ class Connections:
         """Register clients under `name`, replacing any others of that name."""
         self._clients[name] = clients
 
+    def find_address(self, name: str | None) -> str:
+        """Return the base URL of the clients of this name, or an empty text if it is not known."""
+        known = (getattr(client, "base_url", None) for client in self._clients.get(name or "", ()))
+        return next((str(url) for url in known if url), "")
+
     def find(self, name: str | None, client_class: type) -> Any:
         """Return the client of this name that is an instance of `client_class`."""
         if name not in self._clients:

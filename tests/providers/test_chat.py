@@ -21,6 +21,7 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
 from prompty.providers.openai.chat import API, ChatDecoder, message_to_wire, part_to_wire, reply, request
+from prompty.registry import DEFAULT
 from prompty.wire.schema import build_function
 from tests.legality import assert_legal
 
@@ -34,7 +35,9 @@ def agent(options: Json | None = None, *, model: Json | None = None, **fields: A
 
 
 def body(*messages: Message, of: PromptAgent | None = None, functions: list[Function] | None = None) -> Json:
-    made = request(of or agent(), messages or [user("Hi")], functions or [])
+    prompt = of or agent()
+    api = DEFAULT.providers.get(prompt.model.provider).api_for(prompt)
+    made = api.request(prompt, messages or [user("Hi")], functions or [])
     assert_legal("chat", made)
     return made
 

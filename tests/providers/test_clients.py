@@ -427,6 +427,7 @@ def test_azure_without_a_version_has_the_path_of_version_one(server: Server, pro
     assert request.headers["user-agent"].startswith("prompty/")
 
 
+@pytest.mark.spec("004 Basic Configuration", "the printed file reaches the Responses API of Microsoft Foundry")
 @pytest.mark.parametrize("version", [{}, {"apiVersion": "2024-10-21"}], ids=str)
 def test_a_project_of_foundry_has_the_path_of_version_one(
     server: Server, monkeypatch: pytest.MonkeyPatch, version: dict[str, str], asynchronous: bool

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, ToolCall, assistant, tool_result, user
-from prompty.providers.openai.chat import ChatDecoder, get_reasoning_field, reply, request
+from prompty.model.message import Json, Message, ToolCall, assistant, tool_result, user
+from prompty.providers.openai import PROVIDER
+from prompty.providers.openai.chat import ChatDecoder, reply
+from prompty.providers.profiles import find_profile
 
 SERVERS = {
     "https://api.openai.com/v1": None,
@@ -25,6 +27,18 @@ CALL: Json = {"id": "c", "type": "function", "function": {"name": "look", "argum
 SIGNED: Json = {**CALL, "extra_content": {"google": {"thought_signature": "signed"}}}
 
 
+THOUGHT = [
+    user("Hi"),
+    assistant("", tool_calls=[ToolCall.from_wire(CALL)], reasoning="hm"),
+    tool_result("c", "x"),
+]
+
+
+def request(agent: PromptAgent, messages: list[Message]) -> Any:
+    """Return the body of a request to the server that an agent names."""
+    return PROVIDER.api_for(agent).request(agent, messages, [])
+
+
 def agent_at(endpoint: str, **parts: Any) -> PromptAgent:
     model = {"id": "m", "connection": {"kind": "anonymous", "endpoint": endpoint}}
     return PromptAgent.model_validate({"model": model, **parts})
@@ -33,20 +47,21 @@ def agent_at(endpoint: str, **parts: Any) -> PromptAgent:
 @pytest.mark.spec("001 Interleaved Thinking", "flat thoughts go back as reasoning_content")
 @pytest.mark.parametrize(("endpoint", "field"), SERVERS.items(), ids=list(SERVERS))
 def test_each_server_has_its_field(endpoint: str, field: str | None) -> None:
-    assert get_reasoning_field(agent_at(endpoint)) == field
+    assert find_profile(endpoint).reasoning == field
 
 
 @pytest.mark.parametrize(
     ("told", "field"), {"reasoning": "reasoning", "none": None, "nonsense": "reasoning_content"}.items()
 )
 def test_a_file_can_say_it_itself(told: str, field: str | None) -> None:
-    assert get_reasoning_field(agent_at("http://localhost/v1", metadata={"reasoning": told})) == field
+    body = request(agent_at("http://localhost/v1", metadata={"reasoning": told}), THOUGHT)
+    thoughts = {name: value for name, value in body["messages"][1].items() if name.startswith("reasoning")}
+    assert thoughts == ({field: "hm"} if field else {})
 
 
 @pytest.mark.spec("001 Interleaved Thinking", "flat thoughts go back as reasoning_content")
 def test_thoughts_go_under_the_name_the_server_takes() -> None:
-    said = assistant("", tool_calls=[ToolCall.from_wire(CALL)], reasoning="hm")
-    body: Any = request(agent_at("https://api.groq.com/openai/v1"), [user("Hi"), said, tool_result("c", "x")], [])
+    body = request(agent_at("https://api.groq.com/openai/v1"), THOUGHT)
     assert body["messages"][1]["reasoning"] == "hm"
     assert "reasoning_content" not in body["messages"][1]
 
@@ -63,5 +78,5 @@ def test_what_stands_beside_a_call_goes_back_with_it(endpoint: str, sent: Json) 
     decoder.feed({"choices": [{"index": 0, "delta": {"tool_calls": [{**SIGNED, "index": 0}]}}]})
     decoder.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     assert decoder.finish() == reply(answer)
-    body: Any = request(agent_at(endpoint), [user("Hi"), reply(answer).message(), tool_result("c", "x")], [])
+    body = request(agent_at(endpoint), [user("Hi"), reply(answer).message(), tool_result("c", "x")])
     assert body["messages"][1]["tool_calls"] == [sent]

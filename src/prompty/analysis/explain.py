@@ -39,7 +39,7 @@ class Explanation:
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
     """Return the messages, the exact request body, the options it omits and why, and a curl command."""
     provider = agent.registry.providers.get(agent.model.provider)
-    api = provider.api(agent.model.api_type)
+    api = provider.api_for(agent)
     messages = prepare(agent, inputs)
     request = build_request(agent, messages, api, stream=stream and api.decoder is not None)
     address = provider.address(agent, api)

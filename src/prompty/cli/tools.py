@@ -66,7 +66,7 @@ def _from_declaration(function: Function, tool: ToolDefinition) -> OfferedFuncti
 
 def _build_definitions(agent: PromptAgent, functions: list[Function]) -> object:
     """Return the definitions from the body of a request."""
-    api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
+    api = agent.registry.providers.get(agent.model.provider).api_for(agent)
     return build_request(agent, [user("…")], api, functions=functions).body.get("tools", [])
 
 

@@ -36,7 +36,7 @@ class HttpTarget:
     def __init__(self, agent: PromptAgent, provider: Provider, *, is_async: bool) -> None:
         self.agent = agent
         self.provider = provider
-        self.api: Api = provider.api(agent.model.api_type)
+        self.api: Api = provider.api_for(agent)
         connect = provider.transport_async_for if is_async else provider.transport_for
         self.transport: Any = connect(agent)
         self._is_async = is_async
@@ -143,7 +143,7 @@ def resolve_target(agent: PromptAgent, *, is_async: bool) -> Target:
 def resolve_api(agent: PromptAgent) -> Api:
     """Return the wire format of an agent's model, without connecting to it."""
     resolved = resolve_provider(agent)
-    return PAIR_API if isinstance(resolved, Pair) else resolved.api(agent.model.api_type)
+    return PAIR_API if isinstance(resolved, Pair) else resolved.api_for(agent)
 
 
 def resolve_provider(agent: PromptAgent) -> Provider | Pair:

@@ -17,6 +17,7 @@ from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.destination import check_destination
+from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, Registry
 from prompty.wire.stream import Decoder
 
@@ -122,7 +123,8 @@ class Api:
     """One API of a provider.
 
     `stream_body` changes a request body into one for a stream. `options` maps model options to their wire names,
-    `operation` is the name of the API in telemetry, and `call_ids` matches the call ids that it accepts.
+    `operation` is the name of the API in telemetry, and `call_ids` matches the call ids that it accepts. If servers
+    differ, `adapt` returns the API of a certain one.
     """
 
     path: str
@@ -135,6 +137,7 @@ class Api:
     options: Mapping[str, str] = field(default_factory=dict)
     operation: str = "chat"
     call_ids: re.Pattern[str] = ANY_ID
+    adapt: "Callable[[Profile], Api] | None" = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,6 +160,11 @@ def endpoint_address(agent: PromptAgent, api: Api) -> Address:
     return Address(url=join_url(endpoint, api.path))
 
 
+def endpoint_profile(agent: PromptAgent) -> Profile:
+    """Return the profile of the endpoint of the agent's connection."""
+    return find_profile(getattr(agent.model.connection, "endpoint", None) or "")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provider:
     """A provider: its APIs by `apiType`, its transports, and its addresses as people read them.
@@ -164,6 +172,7 @@ class Provider:
     `hosts` are the provider's own: they get credentials of the environment even if only the file names them. None is
     for a provider that sends nothing.
     `connection_kinds` are the kinds of connection it takes; none means that `prompty check` does not know.
+    `profile` returns the profile of the server that an agent's requests go to.
     """
 
     key: str
@@ -173,6 +182,7 @@ class Provider:
     address: Callable[[PromptAgent, Api], Address] = endpoint_address
     hosts: tuple[str, ...] | None = ()
     connection_kinds: tuple[str, ...] = ()
+    profile: Callable[[PromptAgent], Profile] = endpoint_profile
 
     def transport_for(self, agent: PromptAgent) -> Transport:
         """Return the transport of an agent, or that of the innermost interceptor."""
@@ -210,6 +220,11 @@ class Provider:
                 f"the provider '{self.key}' cannot use a connection of kind '{connection.kind}'",
                 f"Write `kind:` one of {', '.join(others)} or {last}.",
             )
+
+    def api_for(self, agent: PromptAgent) -> Api:
+        """Return the API of an agent's model, as the server takes it that its requests go to."""
+        api = self.api(agent.model.api_type)
+        return api.adapt(self.profile(agent)) if api.adapt else api
 
     def api(self, api_type: str) -> Api:
         """Return the API of this type. Raise RequestError if the provider has none."""

@@ -1,9 +1,14 @@
 """Refuse to send a credential to an endpoint that only the file names (F14). Checked at every call, before a client."""
 
+import os
+
+from pydantic import SecretStr
+
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
 from prompty.model.provenance import Refusal, read_trusted
+from prompty.providers.profiles import find_key_variables
 from prompty.safety.origins import Source
 
 _MAX_ROUTES = 64  # of one agent, whose copies may have connections of their own
@@ -37,7 +42,18 @@ def find_refusal(agent: PromptAgent, built_in: tuple[str, ...]) -> Refusal | Non
     if all(provenance.may_always_send(one, endpoint, built_in, allowed) for one in (credential, Source.ENVIRONMENT)):
         _keep_route(agent, built_in)
         return None
-    return provenance.refuse(credential, endpoint, built_in, allowed)
+    refusal = provenance.refuse(credential, endpoint, built_in, allowed)
+    if refusal and provenance.exposed is None and _is_own_key(agent, getattr(connection, "api_key", None), endpoint):
+        return None
+    return refusal
+
+
+def _is_own_key(agent: PromptAgent, key: SecretStr | None, endpoint: str) -> bool:
+    """Return True if a key is the value of the variable that holds the keys of this very server."""
+    if key is None or endpoint in agent.provenance.carriers:
+        return False
+    value, dotenv = key.get_secret_value(), agent.registry.dotenv
+    return any(value == (os.environ.get(name) or dotenv.get(name)) for name in find_key_variables(endpoint))
 
 
 def takes_environment(agent: PromptAgent, endpoint: str, built_in: tuple[str, ...]) -> bool:

@@ -14,22 +14,23 @@ from prompty.providers import Address, Api, join_url
 from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
 from prompty.providers.place import EnvironmentNames, Place, find_place
+from prompty.providers.profiles import ANTHROPIC, find_profile
 from prompty.providers.sdk import SdkClients
 
-HOSTS = ("api.anthropic.com",)
-API_VERSION = "2026-10-21"
+HOSTS = ANTHROPIC.hosts
 _TOKEN = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  the name of a variable
 _VARIABLES = EnvironmentNames(
     key="ANTHROPIC_API_KEY",
     base_url="ANTHROPIC_BASE_URL",
-    default_url="https://api.anthropic.com",
+    default_url=ANTHROPIC.base_url,
     custom="ANTHROPIC_CUSTOM_HEADERS",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key. The older API version, the only one with sampling options, has it in a header of its own (W11)."""
+    """A key. The older API version, the only one with sampling options or on Bedrock, has it in a header of its own
+    (W11)."""
 
     key: str
 
@@ -37,7 +38,7 @@ class ApiKey:
         return True
 
     def headers(self, _: str, headers: Mapping[str, str], __: bytes, /) -> Mapping[str, str]:
-        if headers.get("anthropic-version") == API_VERSION:
+        if headers.get("anthropic-version") == ANTHROPIC.api_version:
             return {"authorization": f"Bearer {self.key}"}
         return {"x-api-key": self.key}
 
@@ -57,10 +58,11 @@ def locate(agent: PromptAgent) -> Endpoint:
 
 @lru_cache(maxsize=64)
 def _build_endpoint(place: Place, token: str | None) -> Endpoint:
+    version = find_profile(place.base_url, "anthropic").api_version
     return create_endpoint(
         place.base_url,
         {"authorization": f"Bearer {token}"} if token else {},
-        headers=(*place.headers, ("anthropic-version", API_VERSION)),
+        headers=(*place.headers, ("anthropic-version", str(version))),
         credential=None if place.api_key is None else ApiKey(place.api_key),
     )
 

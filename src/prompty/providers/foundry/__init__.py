@@ -5,6 +5,7 @@ from dataclasses import replace
 from prompty.providers import Provider
 from prompty.providers.foundry.connection import CONNECTOR, HOSTS, address
 from prompty.providers.openai import chat, embeddings, responses
+from prompty.providers.profiles import AZURE as AZURE_SERVER
 
 PROVIDER = Provider(
     key="foundry",
@@ -14,5 +15,6 @@ PROVIDER = Provider(
     address=address,
     hosts=HOSTS,
     connection_kinds=("key", "foundry", "reference"),
+    profile=lambda _: AZURE_SERVER,
 )
 AZURE = replace(PROVIDER, key="azure")

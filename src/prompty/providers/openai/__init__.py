@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.providers.openai.connection import CONNECTOR, HOSTS, address
+from prompty.providers.openai.connection import CONNECTOR, HOSTS, address, find_server
 
 PROVIDER = Provider(
     key="openai",
@@ -12,4 +12,5 @@ PROVIDER = Provider(
     address=address,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),
+    profile=find_server,
 )

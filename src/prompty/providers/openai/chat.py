@@ -4,11 +4,12 @@ Pure functions between `Message` and `Reply` and the JSON of the API. Used by `p
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import chain
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
@@ -18,6 +19,7 @@ from prompty.model.message import Json, Message, ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
+from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
 from prompty.wire.output_type import get_output_schema
@@ -35,29 +37,23 @@ OPTIONS = {
 }
 # An answer with one of these finish reasons may be truncated in the middle of a call.
 _TRUNCATED = ("length", "content_filter")
-# The end of a host name → the field for plain reasoning. These servers answer 400 to a field that they do not know.
-_REASONING_FIELDS: dict[str, str | None] = {
-    ".openai.com": None,
-    ".azure.com": None,
-    ".mistral.ai": None,
-    ".cerebras.ai": None,
-    ".groq.com": "reasoning",
-    ".openrouter.ai": "reasoning",
-}
-# DeepSeek, Qwen, GLM, Kimi, and the servers that people run open models on.
-_DEFAULT_REASONING_FIELD = "reasoning_content"
 _REASONING_CHOICES = {"reasoning": "reasoning", "reasoning_content": "reasoning_content", "none": None}
 # Types of reasoning blocks that arrive in pieces → the field that grows.
 _GROWING_FIELDS = {"reasoning.text": "text", "reasoning.summary": "summary"}
-_LONGEST_ID = 40
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
-def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-    """Return the body of a chat request (§7.1.7)."""
+def request(
+    agent: PromptAgent,
+    messages: Sequence[Message],
+    functions: Sequence[Function],
+    profile: Profile = OPENAI,
+    options: Mapping[str, str] = OPTIONS,
+) -> Json:
+    """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes."""
     model = agent.model
-    body: Json = {**map_options(model.options, OPTIONS), "model": model.id}
-    body["messages"] = _messages_to_wire(messages, reasoning_field=get_reasoning_field(agent))
+    body: Json = {**map_options(model.options, options), "model": model.id}
+    body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
         if model.options.allow_multiple_tool_calls is not None:
@@ -78,22 +74,28 @@ def function_to_wire(function: Function) -> Json:
     return {"type": "function", "function": definition}
 
 
-def get_reasoning_field(agent: PromptAgent) -> str | None:
-    """Return the field in which the agent's server takes reasoning back (L6); None if it takes none.
+def _list_options(profile: Profile) -> dict[str, str]:
+    """Return the options that a server has, under its names."""
+    names = {"max_completion_tokens": profile.token_field, "seed": profile.seed_field}
+    return {name: names.get(wire, wire) for name, wire in OPTIONS.items() if wire not in profile.unsupported}
 
-    A file can choose it itself: `metadata: {reasoning: reasoning}`, or `none`.
-    """
+
+def _apply_choice(agent: PromptAgent, profile: Profile) -> Profile:
+    """Return the profile with the file's own choice of a field for reasoning (L6): `metadata: {reasoning: reasoning}`,
+    `reasoning_content` or `none`."""
     chosen = (agent.metadata or {}).get("reasoning")
-    if isinstance(chosen, str) and chosen in _REASONING_CHOICES:
-        return _REASONING_CHOICES[chosen]
-    endpoint = getattr(agent.model.connection, "endpoint", None)
-    if not endpoint or agent.model.provider in ("azure", "foundry"):
-        return None
-    host = f".{urlsplit(endpoint).hostname or ''}"
-    return next((field for end, field in _REASONING_FIELDS.items() if host.endswith(end)), _DEFAULT_REASONING_FIELD)
+    return _choose(profile, chosen) if isinstance(chosen, str) and chosen in _REASONING_CHOICES else profile
 
 
-def _messages_to_wire(messages: Sequence[Message], *, reasoning_field: str | None) -> list[Json]:
+@lru_cache(maxsize=64)
+def _choose(profile: Profile, chosen: str) -> Profile:
+    field = _REASONING_CHOICES[chosen]
+    if field is None:
+        return replace(profile, reasoning=None, extras=False, longest_id=OPENAI.longest_id)
+    return replace(profile, reasoning=field, extras=True, longest_id=None, id_length=None)
+
+
+def _messages_to_wire(messages: Sequence[Message], profile: Profile) -> list[Json]:
     """Convert a conversation. Media in tool results follow their batch in one user message (W15)."""
     wire: list[Json] = []
     media: list[ContentPart] = []
@@ -103,33 +105,31 @@ def _messages_to_wire(messages: Sequence[Message], *, reasoning_field: str | Non
             media = []
         if message.role == "tool":
             media += [part for part in message.content if not isinstance(part, TextPart)]
-        wire.append(message_to_wire(message, reasoning_field=reasoning_field))
+        wire.append(message_to_wire(message, profile))
     if media:
         wire.append({"role": "user", "content": [part_to_wire(part) for part in media]})
     return wire
 
 
-def message_to_wire(message: Message, *, reasoning_field: str | None = None) -> Json:
+def message_to_wire(message: Message, profile: Profile = OPENAI) -> Json:
     """Convert one message (§7.1.1): a lone text part becomes a plain string.
 
     Reasoning is sent with calls only: servers of thinking models refuse such a turn without it, and ignore it in any
-    other. A server without a reasoning field gets short call ids, and nothing beside the calls.
+    other.
     """
     wire: Json = {"role": message.role}
     if message.role == "tool":
         if message.tool_call_id:
-            wire["tool_call_id"] = _shorten(message.tool_call_id) if reasoning_field is None else message.tool_call_id
-    elif message.name:
+            wire["tool_call_id"] = _fit_id(message.tool_call_id, profile)
+    elif message.name and "messages.name" not in profile.unsupported:
         wire["name"] = message.name
     if message.role == "assistant" and message.tool_calls:
-        if reasoning_field is None:
-            wire["tool_calls"] = [_plain_call(call) for call in message.tool_calls]
-        else:
-            wire["tool_calls"] = [call.to_wire() for call in message.tool_calls]
+        wire["tool_calls"] = [_call_to_wire(call, profile) for call in message.tool_calls]
+        if profile.reasoning is not None:
             if details := message.opaque.get("reasoning_details"):
                 wire["reasoning_details"] = details  # signed, so exactly as it came
             elif message.reasoning:
-                wire[reasoning_field] = message.reasoning
+                wire[profile.reasoning] = message.reasoning
     parts = _sendable_parts(message)
     if len(parts) == 1 and isinstance(part := parts[0], TextPart) and part.extra is None:
         wire["content"] = part.value
@@ -138,19 +138,21 @@ def message_to_wire(message: Message, *, reasoning_field: str | None = None) -> 
     return wire
 
 
-def _plain_call(call: ToolCall) -> Json:
-    return {
-        "id": _shorten(call.id),
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
+def _call_to_wire(call: ToolCall, profile: Profile) -> Json:
+    function = {"name": call.name, "arguments": call.arguments}
+    wire: Json = {"id": _fit_id(call.id, profile), "type": "function", "function": function}
+    return {**wire, "extra_content": call.extra} if call.extra and profile.extras else wire
 
 
-def _shorten(call_id: str) -> str:
-    """Shorten an id that OpenAI would refuse. Other servers put data into their ids, and want it back whole."""
-    if len(call_id) <= _LONGEST_ID:
+def _fit_id(call_id: str, profile: Profile) -> str:
+    """Change an id that the server would refuse. Other servers put data into their ids, and want it back whole."""
+    if profile.id_length is not None:
+        if len(call_id) == profile.id_length and call_id.isascii() and call_id.isalnum():
+            return call_id
+        return sha256(call_id.encode()).hexdigest()[: profile.id_length]
+    if profile.longest_id is None or len(call_id) <= profile.longest_id:
         return call_id
-    return f"{call_id[:23]}_{sha256(call_id.encode()).hexdigest()[:16]}"
+    return f"{call_id[: profile.longest_id - 17]}_{sha256(call_id.encode()).hexdigest()[:16]}"
 
 
 def _sendable_parts(message: Message) -> Sequence[ContentPart]:
@@ -352,6 +354,25 @@ def stream_body(body: Json) -> Json:
     return {**body, "stream": True, "stream_options": {**options, "include_usage": True}}
 
 
+def plain_stream_body(body: Json) -> Json:
+    """Request a stream of a server that refuses `stream_options`."""
+    return {**{name: value for name, value in body.items() if name != "stream_options"}, "stream": True}
+
+
+@lru_cache(maxsize=64)
+def adapt(profile: Profile) -> Api:
+    """Return the API of the server of a profile."""
+    if profile is OPENAI:
+        return API
+    options = _list_options(profile)
+    return replace(
+        API,
+        request=partial(request, profile=profile, options=options),
+        stream_body=stream_body if profile.stream_options else plain_stream_body,
+        options=options,
+    )
+
+
 API = Api(
     path="/chat/completions",
     request=request,
@@ -359,4 +380,5 @@ API = Api(
     decoder=ChatDecoder,
     stream_body=stream_body,
     options=OPTIONS,
+    adapt=adapt,
 )

@@ -1,21 +1,23 @@
 """Where OpenAI's requests go, and as whom."""
 
+import os
 from functools import lru_cache
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import AnonymousConnection
+from prompty.model.connection import AnonymousConnection, ReferenceConnection
 from prompty.providers import Address, Api, join_url
 from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, create_endpoint
 from prompty.providers.place import EnvironmentNames, Place, find_place
+from prompty.providers.profiles import OPENAI, Profile, find_profile
 from prompty.providers.sdk import SdkClients
 
-HOSTS = ("api.openai.com", "*.api.openai.com")
+HOSTS = OPENAI.hosts
 _VARIABLES = EnvironmentNames(
     key="OPENAI_API_KEY",
     base_url="OPENAI_BASE_URL",
-    default_url="https://api.openai.com/v1",
+    default_url=OPENAI.base_url,
     headers=(("OPENAI_ORG_ID", "openai-organization"), ("OPENAI_PROJECT_ID", "openai-project")),
     custom="OPENAI_CUSTOM_HEADERS",
 )
@@ -39,10 +41,23 @@ def _build_endpoint(place: Place) -> Endpoint:
 def address(agent: PromptAgent, api: Api) -> Address:
     """Return the URL and headers of a request as a person would write them."""
     connection = agent.model.connection
-    endpoint = getattr(connection, "endpoint", None) or _VARIABLES.default_url
+    key = find_server(agent).key if getattr(connection, "endpoint", None) else None
     anonymous = isinstance(connection, AnonymousConnection)
-    headers = () if anonymous else ("Authorization: Bearer $OPENAI_API_KEY",)
-    return Address(url=join_url(endpoint, api.path), headers=headers)
+    headers = () if anonymous else (f"Authorization: Bearer ${key or _VARIABLES.key}",)
+    return Address(url=join_url(_find_url(agent) or _VARIABLES.default_url, api.path), headers=headers)
+
+
+def find_server(agent: PromptAgent) -> Profile:
+    """Return the profile of the server that an agent's requests go to."""
+    return find_profile(_find_url(agent))
+
+
+def _find_url(agent: PromptAgent) -> str:
+    """Return the base URL of an agent's requests, or an empty text for OpenAI's own."""
+    connection = agent.model.connection
+    if isinstance(connection, ReferenceConnection):
+        return agent.registry.connections.find_address(connection.name)
+    return getattr(connection, "endpoint", None) or os.environ.get(_VARIABLES.base_url) or ""
 
 
 CONNECTOR = Connector(locate, SDK)
