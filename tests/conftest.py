@@ -50,6 +50,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"of these waived: {', '.join(dict.fromkeys(waived))}")
 
 
+@pytest.fixture(autouse=True)
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The transport of a test: `httpx2`, or that which its module asks for by parametrizing this fixture."""
+    name = getattr(request, "param", "httpx2")
+    monkeypatch.setenv("PROMPTY_TRANSPORT", name)
+    return str(name)
+
+
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start with an empty default registry, and undo what the test registers."""

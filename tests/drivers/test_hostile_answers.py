@@ -14,6 +14,10 @@ from tests.drivers.wires import KEY, TOOL, Chat, Messages, Responses, Wire
 from tests.loopback import Reply, Server, cut, event, gzip_reply, json_reply, reply, stream
 from tests.ways import STREAMED, Way
 
+# On both of our transports.
+pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
+
+
 TWENTY_MEGABYTES = 20_000_000
 
 

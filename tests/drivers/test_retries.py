@@ -17,6 +17,10 @@ from tests.drivers.wires import Chat, Wire
 from tests.loopback import CLOSE, RESET, Pause, Reply, Server, event, json_reply, refusing_port, stream
 from tests.ways import Way
 
+# On both of our transports.
+pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
+
+
 AT_ONCE = {"retry-after": "0"}
 
 

@@ -44,6 +44,10 @@ from tests.loopback import CLOSE, RESET, Hold, Server, event, json_reply, stream
 from tests.strategies import json_objects
 from tests.ways import WAYS, Way
 
+# On both of our transports.
+pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
+
+
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 every_mode = pytest.mark.parametrize("way", WAYS, ids=str)
 every_stream = pytest.mark.parametrize("way", [way for way in WAYS if way.streamed], ids=str)

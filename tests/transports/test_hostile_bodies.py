@@ -11,7 +11,7 @@ import pytest
 
 from tests.loopback import Forever, Reply, Server, event, reply
 
-pytestmark = [pytest.mark.process, pytest.mark.parametrize("transport", ["httpx2"])]
+pytestmark = [pytest.mark.process, pytest.mark.timing, pytest.mark.parametrize("transport", ["httpx2", "fast"])]
 PROGRAM = Path(__file__).with_name("hostile_bodies.py")
 SECONDS = 1.0
 LATE = 0.5

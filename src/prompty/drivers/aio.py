@@ -207,12 +207,15 @@ class AsyncDriver:
         if deadline is None:
             sending = target.transport.send(request)
             return read_reply(target.api.reply, await (interruptible(sending, self.cancel) if self.cancel else sending))
-        pieces = []
+        pieces: list[bytes] = []
         chunks = await self._open(target, request, deadline)
         try:
             async for chunk in self._interruptible(chunks):
                 pieces.append(chunk)
                 check_deadline(deadline)
+        except BaseException:
+            pieces.clear()  # the error keeps this frame
+            raise
         finally:
             await chunks.aclose()
         return read_reply(target.api.reply, b"".join(pieces))

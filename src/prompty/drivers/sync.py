@@ -174,11 +174,15 @@ class SyncDriver:
         deadline = self.clock.deadline(effect.call, request.timeout)
         if deadline is None and self.cancel is None:
             return read_reply(target.api.reply, target.transport.send(request))
-        pieces = []
-        with closing(self._open(target, request, deadline)) as chunks:
-            for chunk in chunks:
-                pieces.append(chunk)
-                check_deadline(deadline)
+        pieces: list[bytes] = []
+        try:
+            with closing(self._open(target, request, deadline)) as chunks:
+                for chunk in chunks:
+                    pieces.append(chunk)
+                    check_deadline(deadline)
+        except BaseException:
+            pieces.clear()  # the error keeps this frame
+            raise
         return read_reply(target.api.reply, b"".join(pieces))
 
     def _stream_model(self, effect: CallModel) -> Generator[Event, None, Reply]:

@@ -10,21 +10,25 @@ from asyncio import AbstractEventLoop, Semaphore, get_running_loop, sleep
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from threading import Lock
 from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
+from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.providers import AsyncTransport, Transport
 from prompty.providers.http.endpoint import Endpoint
+from prompty.providers.http.environment import find_tls_files
 from prompty.providers.sdk import AsyncSdkTransport, RegisteredClient, SdkClients, SdkTransport
 
 MAX_POOLS = 64  # of one endpoint in one event loop
 CALLS_PER_POOL = 16  # before there is another one
 CALLS_PER_PASS = 32  # that begin in one pass of the event loop
+_PACKAGES = {"httpx2": "httpcore2", "fast": "pyreqwest"}
 
 
 class LoopTransports:
@@ -127,10 +131,13 @@ class Connector:
 
 
 _connectors: WeakSet[Connector] = WeakSet()
+_forked = False
 
 
 def _forget_all() -> None:
     """Forget the connections of the parent after a fork: both would read from the same sockets."""
+    global _forked
+    _forked = True
     for connector in _connectors:
         connector._forget()
 
@@ -140,5 +147,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def _load_implementation() -> ModuleType:
-    require("httpcore2", extra="openai")
-    return import_module("prompty.providers.http.httpx2")
+    """Return the module of the transports: `fast` if pyreqwest is installed, unless PROMPTY_TRANSPORT says otherwise.
+    pyreqwest cannot be used in a child of `fork()`, and trusts authorities that the environment names beside those of
+    the system, not in their place."""
+    chosen = os.environ.get("PROMPTY_TRANSPORT") or ("fast" if find_spec("pyreqwest") else "httpx2")
+    if chosen not in _PACKAGES:
+        raise RequestError(
+            f"there is no transport '{chosen}'", f"Set PROMPTY_TRANSPORT to one of {', '.join(_PACKAGES)}."
+        )
+    if _forked or any(find_tls_files()):
+        chosen = "httpx2"
+    require(_PACKAGES[chosen], extra="openai" if chosen == "httpx2" else "fast")
+    return import_module(f"prompty.providers.http.{chosen}")

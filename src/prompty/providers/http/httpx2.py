@@ -130,9 +130,13 @@ class HttpTransport(_HttpConnection):
             response = self._pool.handle_request(self._write(request, deadline, write_body(request)))
             if not 200 <= response.status < 300:
                 raise answer_error(response.status, _get_headers(response), _read_error(response, deadline))
-            return HttpBytes(response)
         except Exception as error:
             raise_failure(error)
+        try:
+            return HttpBytes(response)
+        except ModelError:  # its encoding is unknown
+            response.close()
+            raise
 
     def close(self) -> None:
         self._pool.close()
@@ -218,11 +222,15 @@ class AsyncHttpTransport(_HttpConnection):
             response = await self._pool.handle_async_request(written)
             if not 200 <= response.status < 300:
                 raise answer_error(response.status, _get_headers(response), await _read_error_async(response, deadline))
-            return AsyncHttpBytes(self, response)
         except Exception as error:
             raise_failure(error)
         finally:
             self.busy -= 1
+        try:
+            return AsyncHttpBytes(self, response)
+        except ModelError:  # its encoding is unknown
+            await response.aclose()
+            raise
 
     async def _take_turn(self) -> None:
         await self._turns.acquire()
