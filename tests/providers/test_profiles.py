@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +257,18 @@ UNKNOWN = (
 @pytest.mark.parametrize("url", UNKNOWN)
 def test_a_server_that_is_not_known_is_a_compatible_one(url: str) -> None:
     assert find_profile(url).name == "compatible"
+
+
+def test_an_api_that_a_host_changed_stays_changed() -> None:
+    openai_provider = DEFAULT.providers.get("openai")
+    changed = replace(openai_provider.api("chat"), headers=lambda _: {"x-own": "yes"})
+    model = {"id": "m", "connection": {"endpoint": "https://api.mistral.ai/v1"}, "options": {"maxOutputTokens": 5}}
+    agent = PromptAgent.model_validate({"model": model})
+    api = replace(openai_provider, apis={"chat": changed}).api_for(agent)
+    assert api.headers(agent) == {"x-own": "yes"}
+    assert api.request(agent, [user("Hi")], [])["max_tokens"] == 5
+    own = replace(changed, request=lambda *_: {"own": True})
+    assert replace(openai_provider, apis={"chat": own}).api_for(agent) is own
 
 
 # Keys of a server go to that server.

@@ -118,13 +118,13 @@ def turn_messages(reply: Reply, results: Sequence[Message]) -> list[Message]:
     return [reply.message(), *results]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Api:
     """One API of a provider.
 
     `stream_body` changes a request body into one for a stream. `options` maps model options to their wire names,
     `operation` is the name of the API in telemetry, and `call_ids` matches the call ids that it accepts. If servers
-    differ, `adapt` returns the API of a certain one.
+    differ, `adapt` returns the API for one of them.
     """
 
     path: str
@@ -137,7 +137,7 @@ class Api:
     options: Mapping[str, str] = field(default_factory=dict)
     operation: str = "chat"
     call_ids: re.Pattern[str] = ANY_ID
-    adapt: "Callable[[Profile], Api] | None" = None
+    adapt: "Callable[[Api, Profile], Api] | None" = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,7 +224,7 @@ class Provider:
     def api_for(self, agent: PromptAgent) -> Api:
         """Return the API of an agent's model, as the server takes it that its requests go to."""
         api = self.api(agent.model.api_type)
-        return api.adapt(self.profile(agent)) if api.adapt else api
+        return api.adapt(api, self.profile(agent)) if api.adapt else api
 
     def api(self, api_type: str) -> Api:
         """Return the API of this type. Raise RequestError if the provider has none."""

@@ -4,7 +4,7 @@ Pure functions between `Message` and `Reply` and the JSON of the API. Used by `p
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -18,7 +18,7 @@ from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Message, ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
-from prompty.providers import Api
+from prompty.providers import Api, endpoint_profile
 from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
 from prompty.wire.options import map_options
@@ -47,12 +47,12 @@ def request(
     agent: PromptAgent,
     messages: Sequence[Message],
     functions: Sequence[Function],
-    profile: Profile = OPENAI,
-    options: Mapping[str, str] = OPTIONS,
+    profile: Profile | None = None,
 ) -> Json:
-    """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes."""
-    model = agent.model
-    body: Json = {**map_options(model.options, options), "model": model.id}
+    """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes. Without one that
+    is the server of the file's endpoint."""
+    model, profile = agent.model, profile or endpoint_profile(agent)
+    body: Json = {**map_options(model.options, _list_options(profile)), "model": model.id}
     body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
@@ -74,6 +74,7 @@ def function_to_wire(function: Function) -> Json:
     return {"type": "function", "function": definition}
 
 
+@lru_cache(maxsize=64)
 def _list_options(profile: Profile) -> dict[str, str]:
     """Return the options that a server has, under its names."""
     names = {"max_completion_tokens": profile.token_field, "seed": profile.seed_field}
@@ -360,16 +361,15 @@ def plain_stream_body(body: Json) -> Json:
 
 
 @lru_cache(maxsize=64)
-def adapt(profile: Profile) -> Api:
-    """Return the API of the server of a profile."""
-    if profile is OPENAI:
-        return API
-    options = _list_options(profile)
+def adapt(api: Api, profile: Profile) -> Api:
+    """Return this API as the server of a profile takes it. Requests that a host writes itself stay as they are."""
+    if profile is OPENAI or api.request is not request:
+        return api
     return replace(
-        API,
-        request=partial(request, profile=profile, options=options),
+        api,
+        request=partial(request, profile=profile),
         stream_body=stream_body if profile.stream_options else plain_stream_body,
-        options=options,
+        options=_list_options(profile),
     )
 
 
