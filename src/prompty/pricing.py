@@ -48,6 +48,7 @@ def _price(prices: Any, usage: Usage, model: str, place: dict[str, str]) -> Deci
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
+        "cache_write_1h_tokens": usage.cache_write_1h_tokens,
     }
     try:
         price: Decimal = prices.calc_price(prices.Usage(**counts), model_ref=model, **place).total_price

@@ -319,7 +319,8 @@ def replies(draw: st.DrawFn, api_type: str) -> Reply:
         input_tokens=draw(st.none() | st.integers(20, 30)),
         output_tokens=draw(counts),
         cache_read_tokens=draw(counts),
-        cache_write_tokens=None if api_type == "chat" else draw(counts),
+        cache_write_tokens=(written := draw(counts)),
+        cache_write_1h_tokens=draw(st.none() | st.integers(0, written)) if written and api_type == "messages" else None,
         reasoning_tokens=draw(counts),
     )
     return Reply(

@@ -41,13 +41,17 @@ INSTRUCTION_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Token counts of one or more calls; None where the provider reported nothing."""
+    """Token counts of one or more calls; None where the provider reported nothing.
+
+    `cache_write_1h_tokens` is the part of `cache_write_tokens` that is kept for an hour, which costs more.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum. A count that neither knows stays unknown."""
@@ -60,8 +64,17 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, int | None]:
-        """Return the counts by name, without the deep copies of `asdict`."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the counts by name. Writes for an hour are rare, and named only if there are some."""
+        counts = {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+        if self.cache_write_1h_tokens is not None:
+            counts["cache_write_1h_tokens"] = self.cache_write_1h_tokens
+        return counts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

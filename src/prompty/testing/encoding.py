@@ -99,10 +99,14 @@ def _chat_deltas(reply: Reply) -> Iterator[Json]:
             yield {"tool_calls": [{"index": index, **piece}]}
 
 
+def _cached_input(usage: Usage) -> Json:
+    return {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
+
+
 def _chat_usage(reply: Reply) -> Json:
     usage = reply.usage
     details: Json = {
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "prompt_tokens_details": _cached_input(usage),
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
     return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, **details}
@@ -114,8 +118,10 @@ def _encode_responses(reply: Reply) -> Json:
     if reason not in _COMPLETED:
         incomplete = {"reason": "max_output_tokens" if reason == "length" else reason}
         status = {"status": "incomplete", "incomplete_details": incomplete}
-    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    details = {"input_tokens_details": cached, "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
+    details = {
+        "input_tokens_details": _cached_input(usage),
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
     tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, **details}
     output = [item.whole for item in _items(reply)]
     return {"id": reply.id, "object": "response", "model": reply.model, **status, "output": output, "usage": tokens}
@@ -202,8 +208,16 @@ def _messages_usage(usage: Usage) -> Json:
         "output_tokens": usage.output_tokens,
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,
+        **_cache_creation(written, usage.cache_write_1h_tokens),
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
     }
+
+
+def _cache_creation(written: int | None, hourly: int | None) -> Json:
+    if hourly is None:
+        return {}
+    durations = {"ephemeral_5m_input_tokens": (written or 0) - hourly, "ephemeral_1h_input_tokens": hourly}
+    return {"cache_creation": durations}
 
 
 def _stop_reason(reply: Reply) -> Json:

@@ -52,6 +52,7 @@ USAGE = {
     "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
     "cache_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+    "cache_write_1h_tokens": "prompty.usage.cache_creation_1h.input_tokens",  # the conventions have no name for it
 }
 
 # Metrics and the event.

@@ -27,6 +27,7 @@ _USAGE_ATTRIBUTES = {
     "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
     "cache_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+    "cache_write_1h_tokens": "prompty.usage.cache_creation_1h.input_tokens",
 }
 _PRICE_LIST_NAMES = {"azure.ai.openai": "azure"}  # by the name in telemetry
 

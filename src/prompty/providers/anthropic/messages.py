@@ -295,12 +295,17 @@ def _parse_usage(usage: object) -> Usage:
     counts = as_mapping(usage)
     fresh, read = as_count(counts.get("input_tokens")), as_count(counts.get("cache_read_input_tokens"))
     written = as_count(counts.get("cache_creation_input_tokens"))
+    by_duration = as_mapping(counts.get("cache_creation"))
+    hourly = as_count(by_duration.get("ephemeral_1h_input_tokens"))
+    if written is None and by_duration:
+        written = (as_count(by_duration.get("ephemeral_5m_input_tokens")) or 0) + (hourly or 0)
     return Usage(
         input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
         output_tokens=as_count(counts.get("output_tokens")),
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=as_count(as_mapping(counts.get("output_tokens_details")).get("thinking_tokens")),
+        cache_write_1h_tokens=hourly,
     )
 
 

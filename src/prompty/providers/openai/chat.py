@@ -269,10 +269,12 @@ def _parse_usage(usage: object) -> Usage:
     if not usage:
         return Usage()
     counts = as_mapping(usage)
+    input_details = as_mapping(counts.get("prompt_tokens_details"))
     return Usage(
         input_tokens=as_count(counts.get("prompt_tokens")),
         output_tokens=as_count(counts.get("completion_tokens")),
-        cache_read_tokens=as_count(as_mapping(counts.get("prompt_tokens_details")).get("cached_tokens")),
+        cache_read_tokens=as_count(input_details.get("cached_tokens", counts.get("prompt_cache_hit_tokens"))),
+        cache_write_tokens=as_count(input_details.get("cache_write_tokens")),
         reasoning_tokens=as_count(as_mapping(counts.get("completion_tokens_details")).get("reasoning_tokens")),
     )
 
