@@ -1,6 +1,7 @@
 """A run keeps where its secrets are, and never what they are: every file of the database is searched as bytes."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,3 +157,18 @@ def test_a_run_of_an_older_release_trusts_no_endpoint_of_its_file(agent: PromptA
     record = replace(new_record("run", agent, None, {}, {}), origins={})
     with pytest.raises(RequestError, match="named only by the file"):
         check_destination(stored_agent(record, {}), ())
+
+
+def test_the_keys_of_fallbacks_are_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DURABLE_TEST_KEY", KEY)
+    path = tmp_path / "look.prompty"
+    path.write_text(
+        "---\nmodel: m\nmetadata:\n  fallbacks:\n"
+        '    - {id: other, connection: {kind: key, apiKey: "${env:DURABLE_TEST_KEY}"}}\n'
+        f"    - {{id: third, connection: {{kind: key, apiKey: {BOUND}}}}}\n---\nuser:\nHi\n"
+    )
+    agent = load(path)
+    record = new_record("run", agent, None, {}, {}).to_json()
+    assert KEY not in json.dumps(record)
+    assert BOUND not in json.dumps(record)
+    assert stored_agent(record_from(record, "run"), {}).metadata == agent.metadata

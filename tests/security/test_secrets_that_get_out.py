@@ -1,14 +1,17 @@
 """Secrets in places that do not look like one: URLs, options, lists below a key."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from prompty import invoke, loads
+from prompty import invoke, loads, trace_to, turn
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
 from prompty.model.secrets import secrets_in
 from prompty.safety.redaction import mask_secrets, mask_url
+from prompty.testing import Recorder, Script, call
+from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, json_reply
@@ -76,3 +79,33 @@ def test_the_key_of_a_fallback_is_a_secret_wherever_it_is_repeated() -> None:
     )
     assert "plain-key-of-a-fallback" in list(secrets_in(agent))
     assert "plain-key" not in mask_secrets("the server said plain-key-of-a-fallback")
+
+
+def test_an_input_that_is_bound_to_a_tool_is_in_no_trace_or_recording_even_if_the_tool_repeats_it(
+    tmp_path: Path,
+) -> None:
+    text = """---
+model: {id: m, provider: scripted}
+inputs: {account: string}
+tools:
+  - name: look
+    kind: function
+    parameters: {at: string, account: string}
+    bindings: {account: {input: account}}
+---
+user:
+Look.
+"""
+
+    def look(at: str, account: str) -> str:
+        return f"{account} has been {at}"
+
+    trace_to(f"file:{tmp_path / 'traces'}", capture="wire")
+    try:
+        with Script(call("look", at="here"), "Done."), Recorder(tmp_path / "one.jsonl"):
+            assert turn(loads(text), {"account": "account-0815"}, tools=[look]) == "Done."
+    finally:
+        Tracer.clear()
+    written = [*(tmp_path / "traces").iterdir(), tmp_path / "one.jsonl"]
+    assert "has been here" in "".join(path.read_text() for path in written)
+    assert [path.name for path in written if "account-0815" in path.read_text()] == []

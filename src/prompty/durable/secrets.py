@@ -16,16 +16,18 @@ from prompty.pipeline.frontmatter import read_frontmatter
 from prompty.pipeline.load import load, open_source, read_prompt
 from prompty.pipeline.references import References
 from prompty.safety.origins import Source
+from prompty.safety.redaction import is_credential_name
 
 Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
+_FALLBACKS = ("metadata", "fallbacks")
 
 
 def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
     """Return the agent as frontmatter data without its secrets, and the references to them."""
     data = _to_frontmatter(agent)
     values = list(_find_secrets(data))
-    references = [_build_reference(secret.get_secret_value(), keys, agent, secrets) for keys, secret in values]
+    references = [_build_reference(secret, keys, agent, secrets) for keys, secret in values]
     for keys, _ in values:
         _get_at(data, keys[:-1])[keys[-1]] = None
     return data, references
@@ -86,15 +88,19 @@ def _to_frontmatter(agent: PromptAgent) -> Json:
     return data
 
 
-def _find_secrets(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+def _find_secrets(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
+    """Yield the secret values with their paths. The keys of fallback models are plain texts under telling names."""
     if isinstance(value, dict):
         for key, entry in value.items():
-            yield from _find_secrets(entry, (*keys, key))
+            if keys[:2] == _FALLBACKS and isinstance(entry, str) and is_credential_name(key):
+                yield (*keys, key), entry
+            else:
+                yield from _find_secrets(entry, (*keys, key))
     elif isinstance(value, list | tuple):
         for position, entry in enumerate(value):
             yield from _find_secrets(entry, (*keys, position))
     elif hasattr(value, "get_secret_value"):
-        yield keys, value
+        yield keys, value.get_secret_value()
 
 
 def _get_at(data: Any, keys: Sequence[str | int]) -> Any:
@@ -153,6 +159,9 @@ def _resolve(agent: PromptAgent, text: str) -> object:
 
 def _read_secret(agent: PromptAgent, keys: Keys) -> object:
     """Return the secret that the file now has at `keys`, or None."""
+    text = _read_text(agent, keys)
+    if isinstance(text, str) and "${" not in text:
+        return text
     try:
         return _get_at(_to_frontmatter(load(agent.path)), keys).get_secret_value() if agent.path else None
     except (PromptyError, AttributeError, LookupError, TypeError):

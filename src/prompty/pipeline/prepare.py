@@ -109,7 +109,9 @@ def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] |
         return
     given = dict(inputs or {})
     sensitive = {one.name for one in agent.inputs if one.sensitive}
-    hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
+    bound = {binding.input for tool in agent.tools for binding in tool.bindings.values()}
+    masked = sensitive | bound
+    hidden = [value for name, value in given.items() if name in masked or is_credential_name(name)]
     hidden += [one.default for one in agent.inputs if one.sensitive]
     for interceptor in interceptors:
         interceptor.hide(hidden)
@@ -117,5 +119,4 @@ def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] |
         return
     remember_secrets(secrets_in(agent))
     span.hide(hidden)
-    bound = {binding.input for tool in agent.tools for binding in tool.bindings.values()}
-    span.record("inputs", {name: MASK if name in sensitive | bound else value for name, value in given.items()})
+    span.record("inputs", {name: MASK if name in masked else value for name, value in given.items()})
