@@ -67,7 +67,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.run
 
 soak: setup
-	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/conversations tests/memory tests/durable tests/batch tests/real
+	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/conversations tests/memory tests/durable tests/batch tests/transports tests/real
 
 docs: setup
 	$(BIN)/python scripts/write_schema.py

@@ -5,6 +5,7 @@ wanted here, and half of the cost of a call.
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -35,6 +36,18 @@ _FAILURES = (
     httpcore2.UnsupportedProtocol,
 )
 _MISTAKES = (httpcore2.LocalProtocolError, httpcore2.UnsupportedProtocol)  # trying again would not help
+
+
+class _MaskSecrets(logging.Filter):
+    """httpcore2 logs what a server sends, at DEBUG; and a server knows the key."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = mask_secrets(record.getMessage()), ()
+        return True
+
+
+for _name in ("connection", "http11", "proxy"):
+    logging.getLogger(f"httpcore2.{_name}").addFilter(_MaskSecrets())
 
 
 class _HttpConnection:
