@@ -100,6 +100,7 @@ model:
 ```
 
 A key from the variable in the table may go to the hosts in its row. You don't need to list them as trusted.
+`prompty providers` prints these addresses, and `prompty models FILE` asks the server of a file for its models.
 
 If a server runs behind a host of your own, prompty treats it as a compatible server. To choose the field for reasoning
 yourself, write `metadata: {reasoning: reasoning}`, `reasoning_content` or `none`. A current vLLM reads `reasoning`.

@@ -276,7 +276,10 @@ def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) ->
     assert list(wire[0]["input_schema"]["properties"]) == ["amount"]
 
 
-COMMANDS = ("check", "render", "run", "explain", "tools", "chat", "batch", "trace", "worker", "submit", "runs")
+COMMANDS = (
+    *("check", "render", "run", "explain", "tools", "providers", "models"),
+    *("chat", "batch", "trace", "worker", "submit", "runs"),
+)
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=["prompty", *COMMANDS])

@@ -17,6 +17,8 @@ COMMANDS = {
     "run": "run:run",
     "explain": "explain:explain",
     "tools": "tools:tools",
+    "providers": "providers:providers",
+    "models": "providers:models",
     "chat": "chat:chat",
     "batch": "batch:batch",
     "worker": "durable:worker",

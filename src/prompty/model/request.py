@@ -26,7 +26,7 @@ class OutputSchema(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireRequest:
-    """A request: the path below the endpoint, the body, and additional headers.
+    """A request: the path below the endpoint, the body, and additional headers. A `GET` is sent without its body.
 
     `messages` and `functions` are the values the body was built from, for traces.
     """
@@ -36,5 +36,6 @@ class WireRequest:
     headers: Mapping[str, str]
     stream: bool = False
     timeout: float | None = None
+    method: str = "POST"
     messages: Sequence[Message] = field(default=(), compare=False, repr=False)
     functions: Sequence[Function] = field(default=(), compare=False, repr=False)

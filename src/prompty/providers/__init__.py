@@ -172,7 +172,7 @@ class Provider:
     `hosts` are the provider's own: they get credentials of the environment even if only the file names them. None is
     for a provider that sends nothing.
     `connection_kinds` are the kinds of connection it takes; none means that `prompty check` does not know.
-    `profile` returns the profile of the server that an agent's requests go to.
+    `profile` returns the profile of the server that an agent's requests go to. `models_path` lists its models.
     """
 
     key: str
@@ -183,6 +183,7 @@ class Provider:
     hosts: tuple[str, ...] | None = ()
     connection_kinds: tuple[str, ...] = ()
     profile: Callable[[PromptAgent], Profile] = endpoint_profile
+    models_path: str | None = None
 
     def transport_for(self, agent: PromptAgent) -> Transport:
         """Return the transport of an agent, or that of the innermost interceptor."""

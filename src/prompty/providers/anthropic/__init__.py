@@ -12,4 +12,5 @@ PROVIDER = Provider(
     address=address,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),
+    models_path="/v1/models?limit=1000",
 )

@@ -16,5 +16,6 @@ PROVIDER = Provider(
     hosts=HOSTS,
     connection_kinds=("key", "foundry", "reference"),
     profile=lambda _: AZURE_SERVER,
+    models_path="/models",
 )
 AZURE = replace(PROVIDER, key="azure")

@@ -51,8 +51,8 @@ class Resource(NamedTuple):
 
 
 def route_to_deployment(path: str, model: str) -> str:
-    """Return the path of a request with a dated version. Responses belong to no deployment."""
-    return path if path == "/responses" else f"/deployments/{quote(model, safe='')}{path}"
+    """Return the path of a request with a dated version. Responses and the list of models belong to no deployment."""
+    return path if path in ("/responses", "/models") else f"/deployments/{quote(model, safe='')}{path}"
 
 
 def find_resource(agent: PromptAgent) -> Resource:

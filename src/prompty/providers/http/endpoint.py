@@ -93,4 +93,4 @@ def check_header(name: str, value: str) -> str:
 
 
 def write_body(request: WireRequest) -> bytes:
-    return write_bytes(request.body)
+    return write_bytes(request.body) if request.method != "GET" else b""

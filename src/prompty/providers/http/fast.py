@@ -51,7 +51,8 @@ class _FastConnection:
     def _write(self, request: WireRequest, body: bytes, *, read_ahead: int) -> Any:
         model = str(request.body.get("model", "")) if self.endpoint.route else ""
         url = self.endpoint.url_of(request.path, model)
-        builder = self.client.post(url).headers(self.endpoint.headers_for(request, url, body)).body_bytes(body)
+        headers = self.endpoint.headers_for(request, url, body)
+        builder = self.client.request(request.method, url).headers(headers).body_bytes(body)
         if request.timeout is not None:
             builder = builder.timeout(timedelta(seconds=request.timeout))
         return builder.streamed_read_buffer_limit(read_ahead).build_streamed()

@@ -70,7 +70,7 @@ class _HttpConnection:
         headers["host"], headers["content-length"] = self._host, str(len(body))
         pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
         timeout = {"connect": deadline, "read": deadline, "write": deadline, "pool": deadline.left()}
-        return httpcore2.Request(b"POST", parsed, headers=pairs, content=body, extensions={"timeout": timeout})
+        return httpcore2.Request(request.method, parsed, headers=pairs, content=body, extensions={"timeout": timeout})
 
     def _find_url(self, request: WireRequest) -> tuple[str, httpcore2.URL]:
         model = str(request.body.get("model", "")) if self.endpoint.route else ""

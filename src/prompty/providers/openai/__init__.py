@@ -13,4 +13,5 @@ PROVIDER = Provider(
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),
     profile=find_server,
+    models_path="/models",
 )

@@ -1,0 +1,50 @@
+"""`prompty providers` and `prompty models`: the servers that prompty knows, and the models that one of them offers."""
+
+from rich.text import Text
+
+from prompty.cli.console import out, print_json
+from prompty.cli.inputs import load_dotenv
+from prompty.cli.options import AsJson, File, ProviderKey, with_model
+from prompty.pipeline.load import load
+from prompty.providers.models import list_models
+from prompty.providers.profiles import PROFILES, Profile
+from prompty.safety.visible import visible
+
+# The variable that names an endpoint if a file names none, by provider.
+_ENDPOINTS = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "foundry": "AZURE_OPENAI_ENDPOINT"}
+
+
+def providers(as_json: AsJson = False) -> None:
+    """List the servers that prompty knows: what to write in a file, and the variables to set."""
+    if as_json:
+        print_json([_describe(profile) for profile in PROFILES])
+        return
+    for profile in PROFILES:
+        out.print(Text.assemble((profile.name, "bold"), f"  ({profile.title})"))
+        for name, value in _describe(profile).items():
+            if value and name not in ("name", "title"):
+                out.print(f"    {name}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+def _describe(profile: Profile) -> dict[str, str | list[str]]:
+    return {
+        "name": profile.name,
+        "title": profile.title,
+        "provider": profile.provider,
+        "endpoint": profile.base_url,
+        "hosts": list(profile.hosts),
+        "variables": [name for name in (profile.key, _ENDPOINTS[profile.provider]) if name],
+        "apiTypes": list(profile.apis),
+        "documentation": profile.docs,
+    }
+
+
+def models(file: File, provider: ProviderKey = None, as_json: AsJson = False) -> None:
+    """Ask the server of FILE which models it has, and print their ids."""
+    load_dotenv(file)
+    found = list_models(with_model(load(file), None, provider, None))
+    if as_json:
+        print_json(found)
+        return
+    for identifier in found:
+        out.print(Text(visible(identifier)))

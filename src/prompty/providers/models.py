@@ -1,0 +1,39 @@
+"""The models that a server offers: `GET /models`, which all known servers answer in the same form."""
+
+from prompty.errors import ModelError, RequestError
+from prompty.model.agent import PromptAgent
+from prompty.model.connection import ReferenceConnection
+from prompty.model.request import WireRequest
+from prompty.providers.wiretap import address_of
+from prompty.safety.redaction import mask_secrets, mask_url
+from prompty.wire.json_bytes import as_object, read_bytes
+
+TIMEOUT = 60.0  # seconds
+
+
+def list_models(agent: PromptAgent) -> list[str]:
+    """Return the ids of the models at the server of an agent's connection, in the order of the server."""
+    provider = agent.registry.providers.get(agent.model.provider)
+    if provider.models_path is None:
+        raise RequestError(f"the provider '{provider.key}' has no list of models", "Look them up in its documentation.")
+    if isinstance(agent.model.connection, ReferenceConnection):
+        raise RequestError(
+            "a client that a program registers (`kind: reference`) cannot be asked for its models",
+            "Write an `endpoint:` in the connection of the file.",
+        )
+    provider.check_connection(agent)
+    transport = provider.connect(agent)
+    request = WireRequest(path=provider.models_path, body={}, headers={}, method="GET", timeout=TIMEOUT)
+    try:
+        return _read_ids(transport.send(request))
+    except ModelError as error:
+        # A server knows the key of its caller, and may repeat it.
+        cause = mask_secrets(f"{mask_url(address_of(transport))} did not say which models it has: {error.cause}")
+        raise ModelError(cause, status=error.status, retryable=error.retryable) from None
+
+
+def _read_ids(content: bytes) -> list[str]:
+    entries = as_object(read_bytes(content)).get("data")
+    if not isinstance(entries, list):
+        raise ModelError("its answer has no list of models")
+    return [entry["id"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]

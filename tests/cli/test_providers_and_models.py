@@ -1,0 +1,105 @@
+"""`prompty providers` and `prompty models`, against a server on loopback."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from prompty.providers.profiles import PROFILES
+from tests.loopback import Server, json_reply
+
+COMMAND = [sys.executable, "-m", "prompty.cli"]
+KEY = "a-key-of-the-environment"
+LIST = {"object": "list", "data": [{"id": "small"}, {"id": "big \x1b[31mred"}, {"name": "no id"}]}
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        server.answer(json_reply(LIST))
+        yield server
+
+
+def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", "TEST_KEY": KEY, **env}
+    return subprocess.run(  # noqa: S603  our own command
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+
+
+def write(folder: Path, connection: str, provider: str = "openai") -> Path:
+    file = folder / "a.prompty"
+    file.write_text(f"---\nmodel:\n  id: m\n  provider: {provider}\n  connection: {connection}\n---\nuser:\nHi\n")
+    return file
+
+
+def test_providers_lists_every_server_with_its_hosts_and_variables() -> None:
+    lines = run("providers").stdout.splitlines()
+    assert [line.split("  (")[0] for line in lines if not line.startswith(" ")] == [one.name for one in PROFILES]
+    start = lines.index("groq  (Groq)")
+    assert lines[start + 1 : start + 6] == [
+        "    provider: openai",
+        "    endpoint: https://api.groq.com/openai/v1",
+        "    hosts: api.groq.com",
+        "    variables: GROQ_API_KEY, OPENAI_BASE_URL",
+        "    apiTypes: chat, responses",
+    ]
+    assert [one["name"] for one in json.loads(run("providers", "--json").stdout)] == [one.name for one in PROFILES]
+
+
+PATHS = {
+    "openai": ("{kind: key, endpoint: '%s/v1', apiKey: '${env:TEST_KEY}'}", "/v1/models"),
+    "anthropic": ("{kind: key, endpoint: '%s', apiKey: '${env:TEST_KEY}'}", "/v1/models?limit=1000"),
+    "foundry": ("{kind: key, endpoint: '%s', apiKey: '${env:TEST_KEY}'}", "/openai/v1/models"),
+    "azure": (
+        "{kind: key, endpoint: '%s', apiKey: '${env:TEST_KEY}', apiVersion: '2024-10-21'}",
+        "/openai/models?api-version=2024-10-21",
+    ),
+}
+
+
+@pytest.mark.parametrize("transport", ["httpx2", "fast"])
+@pytest.mark.parametrize("provider", PATHS)
+def test_models_asks_the_server_of_the_file(provider: str, transport: str, server: Server, tmp_path: Path) -> None:
+    connection, path = PATHS[provider]
+    done = run("models", write(tmp_path, connection % server.url, provider), PROMPTY_TRANSPORT=transport)
+    assert (done.stdout.splitlines(), done.stderr) == (["small", "big \\x1b[31mred"], "")
+    (request,) = server.requests
+    assert (request.method, request.path, request.content) == ("GET", path, b"")
+    assert KEY in str(request.headers)
+
+
+def test_models_in_json(server: Server, tmp_path: Path) -> None:
+    done = run("models", write(tmp_path, f"{{endpoint: '{server.url}/v1'}}"), "--json")
+    assert json.loads(done.stdout) == ["small", "big \x1b[31mred"]
+
+
+def test_a_server_without_a_list_is_named_in_the_error(server: Server, tmp_path: Path) -> None:
+    file = write(tmp_path, f"{{kind: key, endpoint: '{server.url}/v1', apiKey: '${{env:TEST_KEY}}'}}")
+    for answer, cause in (
+        (json_reply({"error": {"message": "no route for a-key-of-the-environment"}}, 404), "HTTP 404: no route for"),
+        (json_reply({"models": []}), "its answer has no list of models"),
+    ):
+        server.answer(answer)
+        done = run("models", file)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"error: {server.url}/v1 did not say which models it has: {cause}")
+        assert KEY not in done.stderr
+
+
+def test_a_client_of_a_program_cannot_be_asked(tmp_path: Path) -> None:
+    done = run("models", write(tmp_path, "{kind: reference, name: mine}"))
+    assert done.returncode == 1
+    assert "Write an `endpoint:` in the connection of the file." in done.stderr
+
+
+def test_a_provider_without_a_list_says_so(tmp_path: Path) -> None:
+    done = run("models", write(tmp_path, "{endpoint: 'http://localhost'}", "scripted"))
+    assert done.returncode == 1
+    assert "the provider 'scripted' has no list of models" in done.stderr
