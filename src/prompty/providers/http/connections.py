@@ -86,7 +86,7 @@ class Connector:
 
     def _build(self, place: Endpoint | RegisteredClient) -> Any:
         if isinstance(place, Endpoint):
-            return _load_implementation().HttpTransport(place)
+            return _load_implementation(place).HttpTransport(place)
         return SdkTransport(place)
 
     def transport_async(self, agent: PromptAgent) -> AsyncTransport:
@@ -106,7 +106,7 @@ class Connector:
 
     def _build_async(self, place: Endpoint | RegisteredClient, turns: Semaphore) -> Any:
         if isinstance(place, Endpoint):
-            return _load_implementation().AsyncHttpTransport(place, turns, CALLS_PER_POOL)
+            return _load_implementation(place).AsyncHttpTransport(place, turns, CALLS_PER_POOL)
         return AsyncSdkTransport(place, turns)
 
     def _add_loop(self, loop: AbstractEventLoop) -> LoopTransports:
@@ -146,7 +146,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _load_implementation() -> ModuleType:
+def _load_implementation(endpoint: Endpoint) -> ModuleType:
     """Return the module of the transports: `fast` if pyreqwest is installed, unless PROMPTY_TRANSPORT says otherwise.
     pyreqwest cannot be used in a child of `fork()`, and trusts authorities that the environment names beside those of
     the system, not in their place."""
@@ -155,7 +155,7 @@ def _load_implementation() -> ModuleType:
         raise RequestError(
             f"there is no transport '{chosen}'", f"Set PROMPTY_TRANSPORT to one of {', '.join(_PACKAGES)}."
         )
-    if _forked or any(find_tls_files()):
+    if _forked or (endpoint.base_url.startswith("https:") and any(find_tls_files())):
         chosen = "httpx2"
     require(_PACKAGES[chosen], extra="openai" if chosen == "httpx2" else "fast")
     return import_module(f"prompty.providers.http.{chosen}")

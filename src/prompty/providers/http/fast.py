@@ -168,6 +168,7 @@ class HttpBytes:
         try:
             while (chunk := wait_for(read())) is not None:
                 yield from body.feed(bytes(chunk))
+            self._call = None  # it has ended by itself
             body.finish()
         except Exception as error:
             self.close()
@@ -254,6 +255,7 @@ class AsyncHttpBytes:
             while (chunk := await read()) is not None:
                 for piece in body.feed(bytes(chunk)):
                     yield piece
+            self._call = None  # it has ended by itself
             body.finish()
         except Exception as error:
             await self.aclose()
