@@ -82,9 +82,9 @@ def shown(api: Api, agent: PromptAgent, messages: list[Message], *functions: Fun
 
 PROFILES_HEAD = """# Servers
 
-Many servers speak the format of OpenAI or of Anthropic, with differences. prompty knows those below, and adapts each
-request to the server that it goes to. It recognizes a server by its host, whether the file names the host, the
-environment does (`OPENAI_BASE_URL`), or a client that you registered. `localhost` stands for every address of this
+Servers of other companies speak the format of OpenAI or of Anthropic, with differences. prompty knows those below, and
+adapts each request to the server that it goes to. It recognizes a server by its host. The file can name the host, or
+the environment (`OPENAI_BASE_URL`), or a client that you registered. `localhost` stands for every address of this
 machine. Any other host is a compatible server.
 
 To use a server, name its endpoint and its key in the file:

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from prompty import (
     Message,
     ModelError,
+    ToolCall,
     assistant,
     invoke,
     invoke_async,
@@ -29,11 +30,13 @@ from prompty import (
     run,
     run_async,
     tool_result,
+    user,
 )
 from prompty.errors import ArgumentsError
-from prompty.model.event import ModelRequested, Retry, ToolCallDelta
+from prompty.model.event import Event, ModelReply, ModelRequested, Retry, ToolCallDelta
 from prompty.model.reply import Reply
 from prompty.providers import register_connection
+from prompty.providers.models import list_models
 from prompty.tools.arguments import parse_arguments
 from prompty.wire.structured import StructuredResult, output_schema
 from tests.real.figures import record
@@ -331,3 +334,23 @@ def test_an_event_loop_that_has_ended_is_let_go_with_its_connections(prompts: Pr
     ended = [asyncio.run(ask()) for _ in range(3)]
     gc.collect()
     assert [loop() for loop in ended] == [None, None, None]
+
+
+def test_the_server_lists_its_model(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.prompty"
+    file.write_text(f"---\nmodel: {{id: m, connection: {{endpoint: '{url}/v1'}}}}\n---\nuser:\nHi")
+    assert len(list_models(load(file))) == 1
+
+
+def test_the_server_takes_the_fields_of_its_profile(url: str, tmp_path: Path) -> None:
+    """Thoughts beside a call and a limit of tokens, under the names that the profile of compatible servers has."""
+    file = tmp_path / "a.prompty"
+    options = "{maxOutputTokens: 3, seed: 1, frequencyPenalty: 0.1}"
+    file.write_text(f"---\nmodel: {{id: m, connection: {{endpoint: '{url}/v1'}}, options: {options}}}\n---\nuser:\nHi")
+    call = ToolCall(id="c" * 60, name="look", arguments="{}")
+    history = [user("Look."), assistant("", tool_calls=[call], reasoning="I must look."), tool_result(call.id, "seen")]
+    events: list[Event] = []
+    run(load(file), history, **CALL, on_event=events.append)
+    (answered,) = [event for event in events if isinstance(event, ModelReply)]
+    assert answered.reply.finish_reason == "length"
+    assert answered.reply.usage.output_tokens == 3
