@@ -545,7 +545,7 @@ OWN_SERVERS: dict[str, Json] = {
 def test_no_thought_ever_goes_to_the_chat_api_of_openai(case: Case, place: Json, server: Server) -> None:
     messages: Sequence[Message] = exchange(case, SYNC, server).messages
     agent = agent_of("gpt-4o", **place)
-    api = DEFAULT.providers.get(agent.model.provider).api("chat")
+    api = DEFAULT.providers.get(agent.model.provider).api_for(agent)
     body = build_request(agent, [*messages, user("And now?")], api).body
     assert_legal("chat", body)
     assert len([one for one in body["messages"] if one.get("tool_calls")]) == 2  # type: ignore[attr-defined]  # a body is plain JSON
