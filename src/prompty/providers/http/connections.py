@@ -10,7 +10,6 @@ from asyncio import AbstractEventLoop, Semaphore, get_running_loop, sleep
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -147,10 +146,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _load_implementation(endpoint: Endpoint) -> ModuleType:
-    """Return the module of the transports: `fast` if pyreqwest is installed, unless PROMPTY_TRANSPORT says otherwise.
+    """Return the module of the transports: `httpx2`, unless PROMPTY_TRANSPORT says otherwise.
     pyreqwest cannot be used in a child of `fork()`, and trusts authorities that the environment names beside those of
     the system, not in their place."""
-    chosen = os.environ.get("PROMPTY_TRANSPORT") or ("fast" if find_spec("pyreqwest") else "httpx2")
+    chosen = os.environ.get("PROMPTY_TRANSPORT") or "httpx2"
     if chosen not in _PACKAGES:
         raise RequestError(
             f"there is no transport '{chosen}'", f"Set PROMPTY_TRANSPORT to one of {', '.join(_PACKAGES)}."
