@@ -150,6 +150,14 @@ def test_whatever_stands_in_a_document_the_error_is_ours(place: tuple[Any, ...],
                 build_request(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
 
 
+def test_half_a_character_in_a_document_is_replaced() -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": ["\ud800"]}}}
+    body = {"content": {"application/json": {"schema": schema}}}
+    [found] = list_operations(read(document({"/x": {"post": {"operationId": "x", "requestBody": body}}})))
+    assert is_legal(found.function.parameters)
+    assert find_problems({"a": "\ufffd"}, found.function.parameters) == []
+
+
 @pytest.mark.parametrize("url", ["https://[a", "https://[x]/", "//[1, None]", "https://a\u2100.example"])
 def test_a_server_that_is_no_url_is_an_error_of_ours(url: str) -> None:
     found = parse_document(json.dumps(document({}, servers=[{"url": url}])).encode(), "a", "https://a.example/a.json")

@@ -17,6 +17,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
 from prompty.safety.json import reject_constant
+from prompty.safety.surrogates import may_have_surrogates, repair_json
 from prompty.safety.yaml import JSON, Rules, read_yaml
 from prompty.tools.kinds import locate_file
 
@@ -132,6 +133,7 @@ def parse_document(content: bytes, source: str, url: str | None = None) -> Docum
         text = content.decode("utf-8-sig")
         is_json = text.lstrip().startswith("{")
         data = json.loads(text, parse_constant=reject_constant) if is_json else read_yaml(text, _YAML_RULES)[0]
+        data = repair_json(data) if may_have_surrogates(text) else data
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:300]
         raise ToolError(f"{source}: not a JSON or YAML document: {reason}", "Correct the document.") from None
