@@ -16,6 +16,7 @@ _FIRST_NAMES = {"opaque": "metadata"}
 _FIRST_LOCAL = {"finishReason": "finish_reason", "toolName": "tool_name", "isError": "is_error"} | {
     name: name for name in ("usage", "cost")
 }
+_NEW_IN_USAGE = ("cache_write_1h_tokens",)  # part of its JSON only if it is set
 _NEW_IN_PAUSED = ("calls", "policy", "stored", "signature", "checksum")
 _NEW_IN_CALLS = ("bound", "definition")
 _ERROR_FIELDS = ("status", "retryable", "retry_after", "limit", "reason", "refusal", "name")
@@ -48,7 +49,11 @@ def _object(value: Any) -> Any:
     if is_dataclass(value):
         return {
             "type": type(value).__name__,
-            **{_FIRST_NAMES.get(field.name, field.name): plain(getattr(value, field.name)) for field in fields(value)},
+            **{
+                _FIRST_NAMES.get(field.name, field.name): plain(getattr(value, field.name))
+                for field in fields(value)
+                if field.name not in _NEW_IN_USAGE or getattr(value, field.name) is not None
+            },
         }
     raise TypeError(f"{type(value).__name__} has no plain form")
 

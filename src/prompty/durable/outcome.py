@@ -1,6 +1,5 @@
 """Outcome of a segment, and its stored form: a result, a pause or an error."""
 
-from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
@@ -24,7 +23,7 @@ def outcome_to_json(outcome: RunOutcome) -> Json:
         {
             "result": outcome.result,
             "messages": [message.to_json() for message in outcome.messages],
-            "usage": asdict(outcome.usage),
+            "usage": outcome.usage.to_json(),
             "cost": None if outcome.cost is None else str(outcome.cost),
             "iterations": outcome.iterations,
         }

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
@@ -164,7 +164,7 @@ class TurnState:
             iteration=self.iteration,
             messages=tuple(message.to_json() for message in self.messages),
             reply=reply.to_json(),
-            usage=asdict(self.usage),
+            usage={**self.usage.to_json()},
             calls=tuple(
                 replace(call, unknown=verdict.deferred and call.key in self.uncertain_calls) for call, verdict in calls
             ),

@@ -99,14 +99,13 @@ def _chat_deltas(reply: Reply) -> Iterator[Json]:
             yield {"tool_calls": [{"index": index, **piece}]}
 
 
-def _cached_input(usage: Usage) -> Json:
-    return {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-
-
 def _chat_usage(reply: Reply) -> Json:
     usage = reply.usage
+    cached = {"cached_tokens": usage.cache_read_tokens}
+    if usage.cache_write_tokens is not None:
+        cached["cache_write_tokens"] = usage.cache_write_tokens
     details: Json = {
-        "prompt_tokens_details": _cached_input(usage),
+        "prompt_tokens_details": cached,
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
     return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, **details}
@@ -118,8 +117,9 @@ def _encode_responses(reply: Reply) -> Json:
     if reason not in _COMPLETED:
         incomplete = {"reason": "max_output_tokens" if reason == "length" else reason}
         status = {"status": "incomplete", "incomplete_details": incomplete}
+    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
     details = {
-        "input_tokens_details": _cached_input(usage),
+        "input_tokens_details": cached,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
     tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, **details}
