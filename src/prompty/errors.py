@@ -353,8 +353,8 @@ class UnknownName(PromptyError, LookupError):
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.nearest: str | None = nearest(name, known)
         hint = f"Did you mean `{self.nearest}`? " if self.nearest else ""
-        self.cause = f"no {kind} is called '{name}'"
-        self.fix = f"{hint}Use one of {', '.join(known)}, or register your own."
+        self.cause: str = f"no {kind} is called '{name}'"
+        self.fix: str = f"{hint}Use one of {', '.join(known)}, or register your own."
         super().__init__(f"{self.cause}\n    {self.fix}")
         self.name = name
         self.known = known

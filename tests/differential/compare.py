@@ -37,6 +37,9 @@ REWORDED: dict[str, str] = {
     "the history goes here": "history <id>",
     "Tool 'ask' was not run: gone": "Tool 'ask' failed: gone",
     "Tool 'ask' was not run: the turn has used": "Tool 'ask' failed: the turn has used",
+    # The sentence was the SDK's.
+    "Error code: 429 - busy": "HTTP 429: busy",
+    "Error code: 500 - broken": "HTTP 500: broken",
 }
 
 
