@@ -7,6 +7,7 @@ answers to it.
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
@@ -269,10 +270,16 @@ def _stored_options(record: Record) -> dict[str, Any]:
     """Return the options of a record as those of a turn."""
     options = cast(dict[str, Any], {name: value for name, value in record.options.items() if name != "stream"})
     options["steering"] = Steering() if options.get("steering") else None
-    options["budget"] = Budget(**options["budget"]) if options.get("budget") else None
+    options["budget"] = _read_budget(options["budget"]) if options.get("budget") else None
     if isinstance(limit := options.get("context_budget"), dict):
         options["context_budget"] = Tokens(limit["tokens"])
     return options
+
+
+def _read_budget(stored: Json) -> Budget:
+    """Return a stored budget. Its money is kept as text, so that no digit is lost."""
+    cost = stored.get("cost")
+    return Budget(**{**stored, "cost": Decimal(cost) if isinstance(cost, str) else cost})  # type: ignore[arg-type]  # numbers, as they were stored
 
 
 def _with_summary(limit: int | Tokens | None, summary: Summarizer) -> Context | None:
