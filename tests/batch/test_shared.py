@@ -114,7 +114,8 @@ def test_rows_go_on_when_the_database_was_away(databases: Databases, tmp_path: P
             databases.server.stop()
             time.sleep(2)
             databases.server.start()
-            assert process.wait(SECONDS) == 0
+            _, told = process.communicate(timeout=SECONDS)
+            assert process.returncode == 0, told
     assert numbers_of(folder.results()) == list(range(1, 301))
     assert provider.answered.total() == 300
 
