@@ -24,6 +24,7 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 with Server() as server:
     server.answer(held({"headers": "before headers", "body": "in the body"}[stage], hold))
     agent = Subject(name).agent(server.url)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prompty import invoke, invoke_async
-from tests.loopback import Server, event, json_reply, stream
+from tests.loopback import CLOSE, Server, event, json_reply, stream
 from tests.tiers import ROOT
 from tests.transports.subject import ANSWER, Subject
 from tests.transports.test_exchanges import skip_if_exempt
@@ -45,6 +45,20 @@ def test_event_loops_follow_each_other(subject: Subject, server: Server) -> None
             assert server.wait_until(lambda: server.open == 0), f"{server.open} connections outlive their event loop"
         else:
             agent = subject.agent(server.url)
+
+
+def test_a_connection_that_the_server_closed_while_the_loop_rested_is_not_used_again(
+    subject: Subject, server: Server
+) -> None:
+    server.answer([*json_reply(ANSWER), CLOSE])
+    agent = subject.agent(server.url)
+
+    async def twice() -> list[object]:
+        first = await invoke_async(agent, max_retries=0)
+        assert server.wait_until(lambda: server.open == 0)  # the loop stands still meanwhile
+        return [first, await invoke_async(agent, max_retries=0)]
+
+    assert subject.run(twice()) == ["Fine."] * 2
 
 
 def test_a_call_from_inside_an_event_loop_works(subject: Subject, server: Server) -> None:

@@ -5,6 +5,7 @@ which sends a byte now and then could keep a call for ever.
 """
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import Iterable
@@ -107,6 +108,18 @@ def _is_readable(idle: socket.socket) -> bool:
     except OSError:
         return True
     return True
+
+
+def _has_input(transport: asyncio.Transport) -> bool:
+    """Return True if the socket has something to read that its loop, which may have rested, has not seen yet."""
+    descriptor = transport.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return True
+    if not hasattr(select, "poll"):  # on Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class AsyncNetwork(httpcore2.AsyncNetworkBackend):
@@ -214,5 +227,5 @@ class _Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":  # an idle connection has nothing to say but that it ends
-            return self._ended or bool(self._received)
+            return self._ended or bool(self._received) or _has_input(self._transport)
         return self._transport.get_extra_info(info)
