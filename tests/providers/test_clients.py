@@ -548,3 +548,19 @@ def test_executors_say_who_sends_a_request(server: Server, wire: Wire, asynchron
 
 async def _executed(agent: PromptAgent) -> object:
     return await executor_of(agent).execute_async(agent, [user("Hi")])
+
+
+@pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
+def test_what_the_environment_sends_is_masked_where_a_server_repeats_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch, provider: str, key: str, asynchronous: bool
+) -> None:
+    secret, header = f"plain-words-of-{provider}-{asynchronous}", f"gateway-words-of-{provider}-{asynchronous}"
+    monkeypatch.setenv(key, secret)
+    monkeypatch.setenv(key.replace("API_KEY", "BASE_URL"), server.url)
+    monkeypatch.setenv(key.replace("API_KEY", "CUSTOM_HEADERS"), f"X-Gateway: {header}")
+    server.answer(json_reply({"error": {"message": f"no {secret} {header}"}}, 401))
+    with pytest.raises(ModelError) as caught:
+        sent(server, agent_of(provider), asynchronous)
+    assert header in str(server.requests[0].headers)
+    assert secret not in str(caught.value)
+    assert header not in str(caught.value)

@@ -64,6 +64,7 @@ def _build_endpoint(place: Place, token: str | None) -> Endpoint:
         {"authorization": f"Bearer {token}"} if token else {},
         headers=(*place.headers, ("anthropic-version", str(version))),
         credential=None if place.api_key is None else ApiKey(place.api_key),
+        secrets=(place.api_key or "", *dict(place.headers).values()),
     )
 
 

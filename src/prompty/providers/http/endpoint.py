@@ -34,8 +34,8 @@ class Endpoint:
     """
 
     base_url: str
-    headers: tuple[tuple[str, str], ...] = ()
-    credential: Credential | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    credential: Credential | None = field(default=None, repr=False)
     route: Callable[[str, str], str] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -63,10 +63,11 @@ def create_endpoint(
     headers: Iterable[tuple[str, str]] = (),
     credential: Credential | None = None,
     route: Callable[[str, str], str] | None = None,
+    secrets: Iterable[str] = (),
 ) -> Endpoint:
     """Return an endpoint for JSON requests. A user and a password in its URL take the place of its credential.
 
-    `credential_headers` are secret; `headers` are any others.
+    `credential_headers` are secret; `headers` are any others. `secrets` are masked as well as those that it finds.
     """
     common = {"content-type": "application/json", "accept-encoding": "gzip", "user-agent": USER_AGENT}
     parts = urlsplit(base_url)
@@ -75,13 +76,13 @@ def create_endpoint(
         base_url = urlunsplit(parts._replace(netloc=host))
         credential_headers = {"authorization": f"Basic {b64encode(unquote(user).encode()).decode()}"}
         credential = None
-    secrets = [value.rpartition(" ")[2] for value in credential_headers.values()]
+    found = [value.rpartition(" ")[2] for value in credential_headers.values()]
     return Endpoint(
         base_url=base_url,
         headers=tuple({**dict(headers), **common, **credential_headers}.items()),
         credential=credential,
         route=route,
-        secrets=(*secrets, *map(unquote, user.split(":")), *[value for _, value in parse_qsl(parts.query)]),
+        secrets=(*secrets, *found, *map(unquote, user.split(":")), *[value for _, value in parse_qsl(parts.query)]),
     )
 
 

@@ -35,7 +35,7 @@ def locate(agent: PromptAgent) -> Endpoint:
 @lru_cache(maxsize=64)
 def _build_endpoint(place: Place) -> Endpoint:
     credential = {} if place.api_key is None else {"authorization": f"Bearer {place.api_key}"}
-    return create_endpoint(place.base_url, credential, headers=place.headers)
+    return create_endpoint(place.base_url, credential, headers=place.headers, secrets=dict(place.headers).values())
 
 
 def address(agent: PromptAgent, api: Api) -> Address:
