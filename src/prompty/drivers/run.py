@@ -47,7 +47,7 @@ from prompty.pipeline.load import StrPath, check_path, load
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import read_messages
-from prompty.pipeline.validate import fill_defaults, validate_bound_inputs, validate_inputs
+from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.registry import DEFAULT, Registry
@@ -337,8 +337,8 @@ def valid_inputs(agent: PromptAgent, invocation: Invocation, *, has_messages: bo
         return {}
     if invocation.validated:
         return fill_defaults(agent, invocation.inputs)
-    validate = validate_bound_inputs if has_messages else validate_inputs
-    return validate(agent, invocation.inputs, extra_inputs=invocation.settings.extra_inputs)
+    extra_inputs = invocation.settings.extra_inputs
+    return validate_run_inputs(agent, invocation.inputs, extra_inputs=extra_inputs, has_messages=has_messages)
 
 
 def initial_messages(agent: PromptAgent, valid: dict[str, object], inputs: Inputs, settings: Settings) -> Opening:

@@ -33,7 +33,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
 from prompty.model.message import Json, Message
 from prompty.model.paused import Paused
-from prompty.pipeline.validate import validate_bound_inputs, validate_inputs
+from prompty.pipeline.validate import validate_run_inputs
 from prompty.providers import Api
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
@@ -129,8 +129,8 @@ def new_record(
     run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: DurableOptions, secrets: Secrets
 ) -> Record:
     """Return the first segment of a run. Raise `InputError` if its inputs are not valid."""
-    validate = validate_inputs if options.get("messages") is None else validate_bound_inputs
-    validate(agent, inputs, extra_inputs=options.get("extra_inputs", "error"))
+    has_messages = options.get("messages") is not None
+    validate_run_inputs(agent, inputs, extra_inputs=options.get("extra_inputs", "error"), has_messages=has_messages)
     data, references = extract_secrets(agent, secrets)
     hidden = _hidden(agent, inputs or {}, secrets)
     return Record(

@@ -56,7 +56,7 @@ def parse_verdict(entry: object, subject: str) -> Verdict:
         return ALLOW
     if entry is False:
         return Verdict(False)
-    if isinstance(entry, Verdict) and type(entry.allowed) is type(entry.deferred) is bool:
+    if isinstance(entry, Verdict) and {type(entry.allowed), type(entry.deferred)} == {bool}:
         return entry if entry.allowed and not entry.deferred else Verdict(False, str(entry.reason), entry.deferred)
     raise RequestError(f"{subject} is {_name_value(entry)}", "Give True, False, deny('reason') or later().")
 

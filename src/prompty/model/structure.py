@@ -2,7 +2,7 @@
 
 Only the template can start a message. `mark` puts ROLE_MARK before and after every role marker of a template, and
 before and after every attribute value that is not plain text. A renderer writes a nonce in place of each mark, new for
-each render, and `split_at_nonces` reads the markers back. So text that an input brings in never starts a message and
+each render, and the parser reads the markers back. So text that an input brings in never starts a message and
 never adds an attribute: `user[name="{{ n }}"]:` has the attribute `name`, whatever `n` contains.
 
 A line whose role or whose attribute names are computed, such as `{{ role }}:`, is text. Its colon is followed by two
@@ -10,14 +10,14 @@ marks with nothing between them, so that it is refused where it would let a user
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from prompty.model.marker import HOLE, ROLE_MARK, ROLES, Attributes, read_marker, scan_marker
+from prompty.model.marker import HOLE, ROLE_MARK, ROLES, scan_marker
 
-_PRIVILEGED = ("system", "developer")
+PRIVILEGED = ("system", "developer")
 _PLAIN_VALUE = re.compile(r"[\w .,:;/@+-]*\Z")
 _DELIMITERS = re.compile(r"\{\{=[ \t]*(\S{1,9})[ \t]+(\S{1,9})[ \t]*=\}\}")
 _MAX_CUSTOM = 10  # delimiters that a template sets; each is searched for in every line
@@ -74,7 +74,7 @@ def read_structure(template: str) -> Structure:
         elif masked is not line and (place := _find_computed(line, masked)) is not None:
             content = line.strip()
             first = start + line.index(content)
-            computed.append(ComputedMarker(first, first + len(content), number, role in _PRIVILEGED))
+            computed.append(ComputedMarker(first, first + len(content), number, role in PRIVILEGED))
             cuts = [place, place]
         for cut in cuts:
             pieces += [template[position : start + cut], ROLE_MARK]
@@ -87,38 +87,6 @@ def read_structure(template: str) -> Structure:
 def mark(template: str) -> str:
     """Put ROLE_MARK around every role marker of a template, and around its rendered values."""
     return read_structure(template).marked
-
-
-def split_at_nonces(text: str, nonce: str) -> Iterator[tuple[str, Attributes, str]]:
-    """Yield the role, the attributes and the text of each message. The first has the role "" and no marker.
-
-    Raise `ChangedMarker` if a stretch between nonces is not a marker, because its message would become part of the
-    message before it.
-    """
-    body, *rest = text.split(nonce)
-    pieces = iter(rest)
-    role = ""
-    attributes: Attributes = {}  # a literal: calling the alias takes ten times as long, and this runs for each render
-    for piece in pieces:
-        values: list[str] | None = None
-        marker = read_marker(piece)
-        if marker is None:
-            if not piece:  # after a line that only looks like a marker
-                if role in ("", *_PRIVILEGED):
-                    raise ChangedMarker(is_computed=True)
-                body += next(pieces, "")
-                continue
-            values, skeleton = [], [piece]
-            while not skeleton[-1].rstrip(" \t").endswith(":"):  # it ends with a quote or an equals sign
-                values.append(next(pieces, ""))
-                skeleton.append(next(pieces, ":"))
-            marker = read_marker(HOLE.join(skeleton)) if HOLE not in "".join(skeleton) else None
-            if marker is None:
-                raise ChangedMarker
-        yield role, attributes, body
-        role, attributes = marker.role, marker.fill(values) if values else marker.attributes.copy()
-        body = next(pieces, "")
-    yield role, attributes, body
 
 
 class _Syntax:

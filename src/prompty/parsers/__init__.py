@@ -10,7 +10,7 @@ class Parser(Protocol):
     """Splits rendered text into messages.
 
     With a `nonce`, only text between two nonces is a role marker, and a value inside it has a nonce on each side
-    (`prompty.model.structure.split_at_nonces` reads them). Without a nonce, every marker line starts a message, so the
+    (`prompty.parsers.prompty.split_at_nonces` reads them). Without a nonce, every marker line starts a message, so the
     text must be trusted.
     """
 

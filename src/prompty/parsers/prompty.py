@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from prompty.model.marker import Attributes, marker_lines
+from prompty.model.marker import HOLE, Attributes, marker_lines, read_marker
 from prompty.model.message import Message
-from prompty.model.structure import split_at_nonces
+from prompty.model.structure import PRIVILEGED, ChangedMarker
 
 
 def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
@@ -18,6 +18,38 @@ def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
             name = None if name is None else str(name)
             messages.append(Message(role or "system", body, name=name, attributes=attributes))
     return messages
+
+
+def split_at_nonces(text: str, nonce: str) -> Iterator[tuple[str, Attributes, str]]:
+    """Yield the role, the attributes and the text of each message. The first has the role "" and no marker.
+
+    Raise `ChangedMarker` if a stretch between nonces is not a marker, because its message would become part of the
+    message before it.
+    """
+    body, *rest = text.split(nonce)
+    pieces = iter(rest)
+    role = ""
+    attributes: Attributes = {}  # a literal: calling the alias takes ten times as long, and this runs for each render
+    for piece in pieces:
+        values: list[str] | None = None
+        marker = read_marker(piece)
+        if marker is None:
+            if not piece:  # after a line that only looks like a marker
+                if role in ("", *PRIVILEGED):
+                    raise ChangedMarker(is_computed=True)
+                body += next(pieces, "")
+                continue
+            values, skeleton = [], [piece]
+            while not skeleton[-1].rstrip(" \t").endswith(":"):  # it ends with a quote or an equals sign
+                values.append(next(pieces, ""))
+                skeleton.append(next(pieces, ":"))
+            marker = read_marker(HOLE.join(skeleton)) if HOLE not in "".join(skeleton) else None
+            if marker is None:
+                raise ChangedMarker
+        yield role, attributes, body
+        role, attributes = marker.role, marker.fill(values) if values else marker.attributes.copy()
+        body = next(pieces, "")
+    yield role, attributes, body
 
 
 def _split_at_lines(text: str) -> Iterator[tuple[str, Attributes, str]]:

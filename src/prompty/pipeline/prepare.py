@@ -40,6 +40,10 @@ def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Me
     require_agent(agent, "parse")
     if not isinstance(text, str):
         raise WrongArgument("parse()", text, "rendered text", "Pass what `render` returned.")
+    return _parse(agent, text, nonce)
+
+
+def _parse(agent: PromptAgent, text: str, nonce: str | None) -> list[Message]:
     with begin("parse") as span:
         try:
             messages = agent.registry.parsers.get(agent.template.parser.kind)(text, nonce=nonce)
@@ -87,7 +91,7 @@ def prepare_valid(
         rich: Placeholders | None = None
         if any(declared.kind in RICH_KINDS for declared in agent.inputs):
             values, rich = hide_rich_inputs(agent, values, token_hex(8))
-        messages = parse(agent, _render(agent, values, nonce, strict), nonce=nonce)
+        messages = _parse(agent, _render(agent, values, nonce, strict), nonce)
         messages = insert_rich_inputs(messages, rich) if rich else messages
         span.record("result", messages)
         return messages

@@ -53,14 +53,19 @@ def validate_inputs(
     the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
     """
     require_agent(agent, "validate_inputs")
-    return _validate(agent, inputs, extra_inputs, frozenset(entry.name for entry in agent.inputs if entry.required))
+    return _validate(agent, inputs, extra_inputs, _find_required_names(agent))
 
 
-def validate_bound_inputs(
-    agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs
+def validate_run_inputs(
+    agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs, has_messages: bool
 ) -> dict[str, object]:
-    """Like `validate_inputs`, for a conversation that exists already: only bindings of tools still need inputs."""
-    return _validate(agent, inputs, extra_inputs, find_bound_names(agent))
+    """Like `validate_inputs`, for a run. If it has its messages already, only bindings of tools still need inputs."""
+    required = find_bound_names(agent) if has_messages else _find_required_names(agent)
+    return _validate(agent, inputs, extra_inputs, required)
+
+
+def _find_required_names(agent: PromptAgent) -> frozenset[str]:
+    return frozenset(entry.name for entry in agent.inputs if entry.required)
 
 
 def fill_defaults(agent: PromptAgent, inputs: Mapping[str, object] | None) -> dict[str, object]:

@@ -184,7 +184,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
     def concat(pieces: Iterable[str]) -> str:
         """Return the text of the output, or of a macro or a block."""
         pieces = list(pieces)
-        CHARACTERS.check(sum(map(len, pieces)))
+        if (size := sum(map(len, pieces))) > CHARACTERS.maximum:
+            CHARACTERS.check(size)
         return "".join(pieces)
 
     def handle_exception(self, source: str | None = None) -> NoReturn:

@@ -1,7 +1,7 @@
 """JSON to and from the bytes of a provider, and the reply in it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import BaseModel
 from pydantic_core import from_json
@@ -16,6 +16,7 @@ from prompty.safety.surrogates import repair_json, repair_text
 INVALID_JSON = "INVALID_JSON"
 # Raised while reading JSON that does not have the form of its API.
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+_NO_COUNTS: Mapping[str, object] = {}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -65,6 +66,29 @@ def as_object(payload: object) -> Json:
     if isinstance(payload, BaseModel):
         return payload.model_dump(mode="json", exclude_none=True, warnings=False)
     raise ModelError("the provider sent JSON that is not an object", retryable=True)
+
+
+def as_text(value: object) -> str:
+    """Return the text of an id or a name. Some servers number their calls; anything else is an error."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if type(value) is int:
+        return str(value)
+    raise TypeError(f"expected text, found {type(value).__name__}")
+
+
+def as_count(value: object) -> int | None:
+    """Return a token count of a reply. Anything but a whole number is unknown: the answer beside it is still good."""
+    if type(value) is int and value >= 0:
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() and value >= 0 else None
+
+
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return the counts of a reply, or none if they are no object."""
+    return value if isinstance(value, dict) else _NO_COUNTS
 
 
 def malformed(error: Exception) -> ModelError:

@@ -1,9 +1,13 @@
-"""Model options under the names of an API (§7.6). Each API has its own table, in its format's module."""
+"""What every request takes from the agent: its options under the names of an API (§7.6; each API has its own table, in
+its format's module), and the schema of the answer."""
 
 from collections.abc import Mapping
 
+from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.options import ModelOptions
+from prompty.model.request import OutputSchema
+from prompty.wire.structured import output_schema
 
 # These two are in no table: one depends on the tools, the other is passed through.
 _UNMAPPED = {"allow_multiple_tool_calls", "additional_properties"}
@@ -17,6 +21,13 @@ def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
         if value not in (None, ()):
             mapped[wire_name] = list(value) if isinstance(value, tuple) else value
     return {**(options.additional_properties or {}), **mapped}
+
+
+def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
+    """Return the schema that an agent's answer must follow: of its `outputs`, or of the type that the caller wants."""
+    if agent.outputs:
+        return OutputSchema(output_schema(agent) or {}, strict=True)
+    return agent.result_schema
 
 
 def list_dropped_options(options: ModelOptions, table: Mapping[str, str]) -> list[str]:

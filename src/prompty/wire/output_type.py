@@ -19,13 +19,6 @@ _DROPPED = frozenset({"default", "title", "discriminator"})
 _DEFS = "#/$defs/"
 
 
-def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
-    """Return the schema that an agent's answer must follow: of its `outputs`, or of the type that the caller wants."""
-    if agent.outputs:
-        return OutputSchema(output_schema(agent) or {}, strict=True)
-    return agent.result_schema
-
-
 def with_output_type(agent: PromptAgent, output_type: type[Any]) -> PromptAgent:
     """Return the agent with the schema of a type. Raise RequestError if the file declares other outputs."""
     try:

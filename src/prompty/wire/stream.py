@@ -1,6 +1,6 @@
 """Assembly of streamed replies (§8.6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -8,32 +8,9 @@ from prompty.model.event import Delta, ToolCallDelta
 from prompty.model.message import Json, ToolCall
 from prompty.model.reply import Reply
 from prompty.safety.json import is_json_object
+from prompty.wire.json_bytes import as_text
 
 T = TypeVar("T")
-_NO_COUNTS: Mapping[str, object] = {}
-
-
-def as_text(value: object) -> str:
-    """Return the text of an id or a name. Some servers number their calls; anything else is an error."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if type(value) is int:
-        return str(value)
-    raise TypeError(f"expected text, found {type(value).__name__}")
-
-
-def as_count(value: object) -> int | None:
-    """Return a token count of a reply. Anything but a whole number is unknown: the answer beside it is still good."""
-    if type(value) is int and value >= 0:
-        return value
-    return int(value) if isinstance(value, float) and value.is_integer() and value >= 0 else None
-
-
-def as_mapping(value: object) -> Mapping[str, object]:
-    """Return the counts of a reply, or none if they are no object."""
-    return value if isinstance(value, dict) else _NO_COUNTS
 
 
 def sort_by_index(items: list[T], indexes: Sequence[int | None]) -> list[T]:

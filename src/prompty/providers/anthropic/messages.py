@@ -23,11 +23,10 @@ from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.safety.json import read_json
 from prompty.safety.surrogates import may_have_surrogates, repair_json
-from prompty.wire.json_bytes import INVALID_JSON
+from prompty.wire.json_bytes import INVALID_JSON, as_count, as_mapping, as_text
 from prompty.wire.media import get_inline_data, is_url, require_text
-from prompty.wire.options import map_options
-from prompty.wire.output_type import get_output_schema
-from prompty.wire.stream import CallAssembler, as_count, as_mapping, as_text, sort_by_index
+from prompty.wire.options import get_output_schema, map_options
+from prompty.wire.stream import CallAssembler, sort_by_index
 
 Block = dict[str, Any]
 

@@ -20,10 +20,10 @@ from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api, endpoint_profile
 from prompty.providers.profiles import OPENAI, Profile
+from prompty.wire.json_bytes import as_count, as_mapping, as_text
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
-from prompty.wire.options import map_options
-from prompty.wire.output_type import get_output_schema
-from prompty.wire.stream import CallAssembler, as_count, as_mapping, as_text
+from prompty.wire.options import get_output_schema, map_options
+from prompty.wire.stream import CallAssembler
 from prompty.wire.structured import SCHEMA_NAME
 
 OPTIONS = {

@@ -10,7 +10,7 @@ from prompty.model.message import Json, Message, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
-from prompty.wire.stream import as_count, as_mapping
+from prompty.wire.json_bytes import as_count, as_mapping
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
