@@ -1,13 +1,17 @@
 """The `prompty` command and its subcommands."""
 
+import sys
+import warnings
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 from typer import Exit, Option, Typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from prompty.cli.console import fail, out
+from prompty.cli.console import fail, out, print_unexpected, print_warning
+from prompty.cli.help import name_values
 from prompty.errors import PromptyError
 from prompty.version import __version__
 
@@ -26,49 +30,81 @@ COMMANDS = {
     "trace": "trace:trace_app",
     "runs": "durable:runs",
 }
+DEBUG = "--debug"
 
 
 class LazyGroup(TyperGroup):
     """Group that imports a subcommand when it is used: `prompty check` starts without the code of durable runs.
 
-    A `PromptyError` ends any of them with its message and the exit code 1.
+    A `PromptyError` ends any of them with its message and the exit code 1, and so does any other exception. With
+    `--debug`, which may stand anywhere on the line, the traceback follows.
     """
 
     commands: dict[str, Any]  # click's classes: some releases of typer use the package, others a copy of their own
+    _debug = False
+    _completing = False
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands.update(dict.fromkeys(COMMANDS))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self._completing:
+            return SimpleNamespace(hidden=False, get_short_help_str=lambda: "")
         if cmd_name in COMMANDS and self.commands[cmd_name] is None:
             self.commands[cmd_name] = _load_command(cmd_name)
         return self.commands.get(cmd_name)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the names of commands without importing them, so that completion is fast."""
+        self._completing = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._completing = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        if DEBUG in args[:end]:
+            self._debug = True
+            args = [word for index, word in enumerate(args) if word != DEBUG or index > end]
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
+        warnings.showwarning = print_warning
         try:
             return super().invoke(ctx)
         except PromptyError as error:
-            fail(error)
+            fail(error, debug=self._debug)
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        try:
+            return super().main(*args, **settings)
+        except Exception as error:
+            if settings.get("standalone_mode") is False:
+                raise
+            print_unexpected(error, debug=self._debug)
+            sys.exit(1)
 
 
 def _load_command(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     command = getattr(import_module(f"prompty.cli.{module}"), attribute)
     if isinstance(command, Typer):
-        return get_group(command)
-    single = Typer(add_completion=False)
+        command.rich_markup_mode = None
+        return name_values(get_group(command))
+    single = Typer(add_completion=False, rich_markup_mode=None)
     single.command(name)(command)
-    return get_command(single)
+    return name_values(get_command(single))
 
 
 app: Typer = Typer(
     name="prompty",
     cls=LazyGroup,
-    help="Prompts and agents kept as text.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,  # locals may hold secrets
+    rich_markup_mode=None,  # plain help: no boxes, and no colors for NO_COLOR to remove
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -81,5 +117,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def prompty(
     version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    debug: Annotated[bool, Option(DEBUG, help="Print the traceback of an error.")] = False,
 ) -> None:
-    """Prompts and agents kept as text."""
+    """Prompts and agents kept as text.
+
+    Exit codes: 0 for success, 1 if the command failed, 2 if the command line is wrong.
+    """

@@ -1,12 +1,13 @@
 """Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from rich.console import Console
 from rich.text import Text
 from typer import Exit
 
 from prompty.errors import InputError, Problem, PromptyError
+from prompty.safety.redaction import mask_secrets, masked_traceback
 from prompty.safety.visible import visible
 
 out: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -36,8 +37,32 @@ def print_problem(problem: Problem, console: Console) -> None:
     console.print(Text(f"    {visible(problem.fix)}", "green"))
 
 
-def fail(error: PromptyError | str) -> NoReturn:
-    """Print an error and exit with 1."""
+def print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as commands print problems. Takes the arguments of `warnings.showwarning`."""
+    err.print(Text.assemble(("warning", "yellow"), f": {visible(mask_secrets(str(message)))}"))
+
+
+def fail(error: PromptyError | str, *, debug: bool = False) -> NoReturn:
+    """Print an error and exit with 1. With `debug`, print its traceback first."""
+    if debug and isinstance(error, PromptyError):
+        err.print(Text(visible(masked_traceback(error)), "dim"))
     message = error.for_command_line() if isinstance(error, InputError) else str(error)
     err.print(Text.assemble(("error", "bold red"), f": {visible(message)}"))
     raise Exit(1)
+
+
+def print_unexpected(error: Exception, *, debug: bool) -> None:
+    """Print an exception that prompty did not raise on purpose: one line, or with `debug` its traceback."""
+    if debug:
+        err.print(Text(visible(masked_traceback(error)), "dim"))
+        return
+    kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+    line = next(iter(mask_secrets(f"{kind}{error}").splitlines()), kind)
+    err.print(Text.assemble(("error", "bold red"), f": {visible(line)}\n    To see the traceback, add --debug."))

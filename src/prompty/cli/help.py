@@ -1,0 +1,34 @@
+"""The help of a command in the usual notation: `prompty check [OPTIONS] FILES...` and `--limit NUMBER`.
+
+Left alone, typer shows the types of Python (`{files}...`, `<list[Path]>`, `<bool>`).
+"""
+
+from functools import partial
+from typing import Any
+
+
+def name_values(command: Any) -> Any:
+    """Name the arguments of a command and the values of its options, and so for its subcommands. Return the command."""
+    for param in command.params:
+        if param.param_type_name == "argument":
+            _name_argument(param)
+        elif param.metavar is None and not param.is_flag:
+            param.metavar = _get_name(param)
+    for inner in getattr(command, "commands", {}).values():
+        name_values(inner)
+    return command
+
+
+def _name_argument(param: Any) -> None:
+    param.metavar = param.metavar or _get_name(param)  # errors use it, too
+    name = param.metavar + ("..." if param.nargs != 1 else "")
+    param.get_usage_pieces = partial(_answer, [name if param.required else f"[{name}]"])
+    param.get_help_record = partial(_answer, None if param.hidden else (name, param.help or ""))
+
+
+def _answer(value: Any, _context: Any) -> Any:
+    return value
+
+
+def _get_name(param: Any) -> str:
+    return str(param.name).upper()
