@@ -92,6 +92,10 @@ class PromptyError(Exception):
     # The problem of the file that the error comes from, as `check` reports it.
     problem: "Problem | None" = None
 
+    def for_command_line(self) -> str:
+        """Return the message with the fixes of a command line."""
+        return str(self)
+
 
 class WrongArgument(PromptyError, TypeError):
     """An argument of a function of prompty is not what the function takes. Nothing was sent and nothing ran."""
@@ -163,12 +167,19 @@ class RenderError(PromptyError, ValueError):
 
 
 class RequestError(PromptyError, ValueError):
-    """The messages or options cannot be sent to this provider."""
+    """The messages or options cannot be sent to this provider. `command_fix` is the fix on a command line."""
 
-    def __init__(self, cause: str, fix: str) -> None:
+    command_fix: str = ""  # of the class, because errors of older durable records have no such attribute
+
+    def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
         super().__init__(f"{cause}\n    {fix}")
         self.cause = cause
         self.fix = fix
+        self.command_fix = command_fix
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        return str(self).replace(self.fix, self.command_fix) if self.command_fix else str(self)
 
 
 class ModelError(PromptyError):

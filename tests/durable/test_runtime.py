@@ -10,6 +10,7 @@ import pytest
 
 from prompty import Guardrails, Message, Paused, ToolContext, deny, rewrite, tool, turn
 from prompty.durable import DurableRuntime
+from prompty.durable.record import record_from, stored_agent
 from prompty.durable.suite import wait_until
 from prompty.errors import Cancelled, IterationsExceeded, RequestError, RunBroken, UnknownRun
 from prompty.events import Done, ModelReply, RunCancelled, RunPaused, TextDelta, ToolFinished
@@ -39,6 +40,25 @@ def test_a_run_comes_to_what_the_same_turn_comes_to(url: str) -> None:
     assert (done.result, done.usage, done.iterations) == (expected.result, expected.usage, expected.iterations)
     assert [message.to_json() for message in done.messages] == [message.to_json() for message in expected.messages]
     assert sorted(desk.seen) == sorted(plain.seen)
+
+
+def test_a_run_keeps_the_model_that_it_was_started_with(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nameless = scripted(["Done."])
+    nameless = nameless.model_copy(update={"model": nameless.model.model_copy(update={"id": ""})})
+    client = DurableRuntime(url)
+    monkeypatch.setenv("PROMPTY_MODEL", "scripted:of-the-client")
+    from_environment = client.start(nameless)
+    chosen = client.start(nameless, model="scripted:of-the-caller", options={"temperature": 0.5})
+    monkeypatch.setenv("PROMPTY_MODEL", "scripted:of-the-worker")
+    with working(url) as runtime:
+        for run, model in ((from_environment, "of-the-client"), (chosen, "of-the-caller")):
+            assert runtime.attach(run.id).result(timeout=SECONDS) == "Done."
+            status = runtime.engine.status(run.id)
+            assert status is not None
+            stored = stored_agent(record_from(status.record, run.id), {})
+            assert stored.model.id == model
+        assert stored.model.options.temperature == 0.5
+    client.close()
 
 
 def test_the_same_in_asynchronous_code(url: str) -> None:

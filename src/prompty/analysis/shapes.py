@@ -31,5 +31,5 @@ def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> 
         yield source_map.locate((), "empty-file", "the file is empty", "Write a prompt: `user:`, and text below it.")
     elif not agent.model.id:
         message = "the file names no model"
-        fix = "Write `model: <id>` in the frontmatter, or pass --model."
+        fix = "Write `model: <id>` in the frontmatter, or set PROMPTY_MODEL."
         yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")

@@ -25,7 +25,8 @@ from prompty.batch.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing, with_model
+from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing
+from prompty.drivers.target import override_model
 from prompty.durable.engine import Limits
 from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime
@@ -79,7 +80,7 @@ def batch(
     load_dotenv(file)
     try:
         start_tracing(trace)
-        agent = with_model(load(file), model, provider, api)
+        agent = override_model(load(file), model, provider=provider, api_type=api)
         job = BatchJob(
             agent=agent,
             rows=rows,

@@ -29,8 +29,8 @@ from prompty.cli.options import (
     TraceTo,
     get_state_path,
     start_tracing,
-    with_model,
 )
+from prompty.drivers.target import override_model
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
 from prompty.loop.policy import ALLOW, deny
@@ -82,7 +82,7 @@ def chat(
     """Talk to the agent in FILE. Ctrl-C cancels a turn, Ctrl-D ends the conversation, /help lists commands."""
     load_dotenv(file)
     start_tracing(trace)
-    agent = with_model(load(file), model, provider, api)
+    agent = override_model(load(file), model, provider=provider, api_type=api)
     Conversation(
         agent,
         read_pairs(agent, inputs or []),

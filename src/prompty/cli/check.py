@@ -1,7 +1,7 @@
 """`prompty check`: list the mistakes and the doubtful parts of prompt files."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,11 @@ from typer import Argument, Exit, Option
 from prompty.analysis.check import check as check_file
 from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.inputs import load_dotenv
+from prompty.drivers.target import find_default_model
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
 from prompty.pipeline.load import load
+from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 
 
@@ -50,7 +52,12 @@ _MODEL_PROBLEMS = frozenset({"missing-model", "unknown-provider", "unknown-api-t
 
 def report_problems(file: Path, *, overridden: bool) -> None:
     """Print the problems of a file that is about to run, and exit with 1 if it cannot."""
-    problems = [problem for problem in check_file(file) if not (overridden and problem.code in _MODEL_PROBLEMS)]
+    settled: Collection[str] = ()
+    if overridden:
+        settled = _MODEL_PROBLEMS
+    elif find_default_model(DEFAULT)[0]:
+        settled = ("missing-model",)
+    problems = [problem for problem in check_file(file) if problem.code not in settled]
     for problem in problems:
         print_problem(problem, err)
     if any(problem.severity == "error" for problem in problems):

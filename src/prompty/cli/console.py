@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 from typer import Exit
 
-from prompty.errors import InputError, Problem, PromptyError
+from prompty.errors import Problem, PromptyError
 from prompty.safety.redaction import mask_secrets, masked_traceback
 from prompty.safety.visible import visible
 
@@ -53,7 +53,7 @@ def fail(error: PromptyError | str, *, debug: bool = False) -> NoReturn:
     """Print an error and exit with 1. With `debug`, print its traceback first."""
     if debug and isinstance(error, PromptyError):
         err.print(Text(visible(masked_traceback(error)), "dim"))
-    message = error.for_command_line() if isinstance(error, InputError) else str(error)
+    message = error.for_command_line() if isinstance(error, PromptyError) else error
     err.print(Text.assemble(("error", "bold red"), f": {visible(message)}"))
     raise Exit(1)
 

@@ -25,8 +25,8 @@ from prompty.cli.options import (
     TraceTo,
     get_state_path,
     start_tracing,
-    with_model,
 )
+from prompty.drivers.target import override_model
 from prompty.durable.engine import Limits
 from prompty.durable.runs import RunState
 from prompty.durable.runtime import DurableRuntime
@@ -126,7 +126,7 @@ def submit(
     """Queue a run of FILE for the workers, and print its id."""
     load_dotenv(file)
     with open_client(database) as runtime:
-        agent = with_model(load(file), model, provider, api)
+        agent = override_model(load(file), model, provider=provider, api_type=api)
         run = runtime.start(
             agent,
             read_pairs(agent, inputs or []),

@@ -10,8 +10,9 @@ from typer import Option
 from prompty.analysis.explain import Explanation, explain as explain_prompt
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv, read_pairs
-from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey, with_model
+from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey
 from prompty.cli.render import print_message
+from prompty.drivers.target import override_model
 from prompty.pipeline.load import load
 from prompty.safety.visible import visible
 
@@ -27,7 +28,7 @@ def explain(
 ) -> None:
     """Print the messages of FILE and the exact request for them, without sending it. Secrets are masked."""
     load_dotenv(file)
-    agent = with_model(load(file), model, provider, api)
+    agent = override_model(load(file), model, provider=provider, api_type=api)
     explanation = explain_prompt(agent, read_pairs(agent, inputs or []), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]

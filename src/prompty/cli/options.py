@@ -2,18 +2,22 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
-from prompty.model.agent import PromptAgent
 from prompty.tracing.sinks import trace_to
 
 File = Annotated[Path, Argument(help="The .prompty file.")]
 InputPairs = Annotated[
     list[str] | None, Option("--input", "-i", metavar="NAME=VALUE", help="Set an input. Use NAME=@FILE to read a file.")
 ]
-ModelId = Annotated[str | None, Option("--model", "-m", help="Override the model in the file.")]
+ModelId = Annotated[
+    str | None,
+    Option(
+        "--model", "-m", metavar="[PROVIDER:]ID", help="Override the model in the file, for example ollama:llama3.2."
+    ),
+]
 ProviderKey = Annotated[str | None, Option("--provider", help="Override the provider in the file.")]
 ApiType = Annotated[str | None, Option("--api", help="Override the apiType in the file.")]
 TraceTo = Annotated[
@@ -31,15 +35,6 @@ def start_tracing(sinks: list[str] | None) -> None:
     """Send traces of this command to `sinks`."""
     if sinks:
         trace_to(*sinks)
-
-
-def with_model(agent: PromptAgent, model: str | None, provider: str | None, api: str | None) -> PromptAgent:
-    """Return the agent with another model. Another provider does not get the connection of the file's own."""
-    changes: dict[str, Any] = {"id": model, "provider": provider, "api_type": api}
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if provider is not None and provider != agent.model.provider:
-        changes["connection"] = None
-    return agent.model_copy(update={"model": agent.model.model_copy(update=changes)})
 
 
 def get_state_path(name: str) -> Path:

@@ -4,7 +4,8 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import AsJson, File, ProviderKey, with_model
+from prompty.cli.options import AsJson, File, ProviderKey
+from prompty.drivers.target import override_model
 from prompty.pipeline.load import load
 from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile
@@ -42,7 +43,7 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
 def models(file: File, provider: ProviderKey = None, as_json: AsJson = False) -> None:
     """Ask the server of FILE which models it has, and print their ids."""
     load_dotenv(file)
-    found = list_models(with_model(load(file), None, provider, None))
+    found = list_models(override_model(load(file), provider=provider))
     if as_json:
         print_json(found)
         return

@@ -19,8 +19,8 @@ from prompty.cli.options import (
     ProviderKey,
     TraceTo,
     start_tracing,
-    with_model,
 )
+from prompty.drivers.target import override_model
 from prompty.model.event import Event, ModelReply, ReasoningDelta, Retry, TextDelta
 from prompty.model.reply import Reply
 from prompty.pipeline.load import load
@@ -50,7 +50,7 @@ def run(
         streamed = _show_event(event, quiet=as_json) or streamed
 
     report_problems(file, overridden=bool(model or provider or api))
-    agent = with_model(load(file), model, provider, api)
+    agent = override_model(load(file), model, provider=provider, api_type=api)
     start_tracing(trace)
     values = read_pairs(agent, inputs or [])
     answer: Any = invoke(agent, values, stream=stream, timeout=timeout, on_event=show)  # type: ignore[call-overload]  # `stream` is not a literal

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import ApiType, AsJson, File, ProviderKey, with_model
+from prompty.cli.options import ApiType, AsJson, File, ProviderKey
+from prompty.drivers.target import override_model
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
@@ -36,7 +37,7 @@ def tools(file: File, provider: ProviderKey = None, api: ApiType = None, as_json
     --json prints their definitions exactly as the provider gets them.
     """
     load_dotenv(file)
-    agent = with_model(load(file), None, provider, api)
+    agent = override_model(load(file), provider=provider, api_type=api)
     offered = asyncio.run(_list_functions(agent))
     definitions = _build_definitions(agent, [entry.function for entry in offered])
     if as_json:

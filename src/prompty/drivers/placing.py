@@ -1,5 +1,7 @@
 """Put an error of a run at its place in the file, in the words of `check`."""
 
+from dataclasses import replace
+
 from prompty.analysis.check import check
 from prompty.errors import PromptyError, RenderError, RequestError, ToolError, UnknownName
 from prompty.model.agent import PromptAgent
@@ -21,6 +23,6 @@ def place_error(error: PromptyError, agent: PromptAgent) -> None:
         return
     for problem in check(agent.path, allowed_roots=agent.allowed_roots, registry=agent.registry):
         if problem.message == error.cause or (error.cause == NO_MODEL and problem.code in _WITHOUT_MODEL):
-            error.problem = problem
-            error.args = (str(problem),)
+            error.problem = replace(problem, fix=error.fix) if problem.code == "missing-model" else problem
+            error.args = (str(error.problem),)
             return

@@ -18,7 +18,7 @@ from prompty.drivers.host import NO_HOST, Host
 from prompty.drivers.placing import place_error
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
-from prompty.drivers.target import resolve_target
+from prompty.drivers.target import override_model, resolve_target
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError
 from prompty.loop.budget import Budget, Price, tokens_of
@@ -51,6 +51,7 @@ from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.registry import DEFAULT, Registry
+from prompty.safety import origins
 from prompty.tools.arguments import find_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.output_type import with_output_type
@@ -94,7 +95,7 @@ def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Genera
     """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
-        agent = load_agent(invocation.source, invocation.settings.registry)
+        agent = load_agent(invocation.source, invocation.settings)
         try:
             run = Run(invocation, agent, lineage=lineage, spans=spans)
             return run.sync_driver().drive(run.loop())
@@ -109,12 +110,11 @@ async def async_events(
     """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
-        source = invocation.source
-        registry = invocation.settings.registry
+        source, settings = invocation.source, invocation.settings
         agent = (
-            load_agent(source, registry)
+            load_agent(source, settings)
             if isinstance(source, PromptAgent)
-            else await to_thread(load_agent, source, registry)
+            else await to_thread(load_agent, source, settings)
         )
         try:
             run = Run(invocation, agent, lineage=lineage, spans=spans)
@@ -129,12 +129,17 @@ def result_of_run(end: Done | Paused) -> Any:
     return end.result if isinstance(end, Done) else end
 
 
-def load_agent(source: Source, registry: Registry | None = None) -> PromptAgent:
-    """Return an agent, loaded from its file if `source` is a path, and tied to a registry if one is passed."""
+def load_agent(source: Source, settings: Settings) -> PromptAgent:
+    """Return an agent, loaded from its file if `source` is a path, with the registry and the model of the caller."""
+    registry = settings.registry
     if not isinstance(source, PromptAgent):
         check_path(source, "the first argument", "a PromptAgent or the path of a .prompty file")
-        return load(source, registry=registry or DEFAULT)
-    return source if registry is None else source.model_copy(update={"registry": registry})
+        source = load(source, registry=registry or DEFAULT)
+    elif registry is not None:
+        source = source.model_copy(update={"registry": registry})
+    if settings.model is None and not settings.options and source.model.id:
+        return source
+    return override_model(source, settings.model, settings.options)
 
 
 class Run:
@@ -379,15 +384,16 @@ def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list
     if entries is None or not isinstance(entries, Sequence) or isinstance(entries, str):
         return []
     # The host's word is not checked against its endpoints, the file's is.
-    provenance = agent.provenance if option is None else HOST_BUILT
-    return [_with_model(agent, entry, provenance) for entry in entries]
+    if option is None:
+        return [_with_model(agent, entry, agent.provenance, origins.Source.FILE) for entry in entries]
+    return [_with_model(agent, entry, HOST_BUILT, origins.Source.ENVIRONMENT) for entry in entries]
 
 
-def _with_model(agent: PromptAgent, entry: object, provenance: Provenance) -> PromptAgent:
+def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named_by: origins.Source) -> PromptAgent:
     if isinstance(entry, PromptAgent):
         return agent.model_copy(update={"model": entry.model, "provenance": entry.provenance})
     if isinstance(entry, str):
-        return agent.model_copy(update={"model": agent.model.model_copy(update={"id": entry})})
+        return override_model(agent, entry, named_by=named_by)
     try:
         model = PromptAgent.model_validate({"model": entry}).model
     except ValidationError as error:

@@ -40,6 +40,7 @@ from prompty.durable.runs import (
     summarize_run,
 )
 from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
+from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event
 from prompty.model.message import Json
@@ -136,7 +137,9 @@ class DurableRuntime:
     ) -> "DurableRun":
         """Start a run: here, if this runtime works, else on any worker. One of the same id is not started again. Of
         those that wait for a worker, the smallest `priority` goes first."""
-        agent = load_agent(agent_or_path)
+        # The agent of the record has the model it runs with, whatever the environment of a worker says.
+        chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
+        agent = load_agent(agent_or_path, chosen)
         if options.get("tools") is None and self.parts.tools:
             options["tools"] = list(handlers_of(self.parts.tools))
         record = new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets)

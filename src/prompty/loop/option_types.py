@@ -67,6 +67,8 @@ _COUNT = _Rule(_is_count, "a whole number", "Write a number such as 3.")
 _FUNCTION = _Rule(_is_callable, "a function", "Pass the function itself, without calling it.")
 
 _RULES: dict[str, _Rule] = {
+    "model": _Rule(_is_a(str), "a text", "Write model='id' or model='provider:id'."),
+    "options": _Rule(_is_a(Mapping), "a mapping of model options", "Write options={'temperature': 0}."),
     "timeout": _SECONDS,
     "tool_timeout": _SECONDS,
     "max_retries": _COUNT,

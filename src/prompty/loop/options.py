@@ -4,7 +4,7 @@ A new option is a line in one of the TypedDicts below, a default in `Settings`, 
 JSON, so durable runs store them; host options are functions and objects of this process.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -29,6 +29,16 @@ Listener = Callable[[Event], object]
 class CallData(TypedDict, total=False):
     """Data options of every run."""
 
+    model: Annotated[
+        str | None,
+        Doc(
+            "The model to use instead of the file's: an id, or `provider:id`, where `provider` is a registered "
+            "provider or a known server such as `ollama` or `groq`."
+        ),
+    ]
+    options: Annotated[
+        Mapping[str, object] | None, Doc("Model options, as under `model.options:`. They override the file's.")
+    ]
     timeout: Annotated[float | None, Doc("Seconds for one answer of the model, all its attempts included.")]
     max_retries: Annotated[int, Doc("How often a failed model call is retried.")]
     fallbacks: Annotated[
@@ -134,6 +144,8 @@ _INHERITED = (
 class Settings:
     """All options of a run with their defaults."""
 
+    model: str | None = None
+    options: Mapping[str, object] | None = None
     timeout: float | None = None
     max_retries: int = 3
     fallbacks: Sequence[object] | None = None

@@ -15,6 +15,7 @@ from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.schema import build_function
 
 NO_MODEL = "the prompt names no model"
+MODEL_VARIABLE = "PROMPTY_MODEL"
 
 
 def build_request(
@@ -28,7 +29,8 @@ def build_request(
 ) -> WireRequest:
     """Return the request for one call to a model. The history is repaired where it has to be (L1, L7)."""
     if not agent.model.id and api.path:  # an executor of the host may know its model itself
-        raise RequestError(NO_MODEL, "Write `model: <id>` in the file.")
+        others = f"write `model: <id>` in the file, or set {MODEL_VARIABLE}."
+        raise RequestError(NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}")
     offered = list_functions(agent) if functions is None else functions
     read = normalize_history(read_messages(messages), api.call_ids)
     body = api.request(agent, read, offered)

@@ -1,6 +1,7 @@
 """From a prompt's connection to the place it names: a base URL and a key (F11)."""
 
 import os
+from collections.abc import Collection
 from typing import NamedTuple
 
 from pydantic import SecretStr
@@ -10,6 +11,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.providers.destination import check_environment_url, takes_environment
 from prompty.providers.http.endpoint import check_header
+from prompty.providers.profiles import find_key_variables
 
 
 class EnvironmentNames(NamedTuple):
@@ -39,6 +41,8 @@ def find_place(agent: PromptAgent, names: EnvironmentNames, hosts: tuple[str, ..
         case None:
             key = os.environ.get(names.key) or agent.registry.dotenv.get(names.key)
             return Place(_get_base_url(agent, names), key and check_header(names.key, key), _read_headers(names))
+        case ApiKeyConnection(endpoint=str(known), api_key=None) if variables := find_key_variables(known):
+            return Place(known, _find_own_key(agent, variables))
         case ApiKeyConnection(endpoint=endpoint, api_key=key):
             secret = required_key(key, names.key)
             if not endpoint:
@@ -65,6 +69,14 @@ def _read_headers(names: EnvironmentNames) -> tuple[tuple[str, str], ...]:
         if colon and name.strip():
             found.append((name.strip().lower(), value.strip()))
     return tuple([(name, check_header(name, value)) for name, value in found])
+
+
+def _find_own_key(agent: PromptAgent, variables: Collection[str]) -> str:
+    """Return the key of a known server, which its own variable holds."""
+    for name in sorted(variables):
+        if key := os.environ.get(name) or agent.registry.dotenv.get(name):
+            return check_header(name, key)
+    raise RequestError("the connection has no `apiKey`", f"Set {' or '.join(sorted(variables))}.")
 
 
 def required_key(key: SecretStr | None, variable: str) -> str:

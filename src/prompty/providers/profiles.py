@@ -228,6 +228,14 @@ PROFILES = (
 )
 
 
+_BY_NAME = {profile.name: profile for profile in PROFILES if profile.hosts}
+
+
+def get_profile(name: str) -> Profile | None:
+    """Return the profile of this name, or None. A compatible server has no address, so no name leads to it."""
+    return _BY_NAME.get(name)
+
+
 @lru_cache(maxsize=256)
 def find_profile(url: str, provider: str = "openai") -> Profile:
     """Return the profile of the server at a URL. Without a URL that is the provider's own server."""
