@@ -3,24 +3,25 @@
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 
-from openai import AsyncOpenAI, DefaultAioHttpClient
-
-from benchmarks.callers import KEY, Bare, Caller, Ours, agent_at
+from benchmarks.callers import Bare, Caller, Ours
 from benchmarks.cost import Cost, Measure, best_of
-from benchmarks.prompts import CHAT
 from benchmarks.provider import TEXT, fake_provider
-from prompty import load
-from prompty.providers import register_connection
 
 REPEATS = 30
 CHUNKS = 2000
-SCHEDULE = Path("/proc/self/schedstat")
+
+TRANSPORTS = ("httpx2", "fast")
+LIMITS = {
+    "call, async": {"httpx2": 0.45, "fast": 0.22},
+    "call, sync": {"httpx2": 0.45, "fast": 0.16},
+    "stream, async": {"httpx2": 0.14, "fast": 0.08},
+    "stream, sync": {"httpx2": 0.14, "fast": 0.08},
+    "64 calls at once": {"httpx2": 0.5, "fast": 0.11},
+    "512 calls at once": {"httpx2": 0.45, "fast": 0.07},
+}
 
 Work = Callable[[Caller], object]
 
@@ -47,10 +48,9 @@ def one_by_one(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
             assert await caller.call_async() == TEXT
 
     callers = callers_at(url)
-    asynchronous = least(rounds, callers, time.process_time, lambda caller: runner.run(run_async(caller)))
     return [
-        ratio("call, async", 0.75, asynchronous),
-        ratio("call, sync", 0.75, least(rounds, callers, time.process_time, run)),
+        *ratios("call, async", least(rounds, callers, time.process_time, lambda caller: runner.run(run_async(caller)))),
+        *ratios("call, sync", least(rounds, callers, time.process_time, run)),
     ]
 
 
@@ -65,27 +65,26 @@ def streamed(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
 
     callers = callers_at(url)
     return [
-        ratio("stream, async", 0.2, least(rounds, callers, time.process_time, run_async)),
-        ratio("stream, sync", 0.2, least(rounds, callers, time.process_time, run)),
+        *ratios("stream, async", least(rounds, callers, time.process_time, run_async)),
+        *ratios("stream, sync", least(rounds, callers, time.process_time, run)),
     ]
 
 
 def together(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
-    """The time in which many calls at once are answered."""
+    """The processor time of many calls at once."""
 
     def many(calls: int) -> Work:
         return lambda caller: runner.run(at_once(calls, caller))
 
     callers = callers_at(url)
-    few = least(2 * rounds, callers, own_time, many(64))
-    with fast_caller(runner, url) as fast:
-        seconds = least(rounds, {**callers, **fast}, own_time, many(512))
-    costs = [ratio("64 calls at once", 1 / 1.3, few), ratio("512 calls at once", 1 / 1.2, seconds)]
-    return costs + [ratio("512 calls at once, aiohttp", 1 / 2.5, seconds, name) for name in fast]
+    return [
+        *ratios("64 calls at once", least(2 * rounds, callers, time.process_time, many(64))),
+        *ratios("512 calls at once", least(rounds, callers, time.process_time, many(512))),
+    ]
 
 
 def callers_at(url: str) -> dict[str, Caller]:
-    return {"prompty": Ours(agent_at(url)), "openai": Bare(url)}
+    return {**{name: Ours(url, name) for name in TRANSPORTS}, "openai": Bare(url)}
 
 
 async def at_once(calls: int, caller: Caller) -> None:
@@ -99,27 +98,14 @@ async def at_once(calls: int, caller: Caller) -> None:
     await asyncio.gather(*(worker() for _ in range(calls)))
 
 
-@contextmanager
-def fast_caller(runner: asyncio.Runner, url: str) -> Iterator[dict[str, Caller]]:
-    """A prompt whose host has registered a client that sends with aiohttp, where that is installed."""
-    if not find_spec("aiohttp"):
-        yield {}
-        return
-
-    async def client() -> AsyncOpenAI:
-        return AsyncOpenAI(base_url=url, api_key=KEY, http_client=DefaultAioHttpClient())
-
-    registered = runner.run(client())
-    register_connection("shop", registered)
-    yield {"prompty with aiohttp": Ours(load(CHAT))}
-    runner.run(registered.close())
-
-
 def least(rounds: int, callers: Mapping[str, Caller], clock: Callable[[], float], work: Work) -> dict[str, float]:
     """The least time each caller takes for the same work."""
-    measures: dict[str, Measure] = {
-        name: partial(seconds_of, partial(work, caller), clock) for name, caller in callers.items()
-    }
+
+    def measure(caller: Caller) -> float:
+        caller.choose()
+        return seconds_of(partial(work, caller), clock)
+
+    measures: dict[str, Measure] = {name: partial(measure, caller) for name, caller in callers.items()}
     return best_of(rounds, measures)
 
 
@@ -130,10 +116,9 @@ def seconds_of(action: Callable[[], object], clock: Callable[[], float]) -> floa
     return clock() - start
 
 
-def own_time() -> float:
-    """The time, less what this process has waited for a processor that others had; that is known on Linux only."""
-    waited = int(SCHEDULE.read_text().split()[1]) if SCHEDULE.exists() else 0
-    return time.perf_counter() - waited / 1e9
+def ratios(name: str, seconds: Mapping[str, float]) -> list[Cost]:
+    """The time of each transport over that of the bare SDK."""
+    return [ratio(f"{name}, {one}", LIMITS[name][one], seconds, one) for one in TRANSPORTS]
 
 
 def ratio(name: str, limit: float, seconds: Mapping[str, float], side: str = "prompty") -> Cost:
