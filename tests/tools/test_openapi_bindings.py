@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from prompty.errors import ArgumentsError
 from prompty.tools.openapi.names import is_same_parameter
@@ -174,6 +174,7 @@ STYLES = st.sampled_from(["form", "spaceDelimited", "pipeDelimited", "deepObject
 
 
 @settings(deadline=None, max_examples=200)
+@example({"x;tenant": ""}, "spaceDelimited", False, True)
 @given(st.dictionaries(KEYS, st.text(max_size=4), max_size=4), STYLES, st.booleans(), st.booleans())
 def test_a_request_that_is_built_has_a_bound_name_once(
     entries: dict[str, str], style: str, explode: bool, reserved: bool
