@@ -78,7 +78,7 @@ class References:
                 return content
             text = "".join([self._resolve_piece(piece, keys, files, read) for piece in pieces])
         except Unreadable as error:
-            self.failures.append((keys, error))
+            self.failures.append((keys, error.with_traceback(None)))  # whose frames would all be kept
             if any(piece.protocol == "env" for piece in pieces):  # `check` reads files whose variables are not set
                 self._record(keys, value, [_Read(value, Source.ENVIRONMENT, whole=len(pieces) == 1)])
             return value
