@@ -106,13 +106,19 @@ def _get_encoding(response: Any) -> str:
     return (response.get_header("content-encoding") or "").strip().lower()
 
 
+def _has_come(response: Any) -> bool:
+    """Return True if the whole body of an answer has been read ahead, as it is: one step hands it over."""
+    length = response.get_header("content-length") or ""
+    return length.isdecimal() and int(length) <= _READ_AHEAD and not _get_encoding(response)
+
+
 class HttpTransport(_FastConnection):
     """The transport of one endpoint for synchronous code, shared by all threads."""
 
     def send(self, request: WireRequest, /) -> bytes:
         stream = self._open(request, _READ_AHEAD)
         try:
-            return b"".join(stream)
+            return stream.read()
         finally:
             stream.close()
 
@@ -163,6 +169,17 @@ class HttpBytes:
         self._thread, self._call, self._response = thread, call, response
         self._body = Body(_get_encoding(response))
 
+    def read(self) -> bytes:
+        """Return the whole body."""
+        if not _has_come(self._response):
+            return b"".join(self)
+        try:
+            content = bytes(self._thread.wait_for(self._response.bytes()))
+        except Exception as error:
+            raise_failure(error)
+        self._call = None  # it has ended by itself
+        return content
+
     def __iter__(self) -> Iterator[bytes]:
         body, read, wait_for = self._body, self._response.body_reader.read_chunk, self._thread.wait_for
         try:
@@ -194,7 +211,7 @@ class AsyncHttpTransport(_FastConnection):
     async def send(self, request: WireRequest, /) -> bytes:
         stream = await self._open(request, _READ_AHEAD)
         try:
-            return b"".join([chunk async for chunk in stream])
+            return await stream.read()
         finally:
             await stream.aclose()
 
@@ -248,6 +265,17 @@ class AsyncHttpBytes:
     def __init__(self, call: Any, response: Any) -> None:
         self._call, self._response = call, response
         self._body = Body(_get_encoding(response))
+
+    async def read(self) -> bytes:
+        """Return the whole body."""
+        if not _has_come(self._response):
+            return b"".join([chunk async for chunk in self])
+        try:
+            content = bytes(await self._response.bytes())
+        except Exception as error:
+            raise_failure(error)
+        self._call = None  # it has ended by itself
+        return content
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body, read = self._body, self._response.body_reader.read_chunk
