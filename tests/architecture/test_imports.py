@@ -40,9 +40,9 @@ def test_importing_prompty_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.process
-def test_preparing_a_prompt_needs_no_sdk_and_no_command_line() -> None:
+def test_preparing_a_prompt_needs_no_sdk_no_network_and_no_command_line() -> None:
     loaded = modules_after("import prompty; prompty.prepare(prompty.loads('user:\\n{{ x }}'), {'x': 1})")
-    assert not loaded & {"typer", "rich", "openai", "anthropic", "mcp", "opentelemetry", "dotenv"}
+    assert not loaded & {"typer", "rich", "openai", "anthropic", "mcp", "opentelemetry", "dotenv", "asyncio", "ssl"}
 
 
 @pytest.mark.process

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
+from prompty.model.conditions import get_conditions
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.conditions import check_tool_conditions
 from prompty.pipeline.source_map import Finding, SourceMap
-from prompty.tools.conditions import get_conditions
 from prompty.tools.kinds import UnmatchedBinding, find_unmatched
 
 

@@ -11,12 +11,12 @@ from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
 from prompty.loop.policy import get_tool_policies, list_policies
 from prompty.model.agent import PromptAgent
+from prompty.model.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
 from prompty.model.tool import PromptyTool
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
 from prompty.safety.redaction import masked_traceback
-from prompty.tools.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.tools.context import ToolContext
 from prompty.tools.results import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.effects import Rewrite, Verdict
+from prompty.model.conditions import get_conditions
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
 from prompty.tools.arguments import get_validator
-from prompty.tools.conditions import get_conditions
 
 ALLOW = Verdict(True)
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 
 from prompty.model.agent import PromptAgent
+from prompty.model.conditions import Callee, find_condition_problem, get_conditions
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.source_map import Finding, SourceMap
-from prompty.tools.conditions import Callee, find_condition_problem, get_conditions
 
 
 def check_function_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from prompty.errors import RequestError, WrongArgument
 from prompty.model.agent import PromptAgent
@@ -19,7 +19,9 @@ from prompty.model.request import Function, WireRequest
 from prompty.providers.destination import check_destination
 from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, Registry
-from prompty.wire.stream import Decoder
+
+if TYPE_CHECKING:
+    from prompty.wire.stream import Decoder  # with all events, which only a call needs
 
 
 class Bytes(Protocol):
@@ -131,7 +133,7 @@ class Api:
     request: Callable[[PromptAgent, Sequence[Message], Sequence[Function]], Json]
     reply: Callable[[Json], Reply]
     tool_messages: Callable[[Reply, Sequence[Message]], list[Message]] = turn_messages
-    decoder: Callable[[], Decoder] | None = None
+    decoder: "Callable[[], Decoder] | None" = None
     stream_body: Callable[[Json], Json] = lambda body: body
     headers: Callable[[PromptAgent], Mapping[str, str]] = lambda _: {}
     options: Mapping[str, str] = field(default_factory=dict)

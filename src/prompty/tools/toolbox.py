@@ -7,12 +7,12 @@ from warnings import warn
 
 from prompty.errors import InputError, PromptyWarning, ToolError, WrongArgument
 from prompty.model.agent import PromptAgent, require_agent
+from prompty.model.conditions import check_conditions, describe_callee, list_parameters
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.arguments import drop_defaults
-from prompty.tools.conditions import check_conditions, describe_callee, list_parameters
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, make_handler
 from prompty.tools.kinds import KindRunner, find_unmatched, hide_parameters, project_tools
