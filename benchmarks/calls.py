@@ -14,13 +14,14 @@ REPEATS = 30
 CHUNKS = 2000
 
 TRANSPORTS = ("httpx2", "fast")
+# With `fast`, three quarters of a call are ours and not the transport's: it is prepared, run and read.
 LIMITS = {
     "call, async": {"httpx2": 0.45, "fast": 0.22},
-    "call, sync": {"httpx2": 0.45, "fast": 0.16},
-    "stream, async": {"httpx2": 0.14, "fast": 0.08},
-    "stream, sync": {"httpx2": 0.14, "fast": 0.08},
-    "64 calls at once": {"httpx2": 0.5, "fast": 0.11},
-    "512 calls at once": {"httpx2": 0.45, "fast": 0.07},
+    "call, sync": {"httpx2": 0.45, "fast": 0.25},
+    "stream, async": {"httpx2": 0.14, "fast": 0.11},
+    "stream, sync": {"httpx2": 0.14, "fast": 0.11},
+    "64 calls at once": {"httpx2": 0.5, "fast": 0.15},
+    "512 calls at once": {"httpx2": 0.45, "fast": 0.1},
 }
 
 Work = Callable[[Caller], object]

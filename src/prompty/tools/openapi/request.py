@@ -127,7 +127,7 @@ def _check_names(written: Sequence[_Written], declared: dict[str, str], bound: C
 
 
 def _names(entry: _Written) -> list[str]:
-    """Return the names that a server may read. Some separate pairs by semicolons, which `allowReserved` lets through."""
+    """Return the names that a server may read. Some separate pairs by semicolons, which `allowReserved` permits."""
     pieces = (piece for pair in entry.pairs for piece in pair.split(";"))
     return [unquote_plus(piece.partition("=")[0]) for piece in pieces]
 
