@@ -1,5 +1,6 @@
 """A terminal for tests: keys are typed into it, and its screen is read. It is tmux."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -13,15 +14,20 @@ import pytest
 PATIENCE = 40.0
 PROMPTY = Path(sys.executable).parent / "prompty"
 TMUX = shutil.which("tmux")
+PASSED = ("PYTHONPATH", "PATH", "HOME")
 
 
 class Terminal:
-    """A terminal with a command of ours in it."""
+    """A terminal with a command of ours in it. What it prints when it ends is followed by its exit code."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.name = f"prompty-{uuid4().hex[:8]}"
-        command = shlex.join([str(PROMPTY), *arguments])
-        self.tmux("new-session", "-d", "-s", self.name, "-x", "100", "-y", "40", "-c", str(folder), f"{command}; cat")
+        command = f"{shlex.join([str(PROMPTY), *arguments])}; echo exit code $?; cat"
+        # A tmux server keeps the environment that it was started in, so what matters is passed on.
+        passed = {**{name: os.environ[name] for name in PASSED if name in os.environ}, "XDG_STATE_HOME": str(folder)}
+        settings = [word for name, value in passed.items() for word in ("-e", f"{name}={value}")]
+        size = ("-x", "100", "-y", "40")
+        self.tmux("new-session", "-d", "-s", self.name, *size, *settings, "-c", str(folder), command)
 
     def tmux(self, *arguments: str) -> str:
         assert TMUX, "tmux is not installed"

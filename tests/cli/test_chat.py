@@ -2,15 +2,14 @@
 
 import io
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from prompty import GatedCall, load
-from prompty.cli.chat import Conversation
-from prompty.memory import InProcessMemory
+from prompty import GatedCall
+from prompty.cli.approval import Approver
 from tests.terminal import PROMPTY, Terminal
 
 pytestmark = pytest.mark.process
@@ -113,7 +112,7 @@ def test_ctrl_c_in_a_tool_ends_the_turn_and_not_the_program(folder: Path, termin
     terminal.type("/save nap")
     terminal.until("saved as nap")
     terminal.press("C-c")
-    terminal.until("Ctrl-D or /quit to leave")
+    terminal.until("Ctrl-D or /exit to leave")
     terminal.type("/nonsense")
     terminal.until("unknown command /nonsense")
     terminal.type("/help")
@@ -130,10 +129,15 @@ def test_what_is_typed_while_a_turn_runs_steers_it(folder: Path, terminals: list
     terminal.until("you>", times=2)
 
 
+def run_chat(folder: Path, prompt: str, keys: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a chat that reads its keys from a pipe, which ends."""
+    command = [str(PROMPTY), "chat", prompt, "--tools", "tools.py", "--database", "sessions.db", *options]
+    return subprocess.run(command, cwd=folder, input=keys, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  our own command
+
+
 def piped(folder: Path, prompt: str, keys: str) -> str:
-    """What a chat prints that reads its keys from a pipe, which ends."""
-    command = [str(PROMPTY), "chat", prompt, "--tools", "tools.py", "--database", "sessions.db"]
-    done = subprocess.run(command, cwd=folder, input=keys, capture_output=True, text=True, timeout=60)  # noqa: S603  our own command
+    """What a chat prints that reads its keys from a pipe."""
+    done = run_chat(folder, prompt, keys)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -164,23 +168,76 @@ def test_a_question_shows_every_argument_of_a_call_and_no_control_characters(fol
     assert "Sent." in said
 
 
-def test_always_ends_when_the_definition_of_a_tool_changes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nn\n"))
-    chat = Conversation(
-        load(folder / "pay.prompty"),
-        {},
-        functions=[],
-        store=InProcessMemory(),
-        session=None,
-        ask=None,
-        approval=None,
-    )
+def test_always_ends_when_the_definition_of_a_tool_changes() -> None:
+    shown, replies = Console(file=io.StringIO()), iter(["a", "n"])
+    approver = Approver(shown, lambda: next(replies))
 
     def ask(definition: str) -> list[bool]:
         calls = [GatedCall(id="", name="pay", arguments={}, key="k", needs_approval=True, definition=definition)]
-        return [verdict.allowed for verdict in chat.decide_all(calls)]
+        return [verdict.allowed for verdict in approver.decide_all(calls)]
 
     assert [ask("one"), ask("one"), ask("two")] == [[True], [True], [False]]
-    assert capsys.readouterr().out.count("allow pay") == 2
+    assert isinstance(shown.file, io.StringIO)
+    assert shown.file.getvalue().count("allow pay") == 2
+
+
+def test_a_banner_names_the_file_and_the_model_and_says_how_to_leave(folder: Path, terminals: list[Terminal]) -> None:
+    terminal = chat(folder, terminals, "pay.prompty")
+    assert terminal.screen.splitlines()[:3] == [
+        "pay.prompty with scripted:any",
+        "/help lists the commands. /exit or Ctrl-D leaves.",
+        "you>",
+    ]
+    terminal.type("/exit")
+    terminal.until("exit code 0")
+
+
+def test_arrow_keys_edit_a_line_and_recall_earlier_ones(folder: Path, terminals: list[Terminal]) -> None:
+    (folder / "echo.prompty").write_text(PROMPT.format(script="[Noted.]"))
+    terminal = chat(folder, terminals, "echo.prompty")
+    terminal.tmux("send-keys", "-t", terminal.name, "-l", "helo")
+    terminal.press("Left")
+    terminal.type("l")  # before the last letter
+    assert "you> hello" in terminal.until("Noted.")
+    terminal.until("you>", times=2)
+    terminal.press("Up")
+    terminal.until("you> hello", times=2)
+    terminal.press("Enter")
+    terminal.until("Noted.", times=2)
+    terminal.until("you>", times=3)
+    terminal.type("/exit")
+    terminal.until("exit code 0")
+    assert "^[" not in terminal.screen
+    again = chat(folder, terminals, "echo.prompty")
+    again.press("Up")
+    again.press("Up")
+    again.until("you> hello")
+    history = folder / "prompty" / "chat_history"
+    assert "+hello" in history.read_text()
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_at_the_question_cancels_the_turn(folder: Path, terminals: list[Terminal]) -> None:
+    terminal = chat(folder, terminals, "pay.prompty")
+    terminal.type("Pay my debts")
+    terminal.until("allow pay")
+    terminal.press("C-c")
+    screen = terminal.until("cancelled: interrupted by Ctrl-C")
+    assert "← pay" not in screen
+    terminal.until("you>", times=2)
+
+
+def test_an_error_in_a_piped_chat_ends_it_with_the_exit_code_1(folder: Path) -> None:
+    (folder / "end.prompty").write_text(PROMPT.format(script="[{call: rest, arguments: {seconds: 0}}]"))
+    done = run_chat(folder, "end.prompty", "Hello\n")
+    assert done.returncode == 1
+    assert "error: the script has no reply left" in done.stdout
+
+
+def test_functions_that_the_file_does_not_declare_are_offered_on_request_only(folder: Path) -> None:
+    (folder / "tools.py").write_text(f"{TOOLS}\n@tool\ndef wipe() -> str:\n    return 'wiped'\n")
+    (folder / "wipe.prompty").write_text(PROMPT.format(script="[{call: wipe}, Done.]"))
+    done = run_chat(folder, "wipe.prompty", "Wipe\n")
+    assert "not offered, because the file does not declare it: wipe" in done.stderr
+    assert "← wipe wiped" not in done.stdout
+    assert "← wipe wiped" in run_chat(folder, "wipe.prompty", "Wipe\n", "--all-tools").stdout

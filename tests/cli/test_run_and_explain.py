@@ -90,10 +90,14 @@ def test_run_as_json_has_the_result_and_the_usage(server: Server, prompt: Path) 
 
 
 def test_run_shows_calls_and_takes_another_model(server: Server, prompt: Path) -> None:
-    server.answer(json_reply({"choices": [{"message": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}))
+    answer = json_reply({"choices": [{"message": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]})
+    server.answer(answer, answer)
     done = run("run", prompt, "--model", "other")
-    assert json.loads(done.stdout) == [{"id": "c1", "name": "look_up", "arguments": '{"word":"x"}'}]
+    assert done.stdout == 'look_up {"word":"x"}\n'
+    assert "not run: look_up. Add --tools FILE.py, with functions of these names, to run them." in done.stderr
     assert server.requests[0].body["model"] == "other"
+    shown = json.loads(run("run", prompt, "--json").stdout)
+    assert shown["result"] == [{"id": "c1", "name": "look_up", "arguments": '{"word":"x"}'}]
 
 
 def test_run_tells_of_retries_and_failures_without_a_traceback_or_the_key(server: Server, prompt: Path) -> None:

@@ -495,6 +495,15 @@ def test_each_render_has_a_budget_of_its_own() -> None:
     assert {len(renderer(template, {})) for _ in range(5)} == {100_000}
 
 
+def test_an_input_may_be_longer_than_the_limit_of_what_a_template_writes() -> None:
+    long = "x" * 10_000_000
+    assert renderer("{{ text }}", {"text": long}) == long
+    with pytest.raises(RenderError, match=CHARACTERS):
+        renderer("{{ text }}{{ text }}", {"text": long})
+    with pytest.raises(RenderError, match=CHARACTERS):
+        renderer("{{ text|upper }}", {"text": long})
+
+
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(RenderError, match="Make the template do less"):
         renderer("{{ 'x'*500000000 }}", {})

@@ -236,6 +236,14 @@ def test_ordinary_work_is_not_refused(template: str, lines: int) -> None:
     assert len(text.splitlines()) == lines
 
 
+def test_an_input_may_be_longer_than_the_limit_of_what_a_template_writes() -> None:
+    long = "x" * 10_000_000
+    assert len(renderer("{{text}}{{text}}", {"text": long[:5_000_000], "rest": long[:5_000_000]})) == 10_000_000
+    assert len(renderer("{{text}}", {"text": long})) == 10_000_000
+    with pytest.raises(RenderError, match="more than 4,000,000 characters"):
+        renderer("{{text}}{{text}}", {"text": long})
+
+
 def test_a_template_is_parsed_once_and_holds_nothing_of_a_render() -> None:
     assert [renderer("{{#x}}{{.}}{{/x}}", {"x": [n]}) for n in (1, 2, 3)] == ["1", "2", "3"]
 

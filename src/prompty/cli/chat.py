@@ -1,7 +1,5 @@
 """`prompty chat`: talk to an agent in the terminal, with slash commands and approvals."""
 
-import json
-import queue
 import signal
 import sys
 import threading
@@ -13,45 +11,39 @@ from typing import Annotated
 from uuid import uuid4
 
 from rich.text import Text
-from typer import Option
+from typer import Exit, Option
 
 from prompty.api import turn
 from prompty.cancellation import CancelToken
-from prompty.cli.console import out
-from prompty.cli.functions import ToolFiles, load_functions
-from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.approval import Approver
+from prompty.cli.console import out, print_error
+from prompty.cli.display import describe_event, shorten
+from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
+from prompty.cli.inputs import load_dotenv, read_inputs
+from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import (
     ApiType,
+    Approve,
     File,
+    InputFile,
     InputPairs,
     ModelId,
+    ModelOptionPairs,
     ProviderKey,
     TraceTo,
     get_state_path,
+    read_options,
     start_tracing,
 )
+from prompty.cli.stdin import STDIN
 from prompty.drivers.target import override_model
 from prompty.errors import Cancelled, InputError, PromptyError
-from prompty.loop.effects import Verdict
-from prompty.loop.policy import ALLOW, deny
 from prompty.memory.in_process import InProcessMemory
 from prompty.memory.sqlite import SqliteMemory
 from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
-from prompty.model.event import (
-    Compacted,
-    Event,
-    FellBack,
-    HistoryRepaired,
-    ModelReply,
-    ReasoningDelta,
-    Retry,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
+from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user
-from prompty.model.paused import GatedCall
 from prompty.pipeline.load import load
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
@@ -61,37 +53,62 @@ HELP = """\
 /steer TEXT   send a message to the model while it works (or just type a line)
 /undo         remove your last message and the replies to it
 /save NAME    save the conversation under a name
-/help  /quit"""
+/help         list these commands
+/exit         leave (also /quit and Ctrl-D)"""
+_LEAVE = frozenset({"/exit", "/quit"})
 _USUAL_NAMES = ("question", "input", "message", "query", "text")
-_MAX_CHARACTERS = 400
 
 
 def chat(
     file: File,
     inputs: InputPairs = None,
+    inputs_file: InputFile = None,
     tools: ToolFiles = None,
+    all_tools: AllTools = False,
+    mcp: McpFile = None,
     session: Annotated[str | None, Option(help="Save the conversation under this name, or continue it.")] = None,
     database: Annotated[Path | None, Option(help="The SQLite file with saved conversations.")] = None,
     ask: Annotated[str | None, Option(help="The input that receives your messages.")] = None,
-    approve: Annotated[bool, Option("--approve", help="Ask before every tool call, whatever the file says.")] = False,
+    approve: Approve = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
+    options: ModelOptionPairs = None,
     trace: TraceTo = None,
 ) -> None:
-    """Talk to the agent in FILE. Ctrl-C cancels a turn, Ctrl-D ends the conversation, /help lists commands."""
+    """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
+
+    If standard input is not a terminal, the exit code is 1 after an error.
+    """
+    STDIN.claim("your messages")
     load_dotenv(file)
     start_tracing(trace)
-    agent = override_model(load(file), model, provider=provider, api_type=api)
-    Conversation(
+    agent = override_model(load(file), model, read_options(options), provider=provider, api_type=api)
+    values = read_inputs(agent, inputs, inputs_file)
+    load_mcp(mcp)
+    functions = select_functions(agent, tools, all_tools=all_tools)
+    conversation = Conversation(
         agent,
-        read_pairs(agent, inputs or []),
-        functions=load_functions(tools),
+        values,
+        functions=functions,
         store=SqliteMemory(database or get_state_path("sessions.db")),
         session=session,
         ask=ask,
         approval="always" if approve else None,
-    ).run()
+        keyboard=open_keyboard(get_state_path("chat_history")),
+    )
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        _print_banner(file, agent)
+    conversation.run()
+    if conversation.failed and not is_terminal:
+        raise Exit(1)
+
+
+def _print_banner(file: Path, agent: PromptAgent) -> None:
+    model = f"{agent.model.provider}:{agent.model.id}" if agent.model.id else agent.model.provider
+    out.print(Text.assemble((visible(str(file)), "bold"), f" with {visible(model)}"))
+    out.print(Text("/help lists the commands. /exit or Ctrl-D leaves.", "dim"))
 
 
 class Conversation:
@@ -107,6 +124,7 @@ class Conversation:
         session: str | None,
         ask: str | None,
         approval: str | None,
+        keyboard: Keyboard,
     ) -> None:
         self.agent = agent
         self.inputs = inputs
@@ -116,16 +134,17 @@ class Conversation:
         self.store: MemoryStore = store if session else InProcessMemory()
         self.session: str = session or uuid4().hex
         self.ask: str | None = _choose_input(agent, inputs, ask)
-        self.trusted: set[tuple[str, str]] = set()  # the name and the hash of a tool's definition
-        self.keyboard: Keyboard = Keyboard()
+        self.keyboard = keyboard
+        self.cancel: CancelToken = CancelToken()  # of the running turn
+        self.approver: Approver = Approver(out, lambda: keyboard.read_reply(lambda: self.cancel.cancelled))
+        self.failed: bool = False
 
     def run(self) -> None:
         """Read and answer lines until the user leaves."""
         self._show_history()
         while True:
-            out.print(Text("you> ", "bold cyan"), end="")
             line = self._read_line()
-            if line is None or line.strip() == "/quit":
+            if line is None or line.strip() in _LEAVE:
                 out.print()
                 return
             self._handle(line.strip())
@@ -134,10 +153,9 @@ class Conversation:
         """Wait for a line. Ctrl-C at the prompt prints how to leave."""
         while True:
             try:
-                return self.keyboard.read_line()
+                return self.keyboard.read_message()
             except KeyboardInterrupt:
-                out.print(Text("\n(Ctrl-D or /quit to leave)", "dim"))
-                out.print(Text("you> ", "bold cyan"), end="")
+                out.print(Text("(Ctrl-D or /exit to leave)", "dim"))
 
     def _handle(self, line: str) -> None:
         command, _, rest = line.partition(" ")
@@ -158,7 +176,8 @@ class Conversation:
                 self._run_turn(line)
 
     def _run_turn(self, text: str) -> None:
-        display, cancel, steering = Display(), CancelToken(), Steering()
+        display, steering = Display(), Steering()
+        cancel = self.cancel = CancelToken()
         inputs = {**self.inputs, self.ask: text} if self.ask else self.inputs
         messages = None if self.ask else [*prepare(self.agent, self.inputs), user(text)]
         try:
@@ -172,7 +191,7 @@ class Conversation:
                     session_id=self.session,
                     messages=messages,
                     approval=self.approval,
-                    gate=self.decide_all,
+                    gate=self.approver.decide_all,
                     steering=steering,
                     cancel=cancel,
                 )
@@ -186,31 +205,9 @@ class Conversation:
             display.end_line()
             out.print(Text(f"cancelled: {visible(error.reason)}", "yellow"))
         except PromptyError as error:
+            self.failed = True
             display.end_line()
-            out.print(Text(f"error: {visible(str(error))}", "red"))
-
-    def decide_all(self, calls: list[GatedCall]) -> list[Verdict]:
-        """Return a verdict for each call: the gate of the conversation."""
-        return [self._decide(call) if call.needs_approval else ALLOW for call in calls]
-
-    def _decide(self, call: GatedCall) -> Verdict:
-        """Ask the person about a call, with all its arguments. The end of the input is a no."""
-        definition = (call.name, call.definition)
-        if definition in self.trusted:
-            return ALLOW
-        arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
-        question = f"allow {visible(f'{call.name} {arguments}')}? [y]es, [n]o, [a]lways, or a reason to deny: "
-        out.print(Text(question, "bold yellow"), end="", soft_wrap=True)
-        reply = (self.keyboard.read_line() or "no").strip()
-        match reply.lower():
-            case "a" | "always":
-                self.trusted.add(definition)
-                return ALLOW
-            case "y" | "yes":
-                return ALLOW
-            case "n" | "no" | "":
-                return deny("the user said no")
-        return deny(reply)
+            print_error(error, out)
 
     def _load_messages(self) -> list[Message]:
         return [Message.from_json(message) for message in self.store.load(self.session)]
@@ -219,7 +216,7 @@ class Conversation:
         for message in self._load_messages():
             if message.role in ("user", "assistant") and message.text:
                 style = "cyan" if message.role == "user" else "dim"
-                out.print(Text(f"{message.role}: {visible(_shorten(message.text))}", style))
+                out.print(Text(f"{message.role}: {visible(shorten(message.text))}", style))
 
     def _undo(self) -> None:
         messages = self._load_messages()
@@ -228,7 +225,7 @@ class Conversation:
             out.print(Text("there is nothing to undo", "dim"))
             return
         self.store.replace(self.session, tuple(message.to_json() for message in messages[: positions[-1]]))
-        out.print(Text(f"removed: {visible(_shorten(messages[positions[-1]].text))}", "dim"))
+        out.print(Text(f"removed: {visible(shorten(messages[positions[-1]].text))}", "dim"))
 
     def _save(self, name: str) -> None:
         if not name:
@@ -251,21 +248,12 @@ class Display:
                 self._write(text, "")
             case ReasoningDelta(text):
                 self._write(text, "dim italic")
-            case ToolStarted(call):
-                self._print_line(f"→ {call.name} {visible(_shorten(call.arguments))}", "magenta")
-            case ToolFinished(call, result):
-                style = "red" if event.is_error else "green"
-                self._print_line(f"← {call.name} {visible(_shorten(result.text))}", style)
-            case Retry(attempt, seconds, reason):
-                self._print_line(f"attempt {attempt} failed: {visible(reason)}; retrying in {seconds:.1f} s", "yellow")
-            case Compacted(messages, _):
-                self._print_line(f"({messages} messages were replaced by a summary)", "dim")
-            case HistoryRepaired(problems):
-                self._print_line(f"(the stored conversation was repaired: {visible('; '.join(problems))})", "yellow")
-            case FellBack(model, reason):
-                self._print_line(f"({visible(reason)}; continuing with {visible(model)})", "yellow")
             case ModelReply():
                 self.end_line()
+            case _:
+                if line := describe_event(event):
+                    self.end_line()
+                    out.print(Text(*line))
 
     def _write(self, text: str, style: str) -> None:
         """Append to the current line. Reasoning and text do not share one."""
@@ -274,20 +262,11 @@ class Display:
         self._style = style
         out.print(Text(visible(text), style), end="")
 
-    def _print_line(self, text: str, style: str) -> None:
-        self.end_line()
-        out.print(Text(text, style))
-
     def end_line(self) -> None:
         """End the current line, if there is one."""
         if self._style is not None:
             out.print()
         self._style = None
-
-
-def _shorten(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
 
 
 def _choose_input(agent: PromptAgent, inputs: dict[str, object], ask: str | None) -> str | None:
@@ -306,39 +285,6 @@ def _choose_input(agent: PromptAgent, inputs: dict[str, object], ask: str | None
             f"Choose one, for example --ask {texts[0]}.",
         )
     return None
-
-
-class Keyboard:
-    """Lines from the terminal, read on their own thread."""
-
-    def __init__(self) -> None:
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="keyboard", daemon=True).start()
-
-    def _read(self) -> None:
-        for line in sys.stdin:
-            self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
-
-    def read_line(self) -> str | None:
-        """Wait for the next line. Return None at the end of the input, as often as it is asked for."""
-        while True:
-            try:
-                line = self._lines.get(timeout=0.5)  # so that signals are handled in between
-            except queue.Empty:
-                continue
-            if line is None:
-                self._lines.put(None)
-            return line
-
-    def read_pending(self) -> Iterator[str]:
-        """Yield the lines that have been typed already."""
-        while not self._lines.empty():
-            line = self._lines.get()
-            if line is None:
-                self._lines.put(None)
-                return
-            yield line
 
 
 @contextmanager

@@ -50,14 +50,14 @@ def check(
 _MODEL_PROBLEMS = frozenset({"missing-model", "unknown-provider", "unknown-api-type", "wrong-connection-kind"})
 
 
-def report_problems(file: Path, *, overridden: bool) -> None:
-    """Print the problems of a file that is about to run, and exit with 1 if it cannot."""
+def report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
+    """Print the problems of a prompt that is about to run, and exit with 1 if it cannot."""
     settled: Collection[str] = ()
     if overridden:
         settled = _MODEL_PROBLEMS
     elif find_default_model(DEFAULT)[0]:
         settled = ("missing-model",)
-    problems = [problem for problem in check_file(file) if problem.code not in settled]
+    problems = [problem for problem in found if problem.code not in settled]
     for problem in problems:
         print_problem(problem, err)
     if any(problem.severity == "error" for problem in problems):

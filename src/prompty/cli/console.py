@@ -53,9 +53,14 @@ def fail(error: PromptyError | str, *, debug: bool = False) -> NoReturn:
     """Print an error and exit with 1. With `debug`, print its traceback first."""
     if debug and isinstance(error, PromptyError):
         err.print(Text(visible(masked_traceback(error)), "dim"))
-    message = error.for_command_line() if isinstance(error, PromptyError) else error
-    err.print(Text.assemble(("error", "bold red"), f": {visible(message)}"))
+    print_error(error, err)
     raise Exit(1)
+
+
+def print_error(error: PromptyError | str, console: Console) -> None:
+    """Print an error, with the fix for a command line."""
+    message = error.for_command_line() if isinstance(error, PromptyError) else error
+    console.print(Text.assemble(("error", "bold red"), f": {visible(message)}"))
 
 
 def print_unexpected(error: Exception, *, debug: bool) -> None:

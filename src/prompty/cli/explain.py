@@ -9,27 +9,40 @@ from typer import Option
 
 from prompty.analysis.explain import Explanation, explain as explain_prompt
 from prompty.cli.console import out, print_json
-from prompty.cli.inputs import load_dotenv, read_pairs
-from prompty.cli.options import ApiType, AsJson, File, InputPairs, ModelId, ProviderKey
+from prompty.cli.inputs import read_inputs
+from prompty.cli.options import (
+    ApiType,
+    AsJson,
+    FileOrStdin,
+    InputFile,
+    InputPairs,
+    InputValue,
+    ModelId,
+    ModelOptionPairs,
+    ProviderKey,
+    read_options,
+)
+from prompty.cli.prompts import Prompt
 from prompty.cli.render import print_message
 from prompty.drivers.target import override_model
-from prompty.pipeline.load import load
 from prompty.safety.visible import visible
 
 
 def explain(
-    file: File,
+    file: FileOrStdin,
+    value: InputValue = None,
     inputs: InputPairs = None,
+    inputs_file: InputFile = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Explain a streamed call.")] = False,
     as_json: AsJson = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
+    options: ModelOptionPairs = None,
 ) -> None:
     """Print the messages of FILE and the exact request for them, without sending it. Secrets are masked."""
-    load_dotenv(file)
-    agent = override_model(load(file), model, provider=provider, api_type=api)
-    explanation = explain_prompt(agent, read_pairs(agent, inputs or []), stream=stream)
+    agent = override_model(Prompt(file).load(), model, read_options(options), provider=provider, api_type=api)
+    explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]
         print_json({**asdict(explanation), "messages": messages})

@@ -1,19 +1,81 @@
-"""`--tools`: load functions from a Python file or an installed module."""
+"""`--tools` and `--mcp`: load functions from a Python file or an installed module, and the servers of a file."""
 
+import traceback
+from collections.abc import Sequence, Set
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
+from rich.text import Text
 from typer import Option
 
+from prompty.cli.console import err
 from prompty.errors import ToolError
-from prompty.tools.function import MARK
+from prompty.extras import require
+from prompty.model.agent import PromptAgent
+from prompty.model.tool import CustomTool, FunctionTool
+from prompty.safety.visible import visible
+from prompty.tools.function import MARK, make_handler
 
 ToolFiles = Annotated[
-    list[str] | None, Option("--tools", "-t", help="Offer the functions marked @tool in a Python file or module.")
+    list[str] | None,
+    Option("--tools", "-t", metavar="FILE", help="Offer the functions marked @tool in a Python file or module."),
 ]
+AllTools = Annotated[
+    bool, Option("--all-tools", help="Offer all functions of --tools, also those that the file does not declare.")
+]
+McpFile = Annotated[
+    list[Path] | None,
+    Option("--mcp", metavar="FILE", help='Start the MCP servers of a JSON file: {"mcpServers": {…}}.'),
+]
+
+
+def load_mcp(files: list[Path] | None) -> None:
+    """Register the MCP servers of these files."""
+    if files:
+        require("mcp", extra="mcp")
+        servers = import_module("prompty.mcp")
+        for file in files:
+            servers.load_mcp_servers(file)
+
+
+def select_functions(agent: PromptAgent, sources: Sequence[str] | None, *, all_tools: bool) -> list[object]:
+    """Return the functions of `sources` to offer: those that the file of `agent` declares, or all of them.
+
+    Raise ToolError if the file declares a function that is missing.
+    """
+    functions = {make_handler(function).name: function for function in load_functions(list(sources or ()))}
+    declared = {tool.name for tool in agent.tools if isinstance(tool, FunctionTool | CustomTool)}
+    extra = functions.keys() - {tool.name for tool in agent.tools}
+    _require_all(agent, functions.keys() | set(agent.registry.tools.names()), list(sources or ()))
+    if all_tools or not extra:
+        return list(functions.values())
+    if not declared & functions.keys():
+        raise ToolError(
+            f"the file declares none of the functions in {', '.join(sources or ())}: {', '.join(sorted(extra))}",
+            "Declare them under `tools:` in the file, or add --all-tools.",
+        )
+    listed = ", ".join(sorted(extra))
+    err.print(Text(visible(f"not offered, because the file does not declare it: {listed} (see --all-tools)"), "dim"))
+    return [function for name, function in functions.items() if name not in extra]
+
+
+def _require_all(agent: PromptAgent, known: Set[str], sources: list[str]) -> None:
+    missing = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool) and tool.name not in known]
+    if not missing:
+        return
+    names = ", ".join(f"'{name}'" for name in missing)
+    if sources:
+        raise ToolError(
+            f"the file declares the tool {names}, but {', '.join(sources)} has no such function",
+            "Add a function of that name and mark it with @tool.",
+        )
+    raise ToolError(
+        f"the file declares the tool {names}, which needs a function",
+        f"Add --tools FILE.py, with a function called {missing[0]}.",
+    )
 
 
 def load_functions(sources: list[str] | None) -> list[object]:
@@ -24,13 +86,28 @@ def load_functions(sources: list[str] | None) -> list[object]:
 def _import(source: str) -> ModuleType:
     path = Path(source)
     if path.suffix != ".py":
-        return import_module(source)
+        try:
+            return import_module(source)
+        except ImportError as error:
+            raise ToolError(f"there is no module '{source}': {error}", "Name a Python file or a module.") from None
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ToolError(f"there is no file '{source}'", "Name a Python file or an installed module.")
     module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ToolError(_describe_failure(error, path), "Correct the file, or name another one.") from error
     return module
+
+
+def _describe_failure(error: Exception, path: Path) -> str:
+    """Return the reason why a file cannot be imported, with its line."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.absolute()]
+    line = f":{frames[-1].lineno}" if frames else ""
+    return f"{path}{line}: {type(error).__name__}: {error}"
 
 
 def _find_tools(module: ModuleType, source: str) -> list[object]:

@@ -1,18 +1,71 @@
-"""Read `-i NAME=VALUE` as inputs of the kinds that a prompt declares, and `.env` files."""
+"""Read the inputs of a command line as the kinds that a prompt declares, and `.env` files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dotenv import dotenv_values
 
+from prompty.cli.stdin import STDIN
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
 from prompty.registry import DEFAULT
 from prompty.safety.json import read_json
+from prompty.safety.yaml import YamlError, read_yaml
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}
-_USAGE = "Write -i name=value, -i name=@file to read a file, or -i name=@@text for text that begins with @."
+_USAGE = (
+    "Write -i name=value, -i name=@file to read a file, -i name=- to read standard input, "
+    "or -i name=@@text for text that begins with @."
+)
+
+
+def read_inputs(
+    agent: PromptAgent, pairs: Sequence[str] | None, file: Path | None = None, value: str | None = None
+) -> dict[str, object]:
+    """Return the inputs of a command line: those of `file`, then `pairs`, then `value` for the one that is left."""
+    values = {**(_read_input_file(file) if file else {}), **read_pairs(agent, pairs or [])}
+    if value is not None:
+        name = _find_only_required(agent, values)
+        values |= read_pairs(agent, [f"{name}={value}"])
+    return values
+
+
+def _read_input_file(file: Path) -> dict[str, object]:
+    """Return the inputs in a JSON or YAML file."""
+    name = "standard input" if str(file) == "-" else f"'{file}'"
+    fix = 'Write a mapping of names to values, for example {"question": "…"}.'
+    try:
+        text = STDIN.read_text("--inputs") if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+        data: object = read_json(text) if file.suffix == ".json" else _read_yaml(text)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("", f"the inputs in {name} cannot be read: {error}", fix) from None
+    if not isinstance(data, dict):
+        raise InputError("", f"{name} has no mapping of inputs", fix)
+    return data
+
+
+def _read_yaml(text: str) -> object:
+    data, duplicates = read_yaml(text)
+    if duplicates:
+        raise YamlError(duplicates[0])
+    return data
+
+
+def _find_only_required(agent: PromptAgent, given: Mapping[str, object]) -> str:
+    """Return the name of the required input that has no value yet. Raise InputError unless there is exactly one."""
+    required = [entry.name for entry in agent.inputs if entry.required and entry.default is None]
+    missing = [name for name in required if name not in given]
+    if len(missing) == 1:
+        return missing[0]
+    names = missing or [entry.name for entry in agent.inputs]
+    if not names:
+        raise InputError("", "the prompt has no inputs, so there is nothing to set", "Leave the last argument out.")
+    listed = ", ".join(f"'{name}'" for name in names)
+    cause = f"more than one required input has no value: {listed}" if missing else "no required input is left to set"
+    raise InputError("", cause, f"Name the input that you mean: {' '.join(f'-i {name}=…' for name in names)}.")
 
 
 def read_pairs(agent: PromptAgent, pairs: Sequence[str]) -> dict[str, object]:
@@ -30,6 +83,8 @@ def read_pairs(agent: PromptAgent, pairs: Sequence[str]) -> dict[str, object]:
 def _read_value(name: str, kind: str, text: str) -> object:
     if text.startswith("@@"):
         return _parse_value(name, kind, text[1:])
+    if text == "-":
+        return _parse_value(name, kind, _read_stdin(name, kind))
     if not text.startswith("@"):
         return _parse_value(name, kind, text)
     path = Path(text[1:])
@@ -38,6 +93,13 @@ def _read_value(name: str, kind: str, text: str) -> object:
         return media.from_file(path) if media else _parse_value(name, kind, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(name, f"the file for input '{name}' cannot be read: {error}", _USAGE) from None
+
+
+def _read_stdin(name: str, kind: str) -> str:
+    if kind in _MEDIA:
+        fix = f"Write -i {name}=@FILE: the name of the file says what it holds."
+        raise InputError(name, f"input '{name}' is declared as {kind}, which standard input cannot hold", fix)
+    return STDIN.read_text(f"the input '{name}'")
 
 
 def _parse_value(name: str, kind: str, text: str) -> object:

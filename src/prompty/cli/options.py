@@ -6,12 +6,29 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from prompty.errors import RequestError
+from prompty.safety.json import read_json
 from prompty.tracing.sinks import trace_to
 
 File = Annotated[Path, Argument(help="The .prompty file.")]
-InputPairs = Annotated[
-    list[str] | None, Option("--input", "-i", metavar="NAME=VALUE", help="Set an input. Use NAME=@FILE to read a file.")
+FileOrStdin = Annotated[Path, Argument(help="The .prompty file, or - to read it from standard input.")]
+InputValue = Annotated[
+    str | None,
+    Argument(metavar="INPUT", show_default=False, help="The value of the only required input that has none yet."),
 ]
+InputPairs = Annotated[
+    list[str] | None,
+    Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="Set an input. Use NAME=@FILE to read a file, NAME=- to read standard input.",
+    ),
+]
+InputFile = Annotated[
+    Path | None, Option("--inputs", metavar="FILE", help="Read inputs from a JSON or YAML file. -i overrides them.")
+]
+Approve = Annotated[bool, Option("--approve", help="Ask before every tool call, whatever the file says.")]
 ModelId = Annotated[
     str | None,
     Option(
@@ -20,6 +37,10 @@ ModelId = Annotated[
 ]
 ProviderKey = Annotated[str | None, Option("--provider", help="Override the provider in the file.")]
 ApiType = Annotated[str | None, Option("--api", help="Override the apiType in the file.")]
+ModelOptionPairs = Annotated[
+    list[str] | None,
+    Option("--option", metavar="NAME=VALUE", help="Override an option of the model, for example temperature=0.2."),
+]
 TraceTo = Annotated[
     list[str] | None,
     Option(
@@ -35,6 +56,20 @@ def start_tracing(sinks: list[str] | None) -> None:
     """Send traces of this command to `sinks`."""
     if sinks:
         trace_to(*sinks)
+
+
+def read_options(pairs: list[str] | None) -> dict[str, object]:
+    """Return the model options of a command line. A value is JSON if it can be read as JSON, else text."""
+    options: dict[str, object] = {}
+    for pair in pairs or []:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise RequestError(f"`{pair}` is not a model option", "Write --option NAME=VALUE.")
+        try:
+            options[name] = read_json(text)
+        except ValueError:
+            options[name] = text
+    return options
 
 
 def get_state_path(name: str) -> Path:

@@ -6,11 +6,11 @@ from rich.text import Text
 from typer import Option
 
 from prompty.cli.console import out, print_json
-from prompty.cli.inputs import load_dotenv, read_pairs
-from prompty.cli.options import AsJson, File, InputPairs
+from prompty.cli.inputs import read_inputs
+from prompty.cli.options import AsJson, FileOrStdin, InputFile, InputPairs, InputValue
+from prompty.cli.prompts import Prompt
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
-from prompty.pipeline.load import load
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
 
@@ -18,15 +18,16 @@ _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assista
 
 
 def render(
-    file: File,
+    file: FileOrStdin,
+    value: InputValue = None,
     inputs: InputPairs = None,
+    inputs_file: InputFile = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the template uses a variable without a value.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Render FILE and print its messages, without calling a model."""
-    load_dotenv(file)
-    agent = load(file)
-    messages = prepare(agent, read_pairs(agent, inputs or []), strict=strict)
+    agent = Prompt(file).load()
+    messages = prepare(agent, read_inputs(agent, inputs, inputs_file, value), strict=strict)
     if as_json:
         print_json([message.to_json() for message in messages])
         return

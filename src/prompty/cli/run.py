@@ -1,86 +1,180 @@
-"""`prompty run`: call the model a file names."""
+"""`prompty run`: run a prompt, and its tools if they are named."""
 
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Option
 
-from prompty.api import invoke
+from prompty.api import invoke, turn as run_turn
+from prompty.cli.approval import Approver, describe_call
 from prompty.cli.check import report_problems
-from prompty.cli.console import err, out, print_json
-from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.console import err, fail, out, print_json
+from prompty.cli.display import describe_event, shorten
+from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
+from prompty.cli.inputs import read_inputs
 from prompty.cli.options import (
     ApiType,
+    Approve,
     AsJson,
-    File,
+    FileOrStdin,
+    InputFile,
     InputPairs,
+    InputValue,
     ModelId,
+    ModelOptionPairs,
     ProviderKey,
     TraceTo,
+    read_options,
     start_tracing,
 )
+from prompty.cli.prompts import Prompt
 from prompty.drivers.target import override_model
-from prompty.model.event import Event, ModelReply, ReasoningDelta, Retry, TextDelta
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
+from prompty.model.message import ToolCall, Usage
+from prompty.model.paused import Paused
 from prompty.model.reply import Reply
-from prompty.pipeline.load import load
+from prompty.model.tool import FunctionTool, McpTool
 from prompty.safety.visible import visible
 
 
 def run(
-    file: File,
+    file: FileOrStdin,
+    value: InputValue = None,
     inputs: InputPairs = None,
-    stream: Annotated[bool, Option("--stream", "-s", help="Show the answer while it comes.")] = False,
+    inputs_file: InputFile = None,
+    tools: ToolFiles = None,
+    all_tools: AllTools = False,
+    mcp: McpFile = None,
+    turn: Annotated[
+        bool, Option("--turn", help="Run the tools of the file until the model answers. --tools and --mcp imply it.")
+    ] = False,
+    approve: Approve = False,
+    allow: Annotated[
+        list[str] | None, Option(metavar="TOOL", help="Run the calls of this tool without asking for approval.")
+    ] = None,
+    stream: Annotated[bool, Option("--stream", "-s", help="Print the answer as it arrives.")] = False,
     as_json: AsJson = False,
+    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")] = None,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
-    timeout: Annotated[float | None, Option(help="Seconds the call may take.")] = None,
+    options: ModelOptionPairs = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="How long the call may take.")] = None,
     trace: TraceTo = None,
 ) -> None:
-    """Call the model of FILE once and print its answer."""
-    load_dotenv(file)
-    replies: list[Reply] = []
-    streamed = False
+    """Run the prompt in FILE and print the answer.
 
-    def show(event: Event) -> None:
-        nonlocal streamed
-        if isinstance(event, ModelReply):
-            replies.append(event.reply)
-        streamed = _show_event(event, quiet=as_json) or streamed
-
-    report_problems(file, overridden=bool(model or provider or api))
-    agent = override_model(load(file), model, provider=provider, api_type=api)
+    Without --tools, --mcp or --turn the model is called once, and the tool calls it asks for are printed.
+    """
+    prompt = Prompt(file)
+    report_problems(prompt.check(), overridden=bool(model or provider or api))
+    agent = override_model(prompt.load(), model, read_options(options), provider=provider, api_type=api)
+    values = read_inputs(agent, inputs, inputs_file, value)
+    load_mcp(mcp)
+    runs_tools = bool(tools or mcp or turn)
+    functions = select_functions(agent, tools, all_tools=all_tools) if runs_tools else []
+    _check_output(output)
     start_tracing(trace)
-    values = read_pairs(agent, inputs or [])
-    answer: Any = invoke(agent, values, stream=stream, timeout=timeout, on_event=show)  # type: ignore[call-overload]  # `stream` is not a literal
-    result = answer.result if stream else answer
-    _show_result(replies[-1], result, streamed=streamed, as_json=as_json)
-
-
-def _show_event(event: Event, *, quiet: bool) -> bool:
-    """Show what happens; whether any of it was the answer itself."""
-    if isinstance(event, Retry):
-        err.print(Text(f"attempt {event.attempt} failed: {visible(event.reason)}; trying again", "yellow"))
-    elif quiet:
-        return False
-    elif isinstance(event, ReasoningDelta):
-        err.print(Text(visible(event.text), "dim"), end="")
-    elif isinstance(event, TextDelta):
-        out.print(Text(visible(event.text)), end="")
-        return True
-    return False
-
-
-def _show_result(reply: Reply, result: object, *, streamed: bool, as_json: bool) -> None:
-    plain = [call.to_json() for call in reply.tool_calls] if reply.tool_calls else result
-    if as_json:
-        usage = {name: value for name, value in asdict(reply.usage).items() if value is not None}
-        shown = {"result": plain, "model": reply.model, "finishReason": reply.finish_reason, "usage": usage}
-        print_json(shown)
-    elif streamed and not reply.tool_calls:
-        out.print()
-    elif isinstance(plain, str):
-        out.print(Text(visible(plain)))
+    display = RunDisplay(quiet=as_json or output is not None)
+    settings: dict[str, Any] = {"stream": stream, "timeout": timeout, "on_event": display.show}
+    if runs_tools:
+        approver = Approver(err, _read_reply if sys.stdin.isatty() else None, allow or ())
+        settings |= {"tools": functions, "gate": approver.decide_all, "approval": "always" if approve else None}
+        answer: Any = run_turn(agent, values, **settings)
     else:
+        answer = invoke(agent, values, **settings)
+    result = answer.result if stream else answer
+    if isinstance(result, Paused):
+        _refuse(result)
+    _print_result(agent, display, result, as_json=as_json, output=output)
+
+
+class RunDisplay:
+    """Shows the events of a run, and keeps what the result is printed with."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.reply: Reply = Reply()
+        self.usage: Usage = Usage()
+        self.streamed: str = ""  # the text of the current reply, as far as it has been printed
+        self._quiet = quiet
+
+    def show(self, event: Event) -> None:
+        match event:
+            case ModelReply(reply):
+                self.reply = reply
+                if self.streamed:
+                    out.print()
+            case Done():
+                self.usage = event.usage
+            case ReasoningDelta(text) if not self._quiet:
+                err.print(Text(visible(text), "dim"), end="")
+            case TextDelta(text) if not self._quiet:
+                out.print(Text(visible(text)), end="")
+                self.streamed += text
+            case _:
+                if line := describe_event(event):
+                    self.streamed = ""
+                    err.print(Text(*line))
+
+
+def _read_reply() -> str | None:
+    return sys.stdin.readline() or None
+
+
+def _refuse(paused: Paused) -> None:
+    """Exit with 1, because nobody can approve the calls that a turn waits for."""
+    calls = ", ".join(map(describe_call, paused.pending))
+    flags = " ".join(f"--allow {name}" for name in dict.fromkeys(call.name for call in paused.pending))
+    fail(
+        f"a person must approve {calls}, and standard input is not a terminal. Nothing of it has run.\n"
+        f"    Run the command in a terminal, or add {flags}."
+    )
+
+
+def _check_output(output: Path | None) -> None:
+    """Fail before the call, rather than after it, if the answer cannot be written."""
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        fail(f"'{output}' cannot be written: it is a folder, or is in one that does not exist\n    Name a file.")
+
+
+def _print_result(
+    agent: PromptAgent, display: RunDisplay, result: object, *, as_json: bool, output: Path | None
+) -> None:
+    reply = display.reply
+    calls = reply.tool_calls if isinstance(result, list) and result and isinstance(result[0], ToolCall) else ()
+    plain = [call.to_json() for call in calls] if calls else result
+    if as_json:
+        usage = {name: value for name, value in asdict(display.usage).items() if value is not None}
+        plain = {"result": plain, "model": reply.model, "finishReason": reply.finish_reason, "usage": usage}
+    if output is not None:
+        text = plain if isinstance(plain, str) else json.dumps(plain, indent=2, ensure_ascii=False)
+        output.write_text(f"{text}\n", encoding="utf-8")
+        err.print(Text(visible(f"wrote {output}"), "dim"))
+    elif as_json:
         print_json(plain)
+    elif calls:
+        for call in calls:
+            out.print(Text(f"{visible(call.name)} {visible(call.arguments)}"))
+    elif not isinstance(plain, str):
+        print_json(plain)
+    elif not display.streamed:
+        out.print(Text(visible(plain)))
+    if calls:
+        err.print(Text(visible(_explain_calls(agent, calls)), "yellow"))
+
+
+def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
+    """Return which option runs the calls."""
+    declared = {tool.name: tool for tool in agent.tools}
+    names = shorten(", ".join(dict.fromkeys(call.name for call in calls)))
+    if any(isinstance(declared.get(call.name), FunctionTool) for call in calls):
+        return f"not run: {names}. Add --tools FILE.py, with functions of these names, to run them."
+    if any(isinstance(tool, McpTool) for tool in agent.tools):
+        return f"not run: {names}. Add --mcp FILE.json, which names the servers, to run them."
+    return f"not run: {names}. Add --turn to run them."

@@ -17,7 +17,7 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers.jinja2_limits import LimitExceeded
+from prompty.renderers.jinja2_limits import CHARACTERS, LimitExceeded
 from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
 from prompty.renderers.jinja2_structure import NONCE, check_structure
 
@@ -33,7 +33,8 @@ class Jinja2Renderer:
     def __call__(self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
         compiled = compile_template(template, strict)
         try:
-            return compiled.render({**inputs, NONCE: nonce})
+            context = compiled.new_context({**inputs, NONCE: nonce})
+            return _join(list(compiled.root_render_func(context)), inputs)
         except Exception as error:  # a template can make Python raise anything: 1/0, a missing key, deep recursion
             raise _render_error(error) from None
 
@@ -52,6 +53,14 @@ class Jinja2Renderer:
 
 
 renderer: Jinja2Renderer = Jinja2Renderer()
+
+
+def _join(pieces: list[str], inputs: Mapping[str, object]) -> str:
+    """Return the output of a template, which may be longer than its inputs by the limit."""
+    size = sum(map(len, pieces))
+    if size > CHARACTERS.maximum:
+        CHARACTERS.check(size - sum(len(value) for value in inputs.values() if isinstance(value, str)))
+    return "".join(pieces)
 
 
 @lru_cache(maxsize=2)

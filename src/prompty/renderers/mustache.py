@@ -8,7 +8,7 @@ files.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
@@ -49,7 +49,7 @@ class MustacheRenderer:
     """Renders Mustache templates. See `prompty.renderers.Renderer`."""
 
     def __call__(self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
-        render = _Render(nonce, strict)
+        render = _Render(nonce, strict, inputs)
         render.write_nodes(_parse(template), [dict(inputs)])
         return "".join(render.pieces)
 
@@ -76,8 +76,8 @@ def _input_names(nodes: Iterable[Node], in_section: bool) -> Iterator[tuple[str,
 class _Render:
     """One render: the text written so far, and the limits. A scope is a value in which names are looked up."""
 
-    def __init__(self, nonce: str, strict: bool) -> None:
-        self.nonce, self.strict = nonce, strict
+    def __init__(self, nonce: str, strict: bool, inputs: Mapping[str, object]) -> None:
+        self.nonce, self.strict, self.inputs = nonce, strict, inputs
         self.pieces: list[str] = []
         self.characters = self.steps = 0
 
@@ -95,8 +95,13 @@ class _Render:
     def write(self, text: str) -> None:
         self.pieces.append(text)
         self.characters += len(text)
-        if self.characters > MAX_CHARACTERS:
+        if self.characters > MAX_CHARACTERS and self.characters > MAX_CHARACTERS + self.input_characters:
             raise RenderError(f"the template asks for more than {MAX_CHARACTERS:,} characters", "Make it do less.")
+
+    @cached_property
+    def input_characters(self) -> int:
+        """The length of all texts among the inputs, by which the output may exceed the limit."""
+        return sum(len(value) for value in self.inputs.values() if isinstance(value, str))
 
     def format_value(self, node: Variable, scopes: list[object]) -> str:
         value = self.look_up(node, scopes)
