@@ -62,8 +62,8 @@ def wipe() -> str:
 """
 
 
-def run(folder: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+def run(folder: Path, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", **env}
     return subprocess.run(  # noqa: S603  our own command
         [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, cwd=folder, env=environment, timeout=90
     )
@@ -276,3 +276,39 @@ def test_a_person_approves_calls_on_the_terminal(folder: Path) -> None:
         terminal.until("exit code 0")
     finally:
         terminal.close()
+
+
+def test_options_of_the_model_are_json_or_text(folder: Path, server: Server) -> None:
+    arguments = ("--option", "temperature=0.5", "--option", 'stopSequences=["x"]', "--option", "maxOutputTokens=7")
+    assert run(folder, "run", "ask.prompty", "Hm?", *arguments).returncode == 0
+    body = server.requests[-1].body
+    assert (body["temperature"], body["stop"], body["max_completion_tokens"]) == (0.5, ["x"], 7)
+
+
+def test_a_misspelt_option_of_the_model_is_met_with_the_right_one(folder: Path, server: Server) -> None:
+    done = run(folder, "run", "ask.prompty", "Hm?", "--option", "temprature=1")
+    assert done.returncode == 1
+    assert "unknown model option `temprature`" in done.stderr
+    assert "Did you mean `temperature`?" in done.stderr
+    assert "--option NAME=VALUE" in run(folder, "run", "ask.prompty", "Hm?", "--option", "temperature").stderr
+    assert server.requests == []
+
+
+def test_another_provider_gets_neither_the_connection_nor_the_script_of_the_file(folder: Path, server: Server) -> None:
+    server.answer(ANSWER)
+    environment = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-test"}
+    done = run(folder, "run", "bank.prompty", "--model", "openai:gpt-4o-mini", **environment)
+    assert (done.returncode, done.stdout) == (0, "Yes.\n")
+    assert "script" not in server.requests[0].body
+    assert server.requests[0].body["model"] == "gpt-4o-mini"
+    assert run(folder, "run", "ask.prompty", "Hm?", "--model", "llama3:8b").returncode == 0
+    assert server.requests[1].body["model"] == "llama3:8b"
+
+
+def test_a_variable_names_a_model_for_files_without_one(folder: Path, server: Server) -> None:
+    server.answer(ANSWER)
+    environment = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-test", "PROMPTY_MODEL": "openai:gpt-9"}
+    (folder / "bare.prompty").write_text("user:\nHello\n")
+    assert run(folder, "run", "bare.prompty", **environment).stdout == "Yes.\n"
+    assert run(folder, "run", "ask.prompty", "Hm?", **environment).stdout == "Yes.\n"
+    assert [request.body["model"] for request in server.requests] == ["gpt-9", "m"]

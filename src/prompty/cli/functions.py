@@ -16,6 +16,7 @@ from prompty.errors import ToolError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.tool import CustomTool, FunctionTool
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import MARK, make_handler
 
@@ -97,7 +98,9 @@ def _import(source: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ToolError(_describe_failure(error, path), "Correct the file, or name another one.") from error
+        raise ToolError(
+            _describe_failure(error, path), "Correct the file. To see the traceback, add --debug."
+        ) from error
     return module
 
 
@@ -107,7 +110,8 @@ def _describe_failure(error: Exception, path: Path) -> str:
         return f"{error.filename}:{error.lineno}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.absolute()]
     line = f":{frames[-1].lineno}" if frames else ""
-    return f"{path}{line}: {type(error).__name__}: {error}"
+    cause = next(iter(mask_secrets(f"{type(error).__name__}: {error}").splitlines()), "")
+    return f"{path}{line}: {cause}"
 
 
 def _find_tools(module: ModuleType, source: str) -> list[object]:
