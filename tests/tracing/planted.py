@@ -30,6 +30,7 @@ KINDS = [
     Kind("Anthropic", lambda core: f"sk-ant-api03-{core}-AA"),
     Kind("Azure", lambda core: core, text=None, shape=False),
     Kind("AWS", lambda core: f"AKIA{core[:16].upper()}"),
+    Kind("AWS signature", lambda core: core, "SignedHeaders=host, Signature={}".format, in_urls=False, shape=False),
     Kind("GitHub", lambda core: f"ghp_{core}1234"),
     Kind("GitLab", lambda core: f"glpat_{core}"),
     Kind("Hugging Face", lambda core: f"hf-{core}"),
