@@ -33,6 +33,7 @@ PromptyError
 PromptyWarning (UserWarning)        the file works, but something in it is probably not meant
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -105,6 +106,12 @@ class WrongArgument(PromptyError, TypeError):
         self.cause: str = f"{argument} takes {expected}, not {found}"
         self.fix = fix
         super().__init__(f"{self.cause}\n    {fix}")
+
+
+def check_path(path: object, argument: str, expected: str) -> None:
+    """Raise WrongArgument if a value is not a path."""
+    if not isinstance(path, str) and not (isinstance(path, os.PathLike) and isinstance(os.fspath(path), str)):
+        raise WrongArgument(argument, path, expected, "Pass a str or a pathlib.Path.")
 
 
 class LoadError(PromptyError, ValueError):

@@ -57,6 +57,7 @@ class Implementations(Generic[T]):
 
     def register(self, name: str, implementation: T) -> None:
         """Register `implementation` under `name`, replacing any other of that name."""
+        _check_name(self.kind, name)
         self._registered.add(name)
         self._loaded[name] = implementation
 
@@ -72,7 +73,7 @@ class Implementations(Generic[T]):
     def get(self, name: str) -> T:
         """Return the implementation called `name`, or raise `UnknownName`."""
         if name.__class__ is not str:
-            raise WrongArgument(f"the name of a {self.kind}", name, "text", "Pass a str.")
+            _check_name(self.kind, name)
         implementation = self._loaded.get(name)
         if implementation is None:
             implementation = self._loaded.setdefault(name, self._load(name))
@@ -100,6 +101,11 @@ class Implementations(Generic[T]):
         raise UnknownName(self.kind, name, self.names())
 
 
+def _check_name(kind: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise WrongArgument(f"the name of a {kind.replace('_', ' ')}", name, "text", "Pass a str.")
+
+
 class Connections:
     """SDK clients that the host has built, for connections of kind `reference`."""
 
@@ -108,6 +114,7 @@ class Connections:
 
     def register(self, name: str, *clients: Any) -> None:
         """Register clients under `name`, replacing any others of that name."""
+        _check_name("connection", name)
         self._clients[name] = clients
 
     def find_address(self, name: str | None) -> str:

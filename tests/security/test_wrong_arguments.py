@@ -28,7 +28,15 @@ from prompty import (
 )
 from prompty.errors import InputError, PromptyWarning, RequestError, ToolError, WrongArgument
 from prompty.loop.options import CallOptions, TurnOptions
-from prompty.testing import Script
+from prompty.mcp import load_mcp_servers
+from prompty.memory import InProcessMemory, SqliteMemory
+from prompty.messages import prepare_request_messages
+from prompty.parsers import register_parser
+from prompty.providers import register_connection, register_executor, register_processor, register_provider
+from prompty.renderers import register_renderer
+from prompty.testing import Player, Recorder, Script, answer, call
+from prompty.tools import register_tool, register_tool_kind
+from prompty.tracing import Tracer, trace_to
 from tests.soak import SOAK
 
 TEXT = """---
@@ -103,6 +111,15 @@ def with_load_option(name: str, value: object) -> object:
     return ANY.loads(TEXT, **{name: value})
 
 
+def register_name(register: Callable[..., object], name: object) -> object:
+    return register(name, look, registry=Registry())
+
+
+def play(item: Any) -> object:
+    with Script(item):
+        return ANY.invoke(AGENT)
+
+
 FIRST_ARGUMENT = (
     "load loads check prepare render validate_inputs invoke turn repair executor_of processor_of user system"
 )
@@ -152,6 +169,33 @@ CALLS: dict[str, Call] = {
     "Tokens(_)": lambda value: ANY.turn(AGENT, tools=[look], context_budget=Tokens(value)),
     "Guardrails(input=_)": lambda value: ANY.turn(AGENT, tools=[look], guardrails=Guardrails(input=value)),
     "Steering().send(_)": lambda value: Steering().send(value),
+    **{
+        f"{register.__name__}(_, …)": partial(register_name, register)
+        for register in (
+            register_connection,
+            register_executor,
+            register_parser,
+            register_processor,
+            register_provider,
+            register_renderer,
+            register_tool,
+            register_tool_kind,
+        )
+    },
+    "register_connection('x', _)": lambda value: register_connection("x", value, registry=Registry()),
+    "load_mcp_servers(_)": lambda value: load_mcp_servers(value, registry=Registry()),
+    "prepare_request_messages(_)": cast(Call, prepare_request_messages),
+    "prepare_request_messages([], _)": lambda value: prepare_request_messages([], value),
+    "trace_to(_)": lambda value: trace_to(value),
+    "SqliteMemory(_)": SqliteMemory,
+    "Recorder(_)": Recorder,
+    "Player(_)": Player,
+    "answer(_)": answer,
+    "call(_)": call,
+    "Script(_)": lambda value: play(value),
+    "turn(session_id=_, memory)": lambda value: ANY.turn(
+        AGENT, tools=[look], memory=InProcessMemory(), session_id=value
+    ),
 }
 
 
@@ -162,7 +206,10 @@ CALLS: dict[str, Call] = {
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(value=values)
-def test_only_errors_of_prompty_leave_its_functions(name: str, value: object) -> None:
+def test_only_errors_of_prompty_leave_its_functions(
+    name: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # for those that write a file
     logging.disable()  # what functions of the host raise is logged
     try:
         with Script(*["answer"] * 9):
@@ -175,6 +222,7 @@ def test_only_errors_of_prompty_leave_its_functions(name: str, value: object) ->
         assert str(error)
     finally:
         logging.disable(logging.NOTSET)
+        Tracer.clear()
 
 
 DEEP = nested(100_000, lambda value: [value])

@@ -18,12 +18,12 @@ from prompty.analysis.endpoints import find_untrusted_endpoints
 from prompty.analysis.names import find_unknown_names
 from prompty.analysis.roles import find_misspelt_roles
 from prompty.analysis.shapes import find_missing_model, find_open_outputs
-from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName
+from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
 from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
-from prompty.pipeline.load import StrPath, check_path, open_source, read_prompt
+from prompty.pipeline.load import StrPath, open_source, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
     Edit,

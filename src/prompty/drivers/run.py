@@ -20,7 +20,7 @@ from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import override_model, resolve_target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError
+from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError, check_path
 from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
@@ -43,7 +43,7 @@ from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.reply import Reply
-from prompty.pipeline.load import StrPath, check_path, load
+from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import read_messages

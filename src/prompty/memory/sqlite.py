@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from prompty.concurrency import FileLock
-from prompty.errors import StoreUnusable
+from prompty.errors import StoreUnusable, check_path
 from prompty.model.message import Json
 
 SCHEMA_VERSION = 1
@@ -28,6 +28,7 @@ class SqliteMemory:
     ends, however it ends."""
 
     def __init__(self, path: str | Path) -> None:
+        check_path(path, "SqliteMemory()", "the path of a file")
         self.path: Path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

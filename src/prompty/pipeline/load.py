@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument
+from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
@@ -23,7 +23,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
 
-__all__ = ["StrPath", "check_path", "load", "loads", "open_source", "read_agent", "read_prompt"]
+__all__ = ["StrPath", "load", "loads", "open_source", "read_agent", "read_prompt"]
 
 
 def load(
@@ -42,12 +42,6 @@ def load(
     with begin("load") as span:
         span.record("inputs", {"path": path} if span.live else None)
         return _load(path, allowed_roots, env, tuple(trusted_endpoints), registry)
-
-
-def check_path(path: object, argument: str, expected: str) -> None:
-    """Raise WrongArgument if a value is not a path."""
-    if not isinstance(path, str) and not (isinstance(path, os.PathLike) and isinstance(os.fspath(path), str)):
-        raise WrongArgument(argument, path, expected, "Pass a str or a pathlib.Path.")
 
 
 def _check_arguments(function: str, roots: object, env: object, trusted: object, registry: object) -> None:

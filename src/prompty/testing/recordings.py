@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from prompty.errors import EmptyReply, ModelError, RecordingMissing, ResponseFailed
+from prompty.errors import EmptyReply, ModelError, RecordingMissing, ResponseFailed, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
@@ -152,6 +152,7 @@ class Recorder(TransportInterceptor):
     """
 
     def __init__(self, path: str | Path) -> None:
+        check_path(path, "Recorder()", "the path of a file")
         self.path: Path = Path(path)
         self._started, self._lock = False, Lock()
         self._hidden = Redactor()
@@ -196,6 +197,7 @@ class Player(TransportInterceptor):
     """Within `with Player(path):`, answer model calls from a file. Each recording is played once, in order."""
 
     def __init__(self, path: str | Path) -> None:
+        check_path(path, "Player()", "the path of a recording")
         self.path: Path = Path(path)
         self._recordings = list(self._read())
         self._lock, self._hidden = Lock(), Redactor()

@@ -9,7 +9,7 @@ from itertools import count
 from threading import Lock
 from typing import Any, TypeAlias
 
-from prompty.errors import ModelError
+from prompty.errors import ModelError, WrongArgument
 from prompty.model.message import ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
@@ -31,6 +31,8 @@ def call(name: str, /, *, id: str | None = None, **arguments: object) -> ToolCal
 
 def create_call(name: str, arguments: Mapping[str, object], id: str | None = None) -> ToolCall:
     """Create a tool call whose arguments can have any name, `id` included."""
+    if not isinstance(name, str):
+        raise WrongArgument("call()", name, "the name of a tool", "Write call('name', argument='value').")
     text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
     return ToolCall(id=_UNNUMBERED if id is None else id, name=name, arguments=text)
 
@@ -44,6 +46,8 @@ def answer(
     **opaque: object,
 ) -> Reply:
     """Create a reply with text, tool calls, or both."""
+    if not isinstance(text, str):
+        raise WrongArgument("answer()", text, "text", "Write answer('text').")
     return Reply(
         text=text,
         tool_calls=calls,
@@ -106,8 +110,9 @@ def _to_reply(item: str | ToolCall | Sequence[ToolCall] | Reply | Fault) -> Repl
             return answer(item)
         case ToolCall():
             return answer("", item)
-        case _:
-            return answer("", *item)
+        case [*calls] if all(isinstance(one, ToolCall) for one in calls):
+            return answer("", *calls)
+    raise WrongArgument("Script()", item, "replies", "Pass text, call('tool', …), a list of calls, or answer(…).")
 
 
 def create_exhausted_error(number: int, fix: str) -> ModelError:

@@ -7,7 +7,7 @@ from os import environ
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
-from prompty.errors import PromptyError, RequestError
+from prompty.errors import PromptyError, RequestError, WrongArgument
 
 if TYPE_CHECKING:
     from prompty.tracing.spans import Span
@@ -73,6 +73,9 @@ def trace_to(*sinks: str, capture: str = "") -> None:
     With `capture="wire"` files also keep the exact request and reply of every model call. `PROMPTY_TRACE` in the
     environment does the same without code: `console,file:traces,otel,wire`.
     """
+    for text in sinks:
+        if not isinstance(text, str):
+            raise WrongArgument("trace_to()", text, "names of sinks", "Write trace_to('console', 'file:traces').")
     words = [word.strip() for text in sinks for word in text.split(",") if word.strip()]
     wire = capture == "wire" or "wire" in words
     for word in words:

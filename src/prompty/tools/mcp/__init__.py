@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prompty.concurrency import in_event_loop
-from prompty.errors import PromptyError, ToolError
+from prompty.errors import PromptyError, ToolError, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart
 from prompty.model.message import Json
@@ -85,6 +85,7 @@ def register_mcp_server(
 
 def load_mcp_servers(path: str | Path, *, registry: Registry = DEFAULT) -> list[str]:
     """Register the servers of a JSON file in the common form, `{"mcpServers": {name: {command, args, env}}}`."""
+    check_path(path, "load_mcp_servers()", "the path of a JSON file")
     try:
         servers = json.loads(Path(path).read_text(encoding="utf-8"))["mcpServers"]
         options = {name: _read_entry(entry) for name, entry in servers.items()}
