@@ -22,6 +22,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("sdk", "encodings"): "the client of a host asks for its own and decompresses them",
     ("sdk", "environment"): "the client of a host reads the environment when the host builds it",
     ("sdk", "fork"): "the client of a host belongs to the process that built it",
+    ("sdk", "very many connections"): "the client of a host has 1,000 of them, unless the host says otherwise",
     ("sdk", "closes with the loop"): "the client of a host is closed by the host",
 }
 
