@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         turn_async as turn_async,
     )
     from prompty.cancellation import CancelToken as CancelToken
+    from prompty.drivers.run import Result as Result
     from prompty.drivers.stream import AsyncPromptyStream as AsyncPromptyStream, PromptyStream as PromptyStream
     from prompty.errors import ModelError as ModelError, PromptyError as PromptyError
     from prompty.loop.budget import Budget as Budget
@@ -63,8 +64,12 @@ if TYPE_CHECKING:
     )
     from prompty.model.paused import GatedCall as GatedCall, Paused as Paused
     from prompty.pipeline.load import load as load, loads as loads
-    from prompty.pipeline.prepare import parse as parse, prepare as prepare, render as render
-    from prompty.pipeline.validate import validate_inputs as validate_inputs
+    from prompty.pipeline.prepare import (
+        parse as parse,
+        prepare as prepare,
+        render as render,
+        validate_inputs as validate_inputs,
+    )
     from prompty.registry import Registry as Registry
     from prompty.steering import Steering as Steering
     from prompty.tools.context import ToolContext as ToolContext

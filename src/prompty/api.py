@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Unpack, get_type_hints, overload
 
 from prompty.drivers.chunks import chunk_events, get_decoder
-from prompty.drivers.run import Inputs, Invocation, Source, start
+from prompty.drivers.run import CountedReply, Inputs, Invocation, Result, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError
@@ -17,6 +17,7 @@ from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
 from prompty.pipeline.history import normalize_history
+from prompty.pipeline.load import open_agent
 from prompty.pipeline.request import read_messages
 from prompty.providers import ExecutorProtocol, ProcessorProtocol
 from prompty.registry import DEFAULT, Registry
@@ -73,24 +74,49 @@ def make_resume_settings(function: str, paused: object, options: Mapping[str, An
 
 @overload
 def run(
-    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
+    agent_or_path: Source,
+    messages: Sequence[object],
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Any: ...
 @overload
 def run(
-    agent: PromptAgent,
+    agent_or_path: Source,
+    messages: Sequence[object],
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[Any]: ...
+@overload
+def run(
+    agent_or_path: Source,
     messages: Sequence[object],
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[CallOptions],
 ) -> T: ...
 @overload
 def run(
-    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
+    agent_or_path: Source,
+    messages: Sequence[object],
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[T]: ...
+@overload
+def run(
+    agent_or_path: Source, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
 ) -> PromptyStream[Any]: ...
 @overload
 def run(
-    agent: PromptAgent,
+    agent_or_path: Source,
     messages: Sequence[object],
     *,
     output_type: type[T],
@@ -99,29 +125,64 @@ def run(
 ) -> PromptyStream[T]: ...
 @takes_options(CallOptions)
 def run(
-    agent: PromptAgent,
+    agent_or_path: Source,
     messages: Sequence[object],
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Call the model once, with messages you already have. `messages` may be dicts in wire form."""
     settings = make_settings("run", CallOptions, options)
-    return start(run_invocation(agent, messages, settings, output_type, stream))
+    return start(run_invocation(agent_or_path, messages, settings, output_type, stream, details))
 
 
 def run_invocation(
-    agent: PromptAgent, messages: Sequence[object], settings: Settings, output_type: type[Any] | None, stream: bool
+    source: Source,
+    messages: Sequence[object],
+    settings: Settings,
+    output_type: type[Any] | None,
+    stream: bool,
+    details: bool,
 ) -> Invocation:
-    settings = replace(settings, messages=messages)
-    return Invocation(operation="run", source=agent, settings=settings, output_type=output_type, stream=stream)
+    return Invocation(
+        operation="run",
+        source=source,
+        settings=replace(settings, messages=messages),
+        output_type=output_type,
+        stream=stream,
+        replies=collect_replies(details, stream),
+    )
+
+
+def collect_replies(details: bool, stream: bool) -> list[CountedReply] | None:
+    """Return the list for the replies of a run whose details the caller wants, or None."""
+    if details and stream:
+        raise RequestError(
+            "`details=True` and `stream=True` exclude each other", "Read `usage`, `cost` and `messages` of the stream."
+        )
+    return [] if details else None
 
 
 @overload
 def invoke(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Any: ...
+@overload
+def invoke(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[Any]: ...
 @overload
 def invoke(
     agent_or_path: Source,
@@ -129,8 +190,19 @@ def invoke(
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[CallOptions],
 ) -> T: ...
+@overload
+def invoke(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[T]: ...
 @overload
 def invoke(
     agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[CallOptions]
@@ -151,11 +223,13 @@ def invoke(
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Run a prompt once: prepare its messages, call the model, process the answer.
 
     Declared tools are offered to the model. Its calls are not run: they are returned as a list of `ToolCall`.
+    With `details`, returns a `Result` with the value, usage, cost, finish reason, model and messages.
     """
     settings = make_settings("invoke", CallOptions, options)
     return start(
@@ -166,14 +240,29 @@ def invoke(
             settings=settings,
             output_type=output_type,
             stream=stream,
+            replies=collect_replies(details, stream),
         )
     )
 
 
 @overload
 def turn(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[TurnOptions]
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
 ) -> Any: ...
+@overload
+def turn(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[Any] | Paused: ...
 @overload
 def turn(
     agent_or_path: Source,
@@ -181,8 +270,19 @@ def turn(
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
+@overload
+def turn(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[T] | Paused: ...
 @overload
 def turn(
     agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
@@ -203,11 +303,13 @@ def turn(
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Run one turn of a conversation: ask the model, run the tools it calls, and ask again until it answers.
 
-    Returns the result, or a `Paused` value for `resume` if a call needs a person's approval.
+    Returns the result, or a `Paused` value for `resume` if a call needs a person's approval. With `details`, the
+    result is a `Result` with the value, usage, cost, finish reason, model and messages.
     """
     settings = make_settings("turn", TurnOptions, options)
     return start(
@@ -218,6 +320,7 @@ def turn(
             settings=settings,
             output_type=output_type,
             stream=stream,
+            replies=collect_replies(details, stream),
         )
     )
 
@@ -233,6 +336,7 @@ def resume(
     inputs: Inputs = ...,
     *,
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> Any: ...
 @overload
@@ -242,10 +346,34 @@ def resume(
     verdicts: Verdicts,
     inputs: Inputs = ...,
     *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[Any] | Paused: ...
+@overload
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
+@overload
+def resume(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[T] | Paused: ...
 @overload
 def resume(
     agent_or_path: Source,
@@ -276,12 +404,13 @@ def resume(
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Continue a paused turn, in this process or another one.
 
-    `verdicts` are those on `paused.pending`, in order, or some of them by key. Pass the tools, the gate, the guardrails
-    and the inputs that bindings need again. The calls run with the arguments in `paused`.
+    `verdicts` are those on `paused.pending`, in order, or some of them by key. Pass the model, the tools, the gate, the
+    guardrails and the inputs that bindings need again. The calls run with the arguments in `paused`.
     """
     return start(
         Invocation(
@@ -291,24 +420,24 @@ def resume(
             settings=make_resume_settings("resume", paused, options),
             output_type=output_type,
             stream=stream,
+            replies=collect_replies(details, stream),
             paused=paused,
             verdicts=verdicts,
         )
     )
 
 
-def process(agent: PromptAgent, response: object) -> object:
+def process(agent_or_path: Source, response: object) -> object:
     """Return the result of a raw reply: the JSON of the provider, or the object of its SDK (§8)."""
-    require_agent(agent, "process")
-    return process_response(agent, response)
+    return process_response(open_agent(agent_or_path, "process()"), response)
 
 
-def process_stream(agent: PromptAgent, chunks: Iterable[object]) -> PromptyStream[Any]:
+def process_stream(agent_or_path: Source, chunks: Iterable[object]) -> PromptyStream[Any]:
     """Return the stream of raw chunks that you receive yourself: JSON objects, or objects of the provider's SDK (§8.6).
 
     Iterate it for text, then tool calls; `result` is the same as that of the whole reply.
     """
-    require_agent(agent, "process_stream")
+    agent = open_agent(agent_or_path, "process_stream()")
     iterable: object = chunks
     if not isinstance(iterable, Iterable):
         raise RequestError(

@@ -4,17 +4,17 @@ from asyncio import to_thread
 from collections.abc import AsyncIterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from prompty.api import Verdicts, make_resume_settings, make_settings, run_invocation, takes_options
+from prompty.api import Verdicts, collect_replies, make_resume_settings, make_settings, run_invocation, takes_options
 from prompty.drivers.chunks import chunk_events_async, get_decoder
-from prompty.drivers.run import Inputs, Invocation, Source, start_async
+from prompty.drivers.run import Inputs, Invocation, Result, Source, start_async
 from prompty.drivers.stream import AsyncPromptyStream
 from prompty.drivers.target import process_response_async
 from prompty.errors import RequestError
 from prompty.loop.options import CallOptions, TurnOptions
-from prompty.model.agent import PromptAgent, require_agent
+from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
-from prompty.pipeline.load import StrPath, load
+from prompty.pipeline.load import StrPath, load, open_agent
 from prompty.pipeline.prepare import parse, prepare, render
 from prompty.pipeline.validate import ExtraInputs
 from prompty.registry import DEFAULT, Registry
@@ -33,34 +33,42 @@ async def load_async(
     return await to_thread(load, path, allowed_roots=allowed_roots, env=env, registry=registry)
 
 
+async def _open_agent(agent_or_path: Source, function: str) -> PromptAgent:
+    """Return an agent as it is, or load it from its file in a thread."""
+    if isinstance(agent_or_path, PromptAgent):
+        return agent_or_path
+    return await to_thread(open_agent, agent_or_path, function)
+
+
 async def render_async(
-    agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
+    agent_or_path: Source, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
 ) -> str:
     """Render a prompt, like `render`."""
+    agent = await _open_agent(agent_or_path, "render_async()")
     return render(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
-async def parse_async(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
+async def parse_async(agent_or_path: Source, text: str, *, nonce: str | None = None) -> list[Message]:
     """Parse rendered text, like `parse`."""
-    return parse(agent, text, nonce=nonce)
+    return parse(await _open_agent(agent_or_path, "parse_async()"), text, nonce=nonce)
 
 
 async def prepare_async(
-    agent: PromptAgent, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
+    agent_or_path: Source, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
 ) -> list[Message]:
     """Prepare messages, like `prepare`."""
+    agent = await _open_agent(agent_or_path, "prepare_async()")
     return prepare(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
-async def process_async(agent: PromptAgent, response: object) -> object:
+async def process_async(agent_or_path: Source, response: object) -> object:
     """Process a raw reply, like `process`."""
-    require_agent(agent, "process_async")
-    return await process_response_async(agent, response)
+    return await process_response_async(await _open_agent(agent_or_path, "process_async()"), response)
 
 
-async def process_stream_async(agent: PromptAgent, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
+async def process_stream_async(agent_or_path: Source, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
     """Return the stream of raw chunks that you receive yourself, like `process_stream`, in async code."""
-    require_agent(agent, "process_stream_async")
+    agent = await _open_agent(agent_or_path, "process_stream_async()")
     iterable: object = chunks
     if not isinstance(iterable, AsyncIterable):
         raise RequestError(f"a {type(chunks).__name__} is no async iterable of chunks", "Use process_stream for it.")
@@ -70,24 +78,49 @@ async def process_stream_async(agent: PromptAgent, chunks: AsyncIterable[object]
 
 @overload
 async def run_async(
-    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
+    agent_or_path: Source,
+    messages: Sequence[object],
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Any: ...
 @overload
 async def run_async(
-    agent: PromptAgent,
+    agent_or_path: Source,
+    messages: Sequence[object],
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[Any]: ...
+@overload
+async def run_async(
+    agent_or_path: Source,
     messages: Sequence[object],
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[CallOptions],
 ) -> T: ...
 @overload
 async def run_async(
-    agent: PromptAgent, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
+    agent_or_path: Source,
+    messages: Sequence[object],
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[T]: ...
+@overload
+async def run_async(
+    agent_or_path: Source, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
 ) -> AsyncPromptyStream[Any]: ...
 @overload
 async def run_async(
-    agent: PromptAgent,
+    agent_or_path: Source,
     messages: Sequence[object],
     *,
     output_type: type[T],
@@ -96,22 +129,37 @@ async def run_async(
 ) -> AsyncPromptyStream[T]: ...
 @takes_options(CallOptions)
 async def run_async(
-    agent: PromptAgent,
+    agent_or_path: Source,
     messages: Sequence[object],
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Call the model once, with messages you already have. With `stream=True`, await it to get the stream."""
     settings = make_settings("run_async", CallOptions, options)
-    return await start_async(run_invocation(agent, messages, settings, output_type, stream))
+    return await start_async(run_invocation(agent_or_path, messages, settings, output_type, stream, details))
 
 
 @overload
 async def invoke_async(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[CallOptions]
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[False] = ...,
+    **options: Unpack[CallOptions],
 ) -> Any: ...
+@overload
+async def invoke_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[Any]: ...
 @overload
 async def invoke_async(
     agent_or_path: Source,
@@ -119,8 +167,19 @@ async def invoke_async(
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[CallOptions],
 ) -> T: ...
+@overload
+async def invoke_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[CallOptions],
+) -> Result[T]: ...
 @overload
 async def invoke_async(
     agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[CallOptions]
@@ -141,6 +200,7 @@ async def invoke_async(
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Run a prompt once, like `invoke`. With `stream=True`, await it to get the stream."""
@@ -153,14 +213,29 @@ async def invoke_async(
             settings=settings,
             output_type=output_type,
             stream=stream,
+            replies=collect_replies(details, stream),
         )
     )
 
 
 @overload
 async def turn_async(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[False] = ..., **options: Unpack[TurnOptions]
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[False] = ...,
+    **options: Unpack[TurnOptions],
 ) -> Any: ...
+@overload
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[Any] | Paused: ...
 @overload
 async def turn_async(
     agent_or_path: Source,
@@ -168,8 +243,19 @@ async def turn_async(
     *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
+@overload
+async def turn_async(
+    agent_or_path: Source,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[T] | Paused: ...
 @overload
 async def turn_async(
     agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
@@ -190,6 +276,7 @@ async def turn_async(
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Run one turn of a conversation, like `turn`. With `stream=True`, await it to get the stream."""
@@ -202,6 +289,7 @@ async def turn_async(
             settings=settings,
             output_type=output_type,
             stream=stream,
+            replies=collect_replies(details, stream),
         )
     )
 
@@ -217,6 +305,7 @@ async def resume_async(
     inputs: Inputs = ...,
     *,
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> Any: ...
 @overload
@@ -226,10 +315,34 @@ async def resume_async(
     verdicts: Verdicts,
     inputs: Inputs = ...,
     *,
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[Any] | Paused: ...
+@overload
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
     output_type: type[T],
     stream: Literal[False] = ...,
+    details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
+@overload
+async def resume_async(
+    agent_or_path: Source,
+    paused: Paused,
+    verdicts: Verdicts,
+    inputs: Inputs = ...,
+    *,
+    output_type: type[T],
+    stream: Literal[False] = ...,
+    details: Literal[True],
+    **options: Unpack[TurnOptions],
+) -> Result[T] | Paused: ...
 @overload
 async def resume_async(
     agent_or_path: Source,
@@ -260,6 +373,7 @@ async def resume_async(
     *,
     output_type: type[Any] | None = None,
     stream: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Any:
     """Continue a paused turn, like `resume`. With `stream=True`, await it to get the stream."""
@@ -271,6 +385,7 @@ async def resume_async(
             settings=make_resume_settings("resume_async", paused, options),
             output_type=output_type,
             stream=stream,
+            replies=collect_replies(details, stream),
             paused=paused,
             verdicts=verdicts,
         )

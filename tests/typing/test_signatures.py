@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, assert_type
 
 from prompty import (
@@ -10,6 +11,7 @@ from prompty import (
     Paused,
     PromptAgent,
     PromptyStream,
+    Result,
     cast,
     invoke,
     invoke_async,
@@ -61,6 +63,14 @@ async def calls_to_a_model(agent: PromptAgent) -> None:
     assert_type(await run_async(agent, [], output_type=Weather, stream=True), AsyncPromptyStream[Weather])
     assert_type(await (await invoke_async(agent, output_type=Weather, stream=True)).result(), Weather)
     assert_type(cast({"city": "Oslo"}, Weather), Weather)
+    assert_type(invoke(agent, details=True), Result[Any])
+    assert_type(invoke(agent, output_type=Weather, details=True), Result[Weather])
+    assert_type(invoke(agent, output_type=Weather, details=True, model="m", options={"seed": 1}).value, Weather)
+    assert_type(invoke(agent, output_type=Weather, details=False), Weather)
+    assert_type(run("x.prompty", [user("hi")], output_type=Weather, details=True), Result[Weather])
+    assert_type(await invoke_async(agent, output_type=Weather, details=True), Result[Weather])
+    assert_type(await run_async(agent, [], details=True), Result[Any])
+    assert_type(invoke(agent, details=True).cost, Decimal | None)
 
 
 async def turns(agent: PromptAgent, paused: Paused) -> None:
@@ -71,6 +81,11 @@ async def turns(agent: PromptAgent, paused: Paused) -> None:
     assert_type(turn(agent, output_type=Weather, stream=True).result, Weather | Paused)
     assert_type(await turn_async(agent, output_type=Weather), Weather | Paused)
     assert_type(await turn_async(agent, output_type=Weather, stream=True), AsyncPromptyStream[Weather | Paused])
+    assert_type(turn(agent, details=True), Result[Any] | Paused)
+    assert_type(turn(agent, output_type=Weather, details=True), Result[Weather] | Paused)
+    assert_type(await turn_async(agent, output_type=Weather, details=True), Result[Weather] | Paused)
+    assert_type(resume(agent, paused, [True], output_type=Weather, details=True), Result[Weather] | Paused)
+    assert_type(await resume_async(agent, paused, [True], details=True), Result[Any] | Paused)
     assert_type(resume(agent, paused, [True]), Any)
     assert_type(resume(agent, paused, [True], output_type=Weather), Weather | Paused)
     assert_type(resume(agent, paused, [True], stream=True), PromptyStream[Any])

@@ -21,7 +21,7 @@ from prompty.model.event import Done
 from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
-from prompty.pipeline.validate import validate_inputs
+from prompty.pipeline.validate import validate_run_inputs
 from prompty.tools.toolbox import handlers_of
 
 WINDOW = 1000  # rows submitted and not collected: enough for many workers, and few enough to keep in memory
@@ -100,7 +100,7 @@ class SharedBatch(Batch):
         if self._template is None:
             self._template = new_record(run_id, agent, inputs, self._options, {})
         else:
-            validate_inputs(agent, inputs, extra_inputs="ignore")
+            validate_run_inputs(agent, inputs, extra_inputs="ignore")
         return replace(self._template, run_id=run_id, inputs=inputs)
 
     def _collect(self) -> int:

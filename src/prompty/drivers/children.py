@@ -8,6 +8,7 @@ file declares, and nothing of its parent's conversation.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from prompty.drivers import aio, sync
 from prompty.drivers.run import Invocation, Run, async_events, sync_events
@@ -98,7 +99,8 @@ def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, 
         budget=parent.remaining_budget(),
         on_event=_nested_listener(parent, context),
     )
-    return Invocation(operation="turn" if agentic else "invoke", source=child, inputs=arguments, settings=settings)
+    operation: Literal["turn", "invoke"] = "turn" if agentic else "invoke"
+    return Invocation(operation=operation, source=child, inputs=arguments, settings=settings, replies=parent.replies)
 
 
 def _lineage(context: ToolContext) -> tuple[str, ...]:

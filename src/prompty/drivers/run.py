@@ -5,10 +5,10 @@
 
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from secrets import token_hex
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -39,7 +39,7 @@ from prompty.loop.state import (
 from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
-from prompty.model.message import Message, user
+from prompty.model.message import Message, Usage, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.reply import Reply
@@ -62,10 +62,50 @@ CUT_ANSWER = "the model reached its token limit before the answer was complete. 
 Inputs = Mapping[str, object] | None
 
 
+T = TypeVar("T")
+
+
+class CountedReply(NamedTuple):
+    """A reply of a model, the agent that asked for it, and whether that is a prompt that ran as a tool."""
+
+    agent: PromptAgent
+    reply: Reply
+    nested: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result(Generic[T]):
+    """The result of `invoke(…, details=True)` or `turn(…, details=True)`.
+
+    `usage` includes every call of the run, also those of prompts that ran as tools. `model` is the one that answered
+    last, as its provider names it, and `finish_reason` is why it stopped.
+    """
+
+    value: T
+    messages: tuple[Message, ...]
+    usage: Usage
+    finish_reason: str | None
+    model: str
+    _cost: Decimal | None = field(default=None, repr=False)
+    _replies: tuple[CountedReply, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The cost of the run in dollars, looked up when you ask for it (extra `prices`). None if it is not known, as
+        for a turn that was paused in between."""
+        if self._cost is not None:
+            return self._cost
+        if sum((counted.reply.usage for counted in self._replies), Usage()) != self.usage:
+            return None
+        costs = [get_pricer(agent, required=False)(reply) for agent, reply, _ in self._replies]
+        return sum((cost for cost in costs if cost is not None), Decimal()) if None not in costs else None
+
+
 class Invocation(NamedTuple):
     """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools.
 
-    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began.
+    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began. Each
+    reply is added to `replies`, if the caller wants the details of the run.
     """
 
     operation: Literal["run", "invoke", "turn"]
@@ -77,18 +117,21 @@ class Invocation(NamedTuple):
     paused: Paused | None = None
     verdicts: object = None
     validated: bool = False
+    replies: list[CountedReply] | None = None
 
 
 def start(invocation: Invocation) -> Any:
     """Run in synchronous code: return the result, or the stream."""
     events = sync_events(invocation)
-    return PromptyStream(events) if invocation.stream else result_of_run(sync.drain(events))
+    return PromptyStream(events) if invocation.stream else result_of_run(sync.drain(events), invocation)
 
 
 async def start_async(invocation: Invocation) -> Any:
     """Run in async code: return the result, or the stream."""
     events = await async_events(invocation)
-    return await AsyncPromptyStream.start(events) if invocation.stream else result_of_run(await aio.drain(events))
+    if invocation.stream:
+        return await AsyncPromptyStream.start(events)
+    return result_of_run(await aio.drain(events), invocation)
 
 
 def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Generator[Event, None, Done | Paused]:
@@ -124,9 +167,25 @@ async def async_events(
             raise
 
 
-def result_of_run(end: Done | Paused) -> Any:
-    """Return what the caller gets: the result, or the `Paused` value of a turn that waits for a person."""
-    return end.result if isinstance(end, Done) else end
+def result_of_run(end: Done | Paused, invocation: Invocation) -> Any:
+    """Return what the caller gets: the result, with details if wanted, or the `Paused` value of a turn that waits."""
+    if isinstance(end, Paused):
+        return end
+    return end.result if invocation.replies is None else _with_details(end, invocation.replies)
+
+
+def _with_details(end: Done, replies: Sequence[CountedReply]) -> Result[Any]:
+    own = [counted for counted in replies if not counted.nested]
+    agent, reply, _ = own[-1]
+    return Result(
+        value=end.result,
+        messages=end.messages,
+        usage=end.usage,
+        finish_reason=reply.finish_reason,
+        model=reply.model or agent.model.id,
+        _cost=end.cost,
+        _replies=tuple(replies),
+    )
 
 
 def load_agent(source: Source, settings: Settings) -> PromptAgent:
@@ -173,6 +232,7 @@ class Run:
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
+        self.replies: list[CountedReply] | None = invocation.replies
         self._has_tools = self._run_tools or bool(agent.tools)
         has_messages = state is not None or paused is not None or settings.messages is not None
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
@@ -287,13 +347,24 @@ class Run:
         call."""
         settings = self.settings
         is_limited = settings.budget is not None and settings.budget.cost is not None
+        price: Price = _no_price
         if is_limited or settings.stop or settings.on_event or self._stream:
-            return get_pricer(agent, required=is_limited)
-        return _no_price
+            price = get_pricer(agent, required=is_limited)
+        return price if self.replies is None else _collecting(price, agent, self.replies, nested=bool(self.lineage))
 
 
-def _no_price(_: Reply) -> None:
+def _no_price(_: Reply) -> Decimal | None:
     return None
+
+
+def _collecting(price: Price, agent: PromptAgent, replies: list[CountedReply], *, nested: bool) -> Price:
+    """Return a price that adds each reply to `replies`, to be priced later if somebody asks."""
+
+    def collect(reply: Reply) -> Decimal | None:
+        replies.append(CountedReply(agent, reply, nested))
+        return price(reply)
+
+    return collect
 
 
 def _check_settings(settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """Streams: iterate the text while it arrives, and take the result at the end."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from decimal import Decimal
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -26,6 +27,11 @@ class StreamState(Generic[T]):
     def usage(self) -> Usage:
         """The tokens of the run; unknown until it is complete."""
         return self._end.usage if isinstance(self._end, Done) else Usage()
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The cost of the run in dollars; None if it is not known, or the run is not complete."""
+        return self._end.cost if isinstance(self._end, Done) else None
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -44,6 +44,14 @@ def load(
         return _load(path, allowed_roots, env, tuple(trusted_endpoints), registry)
 
 
+def open_agent(agent_or_path: PromptAgent | StrPath, function: str) -> PromptAgent:
+    """Return an agent as it is, or load it from its file."""
+    if isinstance(agent_or_path, PromptAgent):
+        return agent_or_path
+    check_path(agent_or_path, function, "a PromptAgent or the path of a .prompty file")
+    return load(agent_or_path)
+
+
 def _check_arguments(function: str, roots: object, env: object, trusted: object, registry: object) -> None:
     if roots != ():
         if not isinstance(roots, Sequence) or isinstance(roots, str | bytes):

@@ -4,30 +4,46 @@ from collections.abc import Mapping
 from secrets import randbits, token_hex
 
 from prompty.errors import RenderError, WrongArgument
-from prompty.model.agent import PromptAgent, require_agent
+from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
+from prompty.pipeline.load import StrPath, open_agent
 from prompty.pipeline.rich_inputs import Placeholders, hide_rich_inputs, insert_rich_inputs
-from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_inputs
+from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_run_inputs
 from prompty.providers import active_interceptors
 from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
 from prompty.tracing.spans import Span, begin
 
 
+def validate_inputs(
+    agent_or_path: PromptAgent | StrPath,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    extra_inputs: ExtraInputs = "error",
+) -> dict[str, object]:
+    """Return the values a prompt runs with, defaults included. Raise `InputError` with every problem.
+
+    None means that an input has no value. An `example` is never a value. A name that is neither declared, nor used by
+    the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
+    """
+    agent = open_agent(agent_or_path, "validate_inputs()")
+    return validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
+
+
 def render(
-    agent: PromptAgent,
+    agent_or_path: PromptAgent | StrPath,
     inputs: Mapping[str, object] | None = None,
     *,
     strict: bool = False,
     extra_inputs: ExtraInputs = "error",
 ) -> str:
     """Return the body with its inputs. Rich inputs stay placeholders; `prepare` inserts them."""
-    require_agent(agent, "render")
+    agent = open_agent(agent_or_path, "render()")
     with begin("render") as span:
         record_inputs(span, agent, inputs)
-        valid = validate_inputs(agent, inputs, extra_inputs=extra_inputs)
+        valid = validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
         values, _ = hide_rich_inputs(agent, to_plain_inputs(agent, valid), token_hex(8))
         renderer = agent.registry.renderers.get(agent.template.format.kind)
         text = renderer(mark(agent.instructions), values, strict=strict)
@@ -35,9 +51,9 @@ def render(
         return text
 
 
-def parse(agent: PromptAgent, text: str, *, nonce: str | None = None) -> list[Message]:
+def parse(agent_or_path: PromptAgent | StrPath, text: str, *, nonce: str | None = None) -> list[Message]:
     """Parse rendered text as messages. Without a nonce every marker line starts a message: for text you trust."""
-    require_agent(agent, "parse")
+    agent = open_agent(agent_or_path, "parse()")
     if not isinstance(text, str):
         raise WrongArgument("parse()", text, "rendered text", "Pass what `render` returned.")
     return _parse(agent, text, nonce)
@@ -64,15 +80,15 @@ def _marker_error(agent: PromptAgent, changed: ChangedMarker) -> RenderError:
 
 
 def prepare(
-    agent: PromptAgent,
+    agent_or_path: PromptAgent | StrPath,
     inputs: Mapping[str, object] | None = None,
     *,
     strict: bool = False,
     extra_inputs: ExtraInputs = "error",
 ) -> list[Message]:
     """Return messages ready for a model. Only markers of the template, which carry a nonce, start a message."""
-    require_agent(agent, "prepare")
-    valid = validate_inputs(agent, inputs, extra_inputs=extra_inputs)
+    agent = open_agent(agent_or_path, "prepare()")
+    valid = validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
     return prepare_valid(agent, valid, recorded=inputs, strict=strict)
 
 

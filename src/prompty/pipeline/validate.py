@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from prompty.errors import InputError, InputProblem
-from prompty.model.agent import PromptAgent, require_agent
+from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart
 from prompty.model.property import RICH_KINDS, Property
 from prompty.pipeline.input_names import find_bound_names, find_input_names
@@ -41,25 +41,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _KIND_NAMES = {"string": "text", "boolean": "true or false"}
 
 
-def validate_inputs(
-    agent: PromptAgent,
-    inputs: Mapping[str, object] | None = None,
-    *,
-    extra_inputs: ExtraInputs = "error",
+def validate_run_inputs(
+    agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs, has_messages: bool = False
 ) -> dict[str, object]:
     """Return the values a prompt runs with, defaults included. Raise `InputError` with every problem.
 
-    None means that an input has no value. An `example` is never a value. A name that is neither declared, nor used by
-    the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
+    If the run has its messages already, only bindings of tools still need inputs.
     """
-    require_agent(agent, "validate_inputs")
-    return _validate(agent, inputs, extra_inputs, _find_required_names(agent))
-
-
-def validate_run_inputs(
-    agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs, has_messages: bool
-) -> dict[str, object]:
-    """Like `validate_inputs`, for a run. If it has its messages already, only bindings of tools still need inputs."""
     required = find_bound_names(agent) if has_messages else _find_required_names(agent)
     return _validate(agent, inputs, extra_inputs, required)
 
