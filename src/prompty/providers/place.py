@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
+from prompty.providers.aws import AwsSignature, find_signature
 from prompty.providers.destination import check_environment_url, takes_environment
 from prompty.providers.http.endpoint import check_header
 from prompty.providers.profiles import find_key_variables
@@ -28,11 +29,17 @@ class EnvironmentNames(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where requests go, with which key, and with which headers of the environment. Without a key: as nobody."""
+    """Where requests go, with which key, and with which headers of the environment. Without a key: with a signature of
+    AWS, or as nobody."""
 
     base_url: str
     api_key: str | None
     headers: tuple[tuple[str, str], ...] = ()
+    signature: AwsSignature | None = None
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.api_key is None and self.signature is None
 
 
 def find_place(agent: PromptAgent, names: EnvironmentNames, hosts: tuple[str, ...]) -> Place:
@@ -42,7 +49,11 @@ def find_place(agent: PromptAgent, names: EnvironmentNames, hosts: tuple[str, ..
             key = os.environ.get(names.key) or agent.registry.dotenv.get(names.key)
             return Place(_get_base_url(agent, names), key and check_header(names.key, key), _read_headers(names))
         case ApiKeyConnection(endpoint=str(known), api_key=None) if variables := find_key_variables(known):
-            return Place(known, _find_own_key(agent, variables))
+            key = _find_own_key(agent, variables)
+            signature = None if key else find_signature(known)
+            if key is None and signature is None:
+                raise RequestError("the connection has no `apiKey`", f"Set {' or '.join(sorted(variables))}.")
+            return Place(known, key, signature=signature)
         case ApiKeyConnection(endpoint=endpoint, api_key=key):
             secret = required_key(key, names.key)
             if not endpoint:
@@ -71,12 +82,12 @@ def _read_headers(names: EnvironmentNames) -> tuple[tuple[str, str], ...]:
     return tuple([(name, check_header(name, value)) for name, value in found])
 
 
-def _find_own_key(agent: PromptAgent, variables: Collection[str]) -> str:
+def _find_own_key(agent: PromptAgent, variables: Collection[str]) -> str | None:
     """Return the key of a known server, which its own variable holds."""
     for name in sorted(variables):
         if key := os.environ.get(name) or agent.registry.dotenv.get(name):
             return check_header(name, key)
-    raise RequestError("the connection has no `apiKey`", f"Set {' or '.join(sorted(variables))}.")
+    return None
 
 
 def required_key(key: SecretStr | None, variable: str) -> str:

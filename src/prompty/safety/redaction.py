@@ -35,6 +35,7 @@ _SHAPES = (
         ("PRIVATE KEY-----",),
     ),
     (r"(?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=<>)", ("@",)),
+    (r"\b<>[0-9a-f]{32,}", ("Signature=",)),  # of AWS
     (r"(?<=[?&])<>[^&\s\"'#]{4,}", ("sig=", "signature=", "key=", "code=", "auth=")),
 )
 # `token` is a credential and `tokens` a count; `author` is a person and `authorization` a header. `key` is one in a

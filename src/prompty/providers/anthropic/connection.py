@@ -37,7 +37,7 @@ class ApiKey:
     def is_ready(self) -> bool:
         return True
 
-    def headers(self, _: str, headers: Mapping[str, str], __: bytes, /) -> Mapping[str, str]:
+    def headers(self, _: str, __: str, headers: Mapping[str, str], ___: bytes, /) -> Mapping[str, str]:
         if headers.get("anthropic-version") == ANTHROPIC.api_version:
             return {"authorization": f"Bearer {self.key}"}
         return {"x-api-key": self.key}
@@ -46,7 +46,7 @@ class ApiKey:
 def locate(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     place = find_place(agent, _VARIABLES, HOSTS)
-    if place.api_key is not None or isinstance(agent.model.connection, AnonymousConnection):
+    if not place.is_anonymous or isinstance(agent.model.connection, AnonymousConnection):
         return _build_endpoint(place, None)
     token = os.environ.get(_TOKEN)
     if not token:
@@ -63,7 +63,7 @@ def _build_endpoint(place: Place, token: str | None) -> Endpoint:
         place.base_url,
         {"authorization": f"Bearer {token}"} if token else {},
         headers=(*place.headers, ("anthropic-version", str(version))),
-        credential=None if place.api_key is None else ApiKey(place.api_key),
+        credential=place.signature if place.api_key is None else ApiKey(place.api_key),
         secrets=(place.api_key or "", *dict(place.headers).values()),
     )
 

@@ -119,7 +119,7 @@ class EntraTokens:
     def is_ready(self) -> bool:
         return self._token is not None and self._token.expires_on - time.time() > _SPARE_SECONDS
 
-    def headers(self, _: str, __: Mapping[str, str], ___: bytes, /) -> Mapping[str, str]:
+    def headers(self, _: str, __: str, ___: Mapping[str, str], ____: bytes, /) -> Mapping[str, str]:
         if not self.is_ready():
             with self._lock:
                 if not self.is_ready():

@@ -21,7 +21,7 @@ class Credential(Protocol):
     def is_ready(self) -> bool:
         """Return True if `headers` returns at once. If it has to wait, async code runs it in a thread."""
 
-    def headers(self, url: str, headers: Mapping[str, str], body: bytes, /) -> Mapping[str, str]:
+    def headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes, /) -> Mapping[str, str]:
         """Return the headers that prove who sends this request."""
 
 
@@ -52,7 +52,7 @@ class Endpoint:
         """Return all headers of a request. Its own replace those of the endpoint."""
         headers = {**dict(self.headers), **{name.lower(): value for name, value in request.headers.items()}}
         if self.credential is not None:
-            headers |= self.credential.headers(url, headers, body)
+            headers |= self.credential.headers(request.method, url, headers, body)
         return headers
 
 

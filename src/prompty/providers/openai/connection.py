@@ -27,7 +27,7 @@ SDK = SdkClients(package="openai", sync_class="OpenAI", async_class="AsyncOpenAI
 def locate(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     place = find_place(agent, _VARIABLES, HOSTS)
-    if place.api_key is None and not isinstance(agent.model.connection, AnonymousConnection):
+    if place.is_anonymous and not isinstance(agent.model.connection, AnonymousConnection):
         raise RequestError("there is no key for OpenAI", "Set OPENAI_API_KEY, or write a `connection:` in the file.")
     return _build_endpoint(place)
 
@@ -35,7 +35,10 @@ def locate(agent: PromptAgent) -> Endpoint:
 @lru_cache(maxsize=64)
 def _build_endpoint(place: Place) -> Endpoint:
     credential = {} if place.api_key is None else {"authorization": f"Bearer {place.api_key}"}
-    return create_endpoint(place.base_url, credential, headers=place.headers, secrets=dict(place.headers).values())
+    secrets = dict(place.headers).values()
+    return create_endpoint(
+        place.base_url, credential, headers=place.headers, credential=place.signature, secrets=secrets
+    )
 
 
 def address(agent: PromptAgent, api: Api) -> Address:
