@@ -263,12 +263,20 @@ class ArgumentsError(PromptyError, ValueError):
 
 
 class ToolError(PromptyError, ValueError):
-    """A tool cannot be offered: no function runs it, or one that does not fit."""
+    """A tool cannot be offered: no function runs it, or one that does not fit. `command_fix` is the fix on a command
+    line."""
 
-    def __init__(self, cause: str, fix: str) -> None:
+    command_fix: str = ""  # of the class, because errors of older durable records have no such attribute
+
+    def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
         super().__init__(f"{cause}\n    {fix}")
         self.cause = cause
         self.fix = fix
+        self.command_fix = command_fix
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        return str(self).replace(self.fix, self.command_fix) if self.command_fix else str(self)
 
 
 class Cancelled(PromptyError):

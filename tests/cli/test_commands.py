@@ -277,7 +277,7 @@ def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) ->
 
 
 COMMANDS = (
-    *("check", "render", "run", "explain", "tools", "providers", "models"),
+    *("new", "check", "render", "run", "explain", "tools", "providers", "models"),
     *("chat", "batch", "trace", "worker", "submit", "runs"),
 )
 

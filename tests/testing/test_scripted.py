@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, run, user
+from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, run, user
 from prompty.errors import RequestError, StreamCut
 from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, tool_result
@@ -24,7 +24,7 @@ from tests.legality import assert_legal
 from tests.strategies import json_objects, names, texts
 from tests.ways import ASYNC, WAYS, Way
 
-APIS = tuple(PROVIDER.apis)
+APIS = tuple(api for api in PROVIDER.apis if api != "embedding")  # those that answer with messages
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
 BROKEN = "the connection failed: scripted"
 
@@ -380,3 +380,21 @@ def test_what_is_written_is_read_back_whole_and_in_pieces(api_type: str, data: s
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == reply.text
     assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == reply.reasoning
     assert_same(api_type, decoder.finish(), reply)
+
+
+def vectors_file(script: str, body: str = "user:\nOne\n") -> str:
+    options = f"options: {{additionalProperties: {{script: {script}}}}}"
+    return f"---\nmodel: {{id: any, provider: scripted, apiType: embedding, {options}}}\n---\n{body}"
+
+
+def test_the_script_of_a_file_answers_each_text_with_a_vector() -> None:
+    two = "user:\nOne\n\nuser:\nTwo\n"
+    assert invoke(loads(vectors_file("[[0.5, -1], [2, 3]]"))) == [0.5, -1]
+    assert invoke(loads(vectors_file("[[0.5, -1], [2, 3]]", two))) == [[0.5, -1], [2, 3]]
+    assert invoke(loads(vectors_file("[[0.5, -1]]", two))) == [[0.5, -1], [0.5, -1]]
+
+
+@pytest.mark.parametrize("script", ["[]", "[Hello]", "[[a]]", "Hello", "[0.5]"])
+def test_a_script_without_vectors_cannot_answer_for_embeddings(script: str) -> None:
+    with pytest.raises(RequestError, match="not a list of vectors"):
+        invoke(loads(vectors_file(script)))

@@ -16,6 +16,7 @@ from prompty.errors import PromptyError
 from prompty.version import __version__
 
 COMMANDS = {
+    "new": "new:new",
     "check": "check:check",
     "render": "render:render",
     "run": "run:run",

@@ -1,5 +1,6 @@
 """Script in a .prompty file. Its position follows from the conversation, so nothing is stored between calls."""
 
+from collections.abc import Callable
 from itertools import count, groupby, takewhile
 from typing import Any, NamedTuple, cast
 
@@ -9,8 +10,10 @@ from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
+from prompty.testing.local import Chunks
 from prompty.testing.responder import Fault, Responder
 from prompty.testing.script import answer, assign_call_ids, create_call, create_exhausted_error
+from prompty.wire.json_bytes import write_bytes
 
 _FORMS = "Write a text, `{call: name, arguments: {…}}`, a list of such calls, or `{text: …, calls: […], reasoning: …}`."
 
@@ -34,6 +37,27 @@ def parse_file_script(entries: object) -> Responder:
         return assign_call_ids(replies[position], count(1 + sum(part.calls for part in parts)))
 
     return respond
+
+
+def parse_file_vectors(entries: object) -> Callable[[WireRequest], Chunks]:
+    """Return a function that answers requests for embeddings: each text with a vector, the last one repeatedly."""
+    if not isinstance(entries, list) or not entries or not all(map(_is_vector, entries)):
+        raise RequestError("the `script` of the file is not a list of vectors", "Write a list, such as `[[0.1, 0.2]]`.")
+    vectors = cast(list[list[float]], entries)
+
+    def get_chunks(request: WireRequest, /) -> Chunks:
+        texts = request.body["input"]
+        number = len(texts) if isinstance(texts, list) else 1
+        chosen = [vectors[min(index, len(vectors) - 1)] for index in range(number)]
+        data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(chosen)]
+        usage = {"prompt_tokens": 10, "total_tokens": 10}
+        yield write_bytes({"object": "list", "data": data, "model": request.body["model"], "usage": usage})
+
+    return get_chunks
+
+
+def _is_vector(entry: object) -> bool:
+    return isinstance(entry, list) and all(isinstance(number, int | float) for number in entry)
 
 
 def _parse_reply(entry: object) -> Reply:

@@ -3,19 +3,19 @@
 The transport returns the bytes that a server would send.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from prompty.errors import ModelError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
-from prompty.model.request import Function
+from prompty.model.request import Function, WireRequest
 from prompty.providers import Api, Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.openai import chat, responses
-from prompty.testing.file_script import parse_file_script
-from prompty.testing.local import AsyncLocalTransport, LocalTransport
+from prompty.providers.openai import chat, embeddings, responses
+from prompty.testing.file_script import parse_file_script, parse_file_vectors
+from prompty.testing.local import AsyncLocalTransport, Chunks, LocalTransport
 from prompty.testing.responder import Responder, respond
 from prompty.testing.script import find_script
 
@@ -24,14 +24,21 @@ class ScriptedTransport(LocalTransport):
     """Transport that replies from a script."""
 
     def __init__(self, agent: PromptAgent) -> None:
-        super().__init__(partial(respond, _find_responder(agent)))
+        super().__init__(_find_answers(agent))
 
 
 class AsyncScriptedTransport(AsyncLocalTransport):
     """Async counterpart of `ScriptedTransport`."""
 
     def __init__(self, agent: PromptAgent) -> None:
-        super().__init__(partial(respond, _find_responder(agent)))
+        super().__init__(_find_answers(agent))
+
+
+def _find_answers(agent: PromptAgent) -> Callable[[WireRequest], Chunks]:
+    """Return the function that answers requests of the agent with the bytes that a server would send."""
+    if agent.model.api_type == "embedding":
+        return parse_file_vectors(_get_entries(agent))
+    return partial(respond, _find_responder(agent))
 
 
 def _find_responder(agent: PromptAgent) -> Responder:
@@ -39,6 +46,11 @@ def _find_responder(agent: PromptAgent) -> Responder:
     script = find_script(agent.model.id)
     if script is not None:
         return script
+    return parse_file_script(_get_entries(agent))
+
+
+def _get_entries(agent: PromptAgent) -> object:
+    """Return the script in the file."""
     entries = (agent.model.options.additional_properties or {}).get("script")
     if entries is None:
         raise ModelError(
@@ -46,7 +58,7 @@ def _find_responder(agent: PromptAgent) -> Responder:
             f"    Call it within `with Script(…):`, or `register_script('{agent.model.id}', Script(…))`, "
             "or write `model.options.additionalProperties.script` in the file."
         )
-    return parse_file_script(entries)
+    return entries
 
 
 def _omit_script(api: Api) -> Api:
@@ -60,7 +72,7 @@ def _omit_script(api: Api) -> Api:
     return replace(api, request=request)
 
 
-_APIS = {"chat": chat.API, "responses": responses.API, "messages": messages.API}
+_APIS = {"chat": chat.API, "responses": responses.API, "messages": messages.API, "embedding": embeddings.API}
 
 PROVIDER = Provider(
     key="scripted",

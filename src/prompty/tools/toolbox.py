@@ -170,6 +170,7 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
         raise ToolError(
             f"the tool '{tool.name}' is declared, but has no function",
             f"Pass a function of that name in `tools=`, or register one: register_tool('{tool.name}', function).",
+            f"Add --tools FILE.py, with a function called {tool.name}.",
         )
     _check_fit(tool, handler)
     declared = {entry.name: entry.default for entry in tool.parameters if entry.default is not None}

@@ -151,6 +151,7 @@ class Servers:
         return ToolError(
             f"no MCP server is registered as '{name}' ({place}); registered: {known}",
             f"Register it: register_mcp_server('{name}', command=[…]) or url='https://…'.",
+            f"Add --mcp FILE.json, a file that says how to start or reach the server '{name}'.",
         )
 
 

@@ -1,0 +1,109 @@
+"""`prompty new`: write a prompt that runs at once, and print the commands to type next."""
+
+import json
+import sys
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from rich.text import Text
+from typer import Argument
+
+from prompty.cli.console import fail, out
+from prompty.safety.nearest import nearest
+from prompty.safety.visible import visible
+
+_OPENAI = "openai:gpt-5-mini"
+_OLLAMA = "ollama:llama3.2"
+
+
+class Template(NamedTuple):
+    """A template: its purpose, its files beside the prompt, how to run it, and models that can answer it.
+
+    In `arguments`, `{name}` is the path of the new prompt without its suffix.
+    """
+
+    purpose: str
+    arguments: str
+    others: tuple[str, ...] = ()
+    models: tuple[str, str] = (_OPENAI, _OLLAMA)
+    chats: bool = False
+    extra: str | None = None
+
+
+TEMPLATES = {
+    "chat": Template("answers a question", '"What is a monad?"', chats=True),
+    "structured": Template("returns data of a fixed shape", '"Ada is 36 years old."'),
+    "tools": Template("calls Python functions", '"What should I wear in Oslo?" --tools {name}.py', (".py",)),
+    "vision": Template("looks at a picture", "@{name}.png", (".png",), (_OPENAI, "ollama:gemma3")),
+    "embedding": Template(
+        "turns text into a vector", '"Hello"', models=("openai:text-embedding-3-small", "ollama:nomic-embed-text")
+    ),
+    "agent-mcp": Template(
+        "uses the tools of an MCP server", '"What do I have to do?" --mcp {name}.json', (".py", ".json"), extra="mcp"
+    ),
+}
+_LISTING = ", ".join(TEMPLATES)
+
+
+def new(
+    template: Annotated[str, Argument(help=f"One of {_LISTING}.")] = "chat",
+    name: Annotated[str | None, Argument(help="Name of the prompt. The default is the name of the template.")] = None,
+) -> None:
+    """Write a small prompt that runs at once, without a key, and print the commands to type next.
+
+    No existing file is overwritten.
+    """
+    if template not in TEMPLATES:
+        near = nearest(template, TEMPLATES)
+        hint = f"Did you mean '{near}'? " if near else ""
+        fail(f"there is no template '{template}'\n    {hint}The templates are {_LISTING}.")
+    chosen = TEMPLATES[template]
+    target = Path((name or template).removesuffix(".prompty"))
+    written = {target.with_name(target.name + suffix): suffix for suffix in (".prompty", *chosen.others)}
+    _check_targets(target, list(written), template)
+    for path, suffix in written.items():
+        path.write_bytes(_read_template(template, suffix, target))
+    _print_next_steps(chosen, target, list(written))
+
+
+def _check_targets(target: Path, paths: list[Path], template: str) -> None:
+    if not target.name.replace("-", "").replace("_", "").isalnum():
+        fail(f"'{target.name}' cannot be the name of a prompt\n    Use letters, digits, - and _.")
+    if not target.absolute().parent.is_dir():
+        fail(f"there is no folder '{target.parent}'\n    Create it first.")
+    if existing := [str(path) for path in paths if path.exists()]:
+        fail(f"{', '.join(existing)} already exists\n    Choose another name: prompty new {template} NAME.")
+
+
+def _read_template(template: str, suffix: str, target: Path) -> bytes:
+    """Return the content of a new file."""
+    content = files("prompty.cli").joinpath("templates", template + suffix).read_bytes()
+    if suffix == ".png":
+        return content
+    text = content.decode().replace("TEMPLATE", target.name)
+    if suffix == ".json":
+        places = {"PYTHON": sys.executable, "FOLDER": str(target.absolute().parent)}
+        for word, place in places.items():
+            text = text.replace(word, json.dumps(place)[1:-1])
+    return text.encode()
+
+
+def _print_next_steps(template: Template, target: Path, paths: list[Path]) -> None:
+    """Print what was written, and the commands to type."""
+    file = visible(f"{target}.prompty")
+    run = f"prompty run {file} {visible(template.arguments.format(name=target))}"
+    hosted, local = template.models
+    _print_step(f"Created {visible(', '.join(map(str, paths)))}. The prompt {template.purpose}.\n")
+    if template.extra and find_spec(template.extra) is None:
+        _print_step(f"Install what it needs:\n    pip install 'prompty-runtime[{template.extra}]'\n")
+    _print_step(f"Run it. It answers with the script in the file, so it needs no key:\n    {run}\n")
+    _print_step(f"Ask a real model, with your key in OPENAI_API_KEY:\n    {run} --model {hosted}\n")
+    _print_step(f"Or ask a model on your machine, here with Ollama:\n    {run} --model {local}")
+    if template.chats:
+        _print_step(f"\nTalk to it:\n    prompty chat {file}")
+
+
+def _print_step(text: str) -> None:
+    out.print(Text(text))
