@@ -1,6 +1,10 @@
 """Shared by all tests: where the public vectors are, and the report of which section each test proves."""
 
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
+from secrets import token_hex
 
 import pytest
 
@@ -56,6 +60,16 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     name = getattr(request, "param", "httpx2")
     monkeypatch.setenv("PROMPTY_TRANSPORT", name)
     return str(name)
+
+
+@pytest.fixture(autouse=True)
+def no_stored_keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keys that the person who runs the tests has stored are not used, and no test stores one among them."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / f"config-{token_hex(8)}"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    yield
+    if keyring := sys.modules.get("keyring"):
+        keyring.set_keyring(import_module("keyring.backends.null").Keyring())
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         user as user,
     )
     from prompty.model.paused import GatedCall as GatedCall, Paused as Paused
+    from prompty.pipeline.dotenv import load_env as load_env
     from prompty.pipeline.load import load as load, loads as loads
     from prompty.pipeline.prepare import (
         parse as parse,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import azure.identity
+import keyring
 import openai
 import pytest
 from azure.core.credentials import AccessToken
@@ -16,11 +17,13 @@ from prompty.cli.inputs import load_dotenv
 from prompty.errors import RequestError
 from prompty.providers import register_connection
 from prompty.providers.http.httpx2 import _load_certificates
+from prompty.providers.keys import find_key_file
 from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.internet import Internet
+from tests.keyrings import MemoryKeyring
 
 SECRET = "a-credential-nobody-should-see"
 HOSTS = (
@@ -35,6 +38,7 @@ HOSTS = (
 
 # Who names the credential, and where it would go. Each cell is the observation that F14 asks for:
 # y: the request arrives, with the credential.  a: it arrives without it.  n: refused, and nothing arrives.
+# k: likewise, because that server would get a key of its own, and there is none.
 COLUMNS = (
     ("built in", "https://api.openai.com/v1"),
     ("regional", "https://eu.api.openai.com/v1"),
@@ -63,6 +67,9 @@ in-options      y      y         n      n        y         n        n       n   
 anonymous       a      a         a      a        a         a        a       a     a         a        n      a
 entra           y      y         n      n        y         n        n       n     y         y        n      n
 sdk-headers     y      y         a      a        y         a        a       n     y         y        n      y
+implicit        y      y         k      n        y         n        n       n     n         y        n      y
+keyring         y      y         k      n        y         n        n       n     n         y        n      y
+keys-file       y      y         k      n        y         n        n       n     n         y        n      y
 """
 CREDENTIALS = {
     "literal": f"{{kind: key, apiKey: {SECRET}, endpoint: '%s'}}",
@@ -76,6 +83,9 @@ CREDENTIALS = {
     "in-options": "{kind: anonymous, endpoint: '%s'}",
     "anonymous": "{kind: anonymous, endpoint: '%s'}",
     "entra": "{kind: foundry, endpoint: '%s'}",
+    "implicit": "{kind: key, endpoint: '%s'}",
+    "keyring": "{kind: key, endpoint: '%s'}",
+    "keys-file": "{kind: key, endpoint: '%s'}",
     "sdk-headers": "{kind: key, apiKey: another-key-of-the-file, endpoint: '%s'}",
 }
 VARIABLES = {
@@ -150,10 +160,11 @@ def observe(internet: Internet, agent: PromptAgent, asynchronous: bool = False) 
             asyncio.run(invoke_async(agent, max_retries=0)) if asynchronous else invoke(agent, max_retries=0)
         ) == "Hello"
     except RequestError as error:
-        assert "PROMPTY_TRUSTED_ENDPOINTS=" in error.fix or "https" in error.fix
+        lacks_key = "run `prompty keys set" in error.fix
+        assert lacks_key or "PROMPTY_TRUSTED_ENDPOINTS=" in error.fix or "https" in error.fix
         assert SECRET not in str(error)
         assert not internet.arrivals
-        return "n"
+        return "k" if lacks_key else "n"
     (arrival,) = internet.arrivals
     assert arrival.origin == str(parse_origin(getattr(agent.model.connection, "endpoint", "")))
     return "y" if SECRET in arrival.text else "a"
@@ -185,6 +196,12 @@ def test_a_credential_goes_only_where_it_may(
         monkeypatch.setenv("OPENAI_ORG_ID", SECRET)
         monkeypatch.setenv("OPENAI_PROJECT_ID", SECRET)
         monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    elif cell.credential == "implicit":
+        monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    elif cell.credential == "keyring":
+        keyring.set_keyring(MemoryKeyring({"openai": SECRET}))
+    elif cell.credential == "keys-file":
+        find_key_file().write("openai", SECRET)
     connection = CREDENTIALS[cell.credential]
     agent = load_prompt(connection % url if "%s" in connection else connection, tmp_path, **details)
     assert observe(internet, agent, asynchronous) == cell.expected
@@ -362,6 +379,18 @@ def test_a_dotenv_sets_the_key_and_nothing_else_of_a_transport(
     assert arrival.origin == "https://api.openai.com"
     assert arrival.headers["authorization"] == f"Bearer {SECRET if in_shell else 'the-key-of-the-dotenv'}"
     assert "x-note" not in arrival.headers
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_dotenv_cannot_pass_a_key_of_the_environment_off_as_its_own(internet: Internet, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text('URL=https://dotenv.example/v1\nOWN=${THE_KEY}\nQUOTED="${THE_KEY}"\n')
+    for name in ("OWN", "QUOTED"):
+        file = tmp_path / "p.prompty"
+        connection = f"{{endpoint: '${{env:URL}}', apiKey: '${{env:{name}}}'}}"
+        file.write_text(f"---\nmodel: {{id: m, connection: {connection}}}\n---\nuser:\nHi")
+        load_dotenv(file)
+        assert invoke(load(file)) == "Hello"
+    assert SECRET not in "".join(arrival.text for arrival in internet.arrivals)
 
 
 DOTENV_CONNECTIONS = {

@@ -11,6 +11,7 @@ from prompty.analysis.check import check_text
 from prompty.errors import ArgumentsError, LoadError, RenderError
 from prompty.model.marker import read_marker
 from prompty.model.structure import read_structure
+from prompty.pipeline.dotenv import parse_env
 from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml
@@ -303,3 +304,21 @@ def test_check_does_not_search_the_installed_packages_for_each_tool(tools: list[
     problems, seconds = measured(lambda: check_text(text))
     assert isinstance(problems, list)
     assert seconds < 4 * BUDGET
+
+
+ENV_FILES = {
+    "quotes that are not closed": "A='\n" * 2500 + 'B="\n' * 2500,
+    "escaped quotes": 'A="' + '\\"' * 8000,
+    "escaped quotes on every line": 'A="\\"\n' * 3000,
+    "backslashes": "A='" + "\\" * 16000,
+    "quotes with text behind": "A='x' y\n" * 2000,
+    "spaces": "A" + " " * 16000 + "b",
+    "spaces before a comment": "A=b" + " " * 16000 + "c",
+    "a long name": "A" * 16000,
+}
+
+
+@pytest.mark.parametrize("text", ENV_FILES.values(), ids=ENV_FILES)
+def test_env_files(text: str) -> None:
+    _, seconds = measured(lambda: list(parse_env(text)))
+    assert seconds < BUDGET

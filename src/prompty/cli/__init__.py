@@ -10,7 +10,7 @@ from prompty.extras import require
 def main() -> None:
     """Run the `prompty` command."""
     try:
-        for package in ("typer", "rich", "dotenv"):
+        for package in ("typer", "rich"):
             require(package, extra="cli")
     except MissingExtra as error:
         sys.exit(f"prompty: {error}")

@@ -24,6 +24,7 @@ COMMANDS = {
     "tools": "tools:tools",
     "providers": "providers:providers",
     "models": "providers:models",
+    "keys": "keys:keys",
     "chat": "chat:chat",
     "batch": "batch:batch",
     "worker": "durable:worker",

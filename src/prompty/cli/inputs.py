@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dotenv import dotenv_values
-
 from prompty.cli.stdin import STDIN
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
-from prompty.registry import DEFAULT
+from prompty.pipeline.dotenv import load_env
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 
@@ -114,11 +112,5 @@ def _parse_value(name: str, kind: str, text: str) -> object:
 
 
 def load_dotenv(prompt: Path) -> None:
-    """Offer the variables of the nearest `.env`, beside the prompt or above it, to prompts that name them.
-
-    They are not set in the environment: a `.env` may come with the prompt, so it must not configure transports (F14).
-    """
-    files = (folder / ".env" for folder in prompt.absolute().parents)
-    found = next((file for file in files if file.is_file()), None)
-    values = dotenv_values(found) if found else {}
-    DEFAULT.dotenv = {name: value for name, value in values.items() if value is not None}
+    """Offer the variables of the nearest `.env`, beside the prompt or above it, to prompts that name them."""
+    load_env(prompt=prompt)

@@ -82,15 +82,14 @@ def _load(
     if not isinstance(path, str):
         check_path(path, "load()", "the path of a .prompty file")
     key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]), trusted_endpoints)
-    is_cached = env is None and not registry.dotenv
-    if is_cached and (cached := _get_cached(key)):
+    if env is None and (cached := _get_cached(key)):
         return cached
     file = Path(path).absolute()
     text, identity = read_prompt(file, os.fspath(path))
     trusted = read_trusted(trusted_endpoints)
     references = References(file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
     agent = _build(text, os.fspath(path), references, registry, file)
-    if is_cached:
+    if env is None:
         _cache_agent(key, agent, identity, references)
     return agent
 
@@ -185,6 +184,7 @@ class _Cached:
     identity: Identity
     variables: tuple[tuple[str, str | None], ...]
     files: tuple[tuple[Path, Identity], ...]
+    dotenv: Mapping[str, str]
 
 
 _cache: dict[_Key, _Cached] = {}
@@ -197,6 +197,7 @@ def _get_cached(key: _Key) -> PromptAgent | None:
     try:
         fresh = (
             identify(os.stat(key[1])) == entry.identity
+            and key[0].dotenv is entry.dotenv
             and all(os.environ.get(name) == value for name, value in entry.variables)
             and all(identify(os.stat(file)) == known for file, known in entry.files)
         )
@@ -211,4 +212,5 @@ def _cache_agent(key: _Key, agent: PromptAgent, file: Identity, references: Refe
         return
     if len(_cache) >= _MAX_CACHED:
         _cache.pop(next(iter(_cache)), None)
-    _cache[key] = _Cached(agent, file, tuple(references.variables.items()), tuple(references.files.items()))
+    variables, files = tuple(references.variables.items()), tuple(references.files.items())
+    _cache[key] = _Cached(agent, file, variables, files, references.dotenv)

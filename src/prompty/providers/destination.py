@@ -9,7 +9,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
 from prompty.model.provenance import Refusal, read_trusted
 from prompty.providers.profiles import find_key_variables
-from prompty.safety.origins import Source
+from prompty.safety.origins import TRUST_VARIABLE, Source, parse_origin
 
 _MAX_ROUTES = 64  # of one agent, whose copies may have connections of their own
 
@@ -91,3 +91,28 @@ def check_environment_url(agent: PromptAgent, url: str | None) -> None:
     refusal = agent.provenance.refuse(None, url, (), read_trusted(agent.registry.trusted_endpoints))
     if refusal:
         raise RequestError(refusal.cause, refusal.fix)
+
+
+def check_implicit_key(agent: PromptAgent, source: Source, endpoint: str, built_in: tuple[str, ...]) -> None:
+    """Raise RequestError if a key that the file does not name may not go to the endpoint that it names.
+
+    The rule is that of other credentials, except that a server on this machine gets no key unasked: most need none.
+    """
+    provenance, allowed = agent.provenance, read_trusted(agent.registry.trusted_endpoints)
+    refusal = provenance.refuse(source, endpoint, built_in, allowed)
+    origin = parse_origin(endpoint)
+    if (
+        refusal is None
+        and origin
+        and origin.is_loopback
+        and provenance.from_file
+        and endpoint not in provenance.endpoints
+    ):
+        trusted = provenance.trusted | allowed | read_trusted(os.environ.get(TRUST_VARIABLE, ""))
+        if origin not in trusted:
+            cause = f"the connection has no `apiKey`, and {origin} is named only by the file"
+            fix = f"Write `kind: anonymous` if it needs no key, or an `apiKey:`, or set {TRUST_VARIABLE}={origin}."
+            refusal = Refusal(cause, fix)
+    if refusal:
+        place = f"{agent.path.name}: " if agent.path else ""
+        raise RequestError(f"{place}`model.connection`: {refusal.cause}", refusal.fix)

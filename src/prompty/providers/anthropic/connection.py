@@ -24,6 +24,7 @@ _VARIABLES = EnvironmentNames(
     base_url="ANTHROPIC_BASE_URL",
     default_url=ANTHROPIC.base_url,
     custom="ANTHROPIC_CUSTOM_HEADERS",
+    token=_TOKEN,
 )
 
 
@@ -50,9 +51,8 @@ def locate(agent: PromptAgent) -> Endpoint:
         return _build_endpoint(place, None)
     token = os.environ.get(_TOKEN)
     if not token:
-        raise RequestError(
-            "there is no key for Anthropic", "Set ANTHROPIC_API_KEY, or write a `connection:` in the file."
-        )
+        fix = "Set ANTHROPIC_API_KEY, run `prompty keys set anthropic`, or write a `connection:` in the file."
+        raise RequestError("there is no key for Anthropic", fix)
     return _build_endpoint(place, check_header(_TOKEN, token))
 
 

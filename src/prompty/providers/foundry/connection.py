@@ -17,10 +17,11 @@ from prompty.providers.destination import check_environment_url
 from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
 from prompty.providers.openai.connection import SDK
-from prompty.providers.place import required_endpoint, required_key, wrong_kind
+from prompty.providers.place import find_stored_key, required_endpoint, required_key, wrong_kind
 from prompty.safety.redaction import remember_secrets
 
 HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
+_KEY = "AZURE_OPENAI_API_KEY"
 _SCOPE = "https://cognitiveservices.azure.com/.default"
 _PROJECT_SCOPE = "https://ai.azure.com/.default"
 _SPARE_SECONDS = 300  # for which a token must still hold
@@ -61,8 +62,9 @@ def find_resource(agent: PromptAgent) -> Resource:
         case None:
             return _find_in_environment(agent)
         case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
-            secret = required_key(key, "AZURE_OPENAI_API_KEY")
-            return Resource(_trim(required_endpoint(endpoint)), secret, _get_version(version))
+            url = required_endpoint(endpoint)
+            secret = required_key(agent, key, _KEY, url, HOSTS)
+            return Resource(_trim(url), secret, _get_version(version))
         case FoundryConnection(endpoint=endpoint, api_version=version):
             return Resource(_trim(required_endpoint(endpoint)), None, _get_version(version))
         case other:
@@ -78,7 +80,7 @@ def _find_in_environment(agent: PromptAgent) -> Resource:
         )
     check_environment_url(agent, endpoint)
     token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
-    key = None if token else os.environ.get("AZURE_OPENAI_API_KEY") or agent.registry.dotenv.get("AZURE_OPENAI_API_KEY")
+    key = None if token else os.environ.get(_KEY) or agent.registry.dotenv.get(_KEY) or find_stored_key(_KEY)
     named = [value and check_header(name, value) for name, value in (("the key", key), ("the token", token))]
     return Resource(_trim(endpoint), named[0], _get_version(None), named[1])
 

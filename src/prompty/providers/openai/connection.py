@@ -28,7 +28,8 @@ def locate(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     place = find_place(agent, _VARIABLES, HOSTS)
     if place.is_anonymous and not isinstance(agent.model.connection, AnonymousConnection):
-        raise RequestError("there is no key for OpenAI", "Set OPENAI_API_KEY, or write a `connection:` in the file.")
+        fix = "Set OPENAI_API_KEY, run `prompty keys set openai`, or write a `connection:` in the file."
+        raise RequestError("there is no key for OpenAI", fix)
     return _build_endpoint(place)
 
 

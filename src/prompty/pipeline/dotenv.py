@@ -1,0 +1,114 @@
+"""`.env` files: variables for the prompts that name them (F12, F14).
+
+They are not set in the environment. A `.env` may come with the prompt, so it must not configure transports. For the
+same reason its values are literal: with `${NAME}` in them, it could pass a key of the environment off as its own, and
+send it to an endpoint of its own.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+
+from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, check_path
+from prompty.pipeline.files import Unreadable, read_file
+from prompty.pipeline.references import StrPath
+from prompty.registry import DEFAULT, Registry
+from prompty.safety.redaction import is_credential_name, remember_secrets
+
+_NAME = re.compile(r"\s*(?:export[ \t]+)?([A-Za-z_][\w.-]{0,255})[ \t]*(=?)[ \t]*")
+_END_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_COMMENT = re.compile(r"\s#")
+_SINGLE_ESCAPE = re.compile(r"\\([\\'])")
+_DOUBLE_ESCAPE = re.compile(r"\\([\\'\"abfnrtv])")
+_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_NO_VARIABLES: MappingProxyType[str, str] = MappingProxyType({})
+
+
+def load_env(
+    path: StrPath | None = None, *, prompt: StrPath | None = None, registry: Registry = DEFAULT
+) -> Path | None:
+    """Offer the variables of a `.env` file to the prompts that name them, as the command line does.
+
+    `path` is the file. Without it, it is the nearest `.env`: beside `prompt` or above it, or without a prompt, in the
+    current folder or above it. Return the file, or None if there is none. The variables replace those of an earlier
+    call; variables of the environment win.
+    """
+    for name, value in (("path", path), ("prompt", prompt)):
+        if value is not None:
+            check_path(value, f"load_env({name}=…)", "a path")
+    file = Path(path).absolute() if path is not None else _find_nearest(prompt)
+    registry.dotenv = _NO_VARIABLES if file is None else MappingProxyType(_read(file))
+    return file
+
+
+def _find_nearest(prompt: StrPath | None) -> Path | None:
+    start = Path.cwd() / "prompt" if prompt is None else Path(prompt).absolute()
+    return next((file for folder in start.parents if (file := folder / ".env").is_file()), None)
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        text, _ = read_file(file, str(file), {})
+    except Unreadable as error:
+        problem = Problem(code=error.code, message=error.message, fix=error.fix, path=str(file))
+        raise (FileMissing if error.code == "file-missing" else LoadError)([problem]) from None
+    variables: dict[str, str] = {}
+    for line, name, value in parse_env(text):
+        if name:
+            variables[name] = value
+        else:  # without its text, which may be a key
+            warnings.warn(f"{file}:{line}: the line is ignored: it is not NAME=value", PromptyWarning, stacklevel=3)
+    remember_secrets(value for name, value in variables.items() if is_credential_name(name))
+    return variables
+
+
+def parse_env(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the name and the value of each variable. The name of a line that is none is empty.
+
+    A value is plain text, or in quotes, which may go over several lines.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    position, line = 0, 1
+    while position < len(text):
+        end = text.find("\n", position) % (len(text) + 1)
+        start = text[position:end].lstrip()
+        if not start or start.startswith("#"):
+            position, line = end + 1, line + 1
+            continue
+        found = _NAME.match(text, position, end)
+        value, after = _read_value(text, found.end(), end) if found and found[2] else ("", end)
+        closing = _END_OF_LINE.match(text, after)
+        if found is None or not found[2] or closing is None:
+            yield line, "", ""
+            position, line = end + 1, line + 1
+            continue
+        yield line, found[1], value
+        line += text.count("\n", position, after) + 1
+        position = max(closing.end(), after + 1)
+
+
+def _read_value(text: str, start: int, end: int) -> tuple[str, int]:
+    """Return the value that begins at `start`, in the line that ends at `end`, and the position after it."""
+    quote = text[start : start + 1]
+    if quote and quote in "'\"":
+        close = _find_quote(text, start + 1, quote)
+        if close < 0:
+            return "", start  # the rest of the line does not end there, so it is none
+        inner = text[start + 1 : close]
+        if quote == "'":
+            return _SINGLE_ESCAPE.sub(r"\1", inner), close + 1
+        return _DOUBLE_ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), inner), close + 1
+    comment = _COMMENT.search(text, start, end)
+    return text[start : comment.start() if comment else end].strip(), end
+
+
+def _find_quote(text: str, position: int, quote: str) -> int:
+    """Return the position of the closing quote, or -1. A backslash takes the character after it along."""
+    while (found := text.find(quote, position)) >= 0:
+        backslashes = found - len(text[position:found].rstrip("\\")) - position
+        if backslashes % 2 == 0:
+            return found
+        position = found + 1
+    return -1
