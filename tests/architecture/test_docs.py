@@ -1,16 +1,21 @@
 """The documents say what is true: their Python runs, their prompts load, their commands exist."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from prompty import check, loads
 from prompty.analysis.check import check_text
+from prompty.cli.app import app
+from prompty.cli.new import TEMPLATES
 from prompty.drivers.children import ChildKind
 from prompty.registry import Registry
+from scripts.first_answer import BLOCK, COMMAND
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,12 +49,60 @@ def test_the_prompts_in_the_documents_have_no_problems(page: Path, text: str) ->
     assert loads(text, env=VARIABLES).name
 
 
+SCRIPTED_ANSWER = "Hello! I am the script in chat.prompty. To ask a real model, add --model.\n"
+
+
 @pytest.mark.process
 def test_the_first_example_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     write_prompts(ROOT / "README.md", tmp_path)
     [code] = blocks(ROOT / "README.md", "python")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603  our own code
-    assert done.stdout == "system You help Ada. Answer briefly.\nuser What is a monad?\n"
+    assert done.stdout == SCRIPTED_ANSWER
+
+
+TUTORIAL = ROOT / "docs" / "tutorial" / "first-answer.md"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("page", [ROOT / "README.md", TUTORIAL], ids=lambda page: page.name)
+def test_the_commands_of_the_first_pages_print_what_stands_there(page: Path, tmp_path: Path) -> None:
+    """Installing and real models are left to `scripts/first_answer.py`."""
+    steps = [step for block in BLOCK.findall(page.read_text(encoding="utf-8")) for step in COMMAND.findall(block)]
+    steps = [(command, output) for command, output in steps if not re.search("^pip |--model", command)]
+    assert len(steps) >= 2
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "prompty"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m prompty.cli "$@"\n')
+    program.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    for command, output in steps:
+        done = subprocess.run(  # noqa: S602  commands of our own pages
+            command,
+            shell=True,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == output, command
+    shown = {loads(text).name: text for text in prompts(page) if "provider: scripted" in text}
+    assert shown
+    for name, text in shown.items():
+        assert (work / f"{name}.prompty").read_text() == text
+
+
+@pytest.mark.parametrize("command", ["new", "run", "chat"])
+def test_the_page_of_the_command_line_has_every_option(command: str) -> None:
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+    group = get_command(app)
+    options = [name for param in group.get_command(None, command).params for name in param.opts if name[0] == "-"]  # type: ignore[attr-defined]  # typer has no type for its groups
+    assert [name for name in options if f"`{name}" not in page] == []
+    assert [name for name in TEMPLATES if f"| `{name}` |" not in page] == []
 
 
 RUNNING = [

@@ -36,15 +36,18 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def llama_server(folder: Path) -> Iterator[str]:
-    """The URL of a server, for as long as it is needed. Where there can be none, skips the test; in CI, fails it."""
+def llama_server(folder: Path, port: int = 0) -> Iterator[str]:
+    """The URL of a server, for as long as it is needed. Where there can be none, skips the test; in CI, fails it.
+
+    Port 0 is any that is free.
+    """
     if reason := why_not():
         if os.environ.get("CI"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
     model, log = folder / "tiny.gguf", folder / "server.log"
     subprocess.run([sys.executable, MAKE_MODEL, model], check=True, capture_output=True)  # noqa: S603  our own tool
-    command: list[str | Path] = [sys.executable, SERVE, model, "0", "--embedding"]  # port 0: any that is free
+    command: list[str | Path] = [sys.executable, SERVE, model, str(port), "--embedding"]
     with (
         log.open("wb") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,  # noqa: S603  our own tool

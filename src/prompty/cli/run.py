@@ -132,7 +132,7 @@ def _refuse(paused: Paused) -> None:
     calls = ", ".join(map(describe_call, paused.pending))
     flags = " ".join(f"--allow {name}" for name in dict.fromkeys(call.name for call in paused.pending))
     fail(
-        f"a person must approve {calls}, and standard input is not a terminal. Nothing of it has run.\n"
+        f"a person must approve {calls}, and standard input is not a terminal. The call did not run.\n"
         f"    Run the command in a terminal, or add {flags}."
     )
 
