@@ -69,7 +69,7 @@ WARNINGS = {
     ),
     "a credential that feeds the text": (frontmatter("description: '${env:MY_API_KEY:}'"), [("secret-exposed", 2)]),
     "a variable that is not set": (frontmatter("description: '${env:NOPE}'"), [("env-missing", 2)]),
-    "version 1": (frontmatter("model: {api: chat}\nsample: {a: b}"), [("version-1", 2), ("version-1", 3)]),
+    "version 1": (frontmatter("model: {api: chat}\nsample: {a: b}"), [("version-1", 2), ("unused-input", 3)]),
     "a role from a variable": (frontmatter("inputs: {r: a}", "user:\n{{ r }}:\nhi"), [("role-from-variable", 5)]),
     "a name of an attribute": (
         frontmatter("inputs: {r: a}", "user:\nhi\nassistant[{{ r }}=x]:\nhi"),

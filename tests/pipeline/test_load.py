@@ -157,15 +157,14 @@ user:
 """
 
 
-def test_a_version_1_file_loads_with_a_warning_that_names_each_old_part() -> None:
+def test_a_version_1_file_loads_with_one_warning_that_names_the_command() -> None:
     with pytest.warns(PromptyWarning) as caught:
         agent = loads(VERSION_1)
-    said = str(caught[0].message)
     assert agent.name == "old"
-    assert caught[0].filename == __file__
-    for line, part in [(4, "api"), (5, "configuration"), (6, "parameters"), (7, "sample"), (9, "type")]:
-        assert f"<text>:{line}:" in said
-        assert f"`{part}`" in said
+    assert [warning.filename for warning in caught] == [__file__]
+    said = str(caught[0].message)
+    assert said.startswith("<text>:4:3: model.api: this is a Prompty v1 file")
+    assert "`prompty migrate FILE`" in said
 
 
 @pytest.fixture

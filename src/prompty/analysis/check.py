@@ -21,9 +21,9 @@ from prompty.analysis.shapes import find_missing_model, find_open_outputs
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
-from prompty.pipeline.definitions import Built, build_agent, find_v1_keys
+from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
-from prompty.pipeline.load import StrPath, open_source, read_prompt
+from prompty.pipeline.load import StrPath, open_source, read_outdated, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
     Edit,
@@ -90,21 +90,29 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     except LoadError as error:
         return list(error.problems)
     frontmatter, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
-    built = build_agent(frontmatter, parts.body, references)
+    text = parts.body
+    if outdated := read_outdated(frontmatter, text, references, name):
+        frontmatter, text = outdated.frontmatter, outdated.body
+        unknown, extensions = _analyze_keys(frontmatter)
+        warnings = (*warnings, *outdated.notes, *unknown)
+    built = build_agent(frontmatter, text, references)
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
-    body = analyze_body(parts.body, find_variables)
-    unused, undeclared = _check_names(built, body, parts.body, frontmatter)
+    body = analyze_body(text, find_variables)
+    unused, undeclared = _check_names(built, body, text, frontmatter)
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
     unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
     untrusted = find_untrusted_endpoints(agent, source_map)
     doubts = [*_find_doubts(built, frontmatter, registry), *_find_mixed_delimiters(source.text, parts)]
     above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted, *doubts]
+    below = [*body.findings, *undeclared]
+    if outdated:
+        below = [*outdated.body_notes, *map(outdated.locate_in_body, below)]
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
-        *source.problems([*body.findings, *undeclared], parts.body_start),
+        *source.problems(below, parts.body_start),
     ]
     if not problems:  # another mistake may hide the model
-        missing = find_missing_model(built.agent, parts.body, frontmatter.source_map)
+        missing = find_missing_model(built.agent, text, frontmatter.source_map)
         return source.problems(missing, parts.frontmatter_start)
     return first_problems(problems)
 
@@ -149,12 +157,18 @@ class FrontmatterAnalysis(NamedTuple):
 def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
     """Read and analyze the text of a frontmatter."""
     frontmatter = read_frontmatter(text)
+    data = frontmatter.data or {}
+    is_v1 = find_v1_key(data) is not None  # its keys are known once it is read as v2
+    unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)
+    credentials = first_findings(_find_credentials(data, frontmatter.source_map))
+    return FrontmatterAnalysis(frontmatter, (*unknown, *credentials), extensions)
+
+
+def _analyze_keys(frontmatter: Frontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return a finding for each unknown key, and for each key that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
-    outdated = find_v1_keys(data, source_map)
-    located = {finding.start for finding in outdated}
-    unknown = (finding for finding in find_unknown_keys(data, source_map) if finding.start not in located)
-    warnings = (*outdated, *first_findings(unknown), *first_findings(_find_credentials(data, source_map)))
-    return FrontmatterAnalysis(frontmatter, warnings, tuple(first_findings(find_extensions(data, source_map))))
+    unknown, extensions = find_unknown_keys(data, source_map), find_extensions(data, source_map)
+    return tuple(first_findings(unknown)), tuple(first_findings(extensions))
 
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:

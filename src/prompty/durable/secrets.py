@@ -13,7 +13,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.provenance import Provenance, read_trusted
 from prompty.pipeline.frontmatter import read_frontmatter
-from prompty.pipeline.load import load, open_source, read_prompt
+from prompty.pipeline.load import load, open_source, read_outdated, read_prompt
 from prompty.pipeline.references import References
 from prompty.safety.origins import Source
 from prompty.safety.redaction import is_credential_name
@@ -145,8 +145,12 @@ def _read_text(agent: PromptAgent, keys: Keys) -> object:
     if agent.path is None:
         return None
     try:
-        _, parts = open_source(read_prompt(agent.path, agent.path.name)[0], agent.path.name)
-        return _get_at(read_frontmatter(parts.frontmatter or "").data, keys)
+        name = agent.path.name
+        _, parts = open_source(read_prompt(agent.path, name)[0], name)
+        frontmatter = read_frontmatter(parts.frontmatter or "")
+        references = References(agent.path.parent, agent.allowed_roots)
+        outdated = read_outdated(frontmatter, parts.body, references, name)
+        return _get_at((outdated.frontmatter if outdated else frontmatter).data, keys)
     except (PromptyError, LookupError, TypeError, ValueError):
         return None
 

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from prompty.model import agent as model
 from prompty.model.agent import PromptAgent
-from prompty.model.property import Kind, Property
+from prompty.model.property import KIND_SYNONYMS, Kind, Property
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.conditions import check_function_conditions
 from prompty.pipeline.frontmatter import Frontmatter
@@ -121,17 +121,6 @@ _EXPECTED = {
     "tool": ("a tool with a `kind`", "Add `kind: function` (or prompty, mcp, openapi, or your own)."),
     "union": ("a connection with a `kind`", "Add `kind: key`, reference, remote, anonymous, foundry or oauth."),
 }
-# What people write for the kinds of a property when they think of JSON Schema or of Python.
-_KIND_SYNONYMS = {
-    "number": "float",
-    "double": "float",
-    "int": "integer",
-    "str": "string",
-    "text": "string",
-    "bool": "boolean",
-    "list": "array",
-    "dict": "object",
-}
 
 
 def _choose(detail: ErrorDetails, written: str) -> tuple[str, str, str | None]:
@@ -140,40 +129,37 @@ def _choose(detail: ErrorDetails, written: str) -> tuple[str, str, str | None]:
     listed = str(context.get("expected") or context.get("expected_tags"))
     choices = [choice.strip(" '\"") for choice in listed.replace(" or ", ", ").split(",")]
     written = str(context.get("tag") or written).lower()
-    synonym = _KIND_SYNONYMS.get(written)
+    synonym = KIND_SYNONYMS.get(written)
     near = synonym if synonym in choices else next(iter(get_close_matches(written, choices, 1)), None)
     return f"one of {', '.join(choices)}", f"Write `{near or choices[0]}`.", near
 
 
-_V1_MODEL_KEYS = {
-    "api": "Write `apiType:` under `model:`.",
-    "configuration": "Write `id:`, `provider:` and `connection:` under `model:`.",
-    "parameters": "Write `options:` under `model:` (`max_tokens` is `maxOutputTokens` there).",
-}
+_V1_MODEL_KEYS = ("api", "configuration", "parameters")
+_V1_TYPES = frozenset({*get_args(Kind), *KIND_SYNONYMS})
 
 
-def find_v1_keys(data: Mapping[str, Any], source_map: SourceMap) -> list[Finding]:
-    """Return a warning for each key of Prompty v1, which most files in the wild have, that v2 reads differently."""
-    return first_findings(_find_v1_keys(data, source_map))
-
-
-def _find_v1_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
-    def warn(keys: KeyPath, fix: str, replacement: str | None = None) -> Finding:
-        message = f"`{keys[-1]}` is Prompty v1 and has no effect"
-        return source_map.locate(
-            keys, "version-1", message, fix, severity="warning", on_key=True, replacement=replacement
-        )
-
+def find_v1_key(data: Mapping[str, Any]) -> KeyPath | None:
+    """Return the first key that only Prompty v1 has, or None if the file is v2."""
     model = data.get("model")
-    for key, fix in _V1_MODEL_KEYS.items():
-        if isinstance(model, dict) and key in model:
-            yield warn(("model", key), fix)
+    if isinstance(model, dict):
+        for key in _V1_MODEL_KEYS:
+            if key in model:
+                return ("model", key)
+        connection = model.get("connection")
+        if isinstance(connection, str) and not connection.lower().startswith("${file:"):
+            return ("model", "connection")
     if "sample" in data:
-        yield warn(("sample",), "Write a `default:` or an `example:` on each input.")
+        return ("sample",)
     for group in ("inputs", "outputs"):
         entries = data.get(group)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
-            if isinstance(entry, dict) and "type" in entry and "kind" not in entry:
-                replacement = "kind" if entry["type"] in get_args(Kind) else None
-                fix = "Write `kind:` instead of `type:` (`number` is `float` there)."
-                yield warn((group, name, "type"), fix, replacement)
+            if isinstance(entry, dict) and "type" in entry and "kind" not in entry and _is_v1_type(entry["type"]):
+                return (group, name, "type")
+    template = data.get("template")
+    if isinstance(template, dict) and isinstance(template.get("type"), str) and "format" not in template:
+        return ("template", "type")
+    return ("base",) if str(data.get("base")).endswith(".prompty") else None
+
+
+def _is_v1_type(value: object) -> bool:
+    return isinstance(value, str) and value.lower() in _V1_TYPES

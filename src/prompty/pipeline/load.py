@@ -8,22 +8,27 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
-from prompty.pipeline.definitions import build_agent, find_v1_keys
+from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
-from prompty.pipeline.frontmatter import Parts, Unclosed, normalize, read_frontmatter, split
+from prompty.pipeline.frontmatter import Frontmatter, Parts, Unclosed, normalize, read_frontmatter, split
 from prompty.pipeline.references import References, StrPath
 from prompty.pipeline.source_map import Finding, Source, first_problems
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
 
-__all__ = ["StrPath", "load", "loads", "open_source", "read_agent", "read_prompt"]
+if TYPE_CHECKING:
+    from prompty.pipeline.version_1 import Reading
+
+__all__ = ["StrPath", "load", "loads", "open_source", "read_agent", "read_outdated", "read_prompt"]
 
 
 def load(
@@ -125,16 +130,20 @@ def _load_text(text: str, references: References, registry: Registry) -> PromptA
 
 def _build(text: str, name: str, references: References, registry: Registry, path: Path | None = None) -> PromptAgent:
     source, parts = open_source(text, name)
-    frontmatter = read_frontmatter(parts.frontmatter or "")
-    built = build_agent(frontmatter, parts.body, references, path)
+    frontmatter, body = read_frontmatter(parts.frontmatter or ""), parts.body
+    references.is_lenient = (outdated := read_outdated(frontmatter, body, references, name)) is not None
+    if outdated:
+        frontmatter, body = outdated.frontmatter, outdated.body
+    built = build_agent(frontmatter, body, references, path)
     if built.findings:
         findings = sorted(built.findings, key=lambda finding: finding.start)
         missing = any(finding.problem.code == "file-missing" for finding in findings)
         problems = first_problems(source.problems(findings, parts.frontmatter_start))
         raise (FileMissing if missing else LoadError)(problems)
-    if outdated := find_v1_keys(frontmatter.data or {}, frontmatter.source_map):
-        problems = first_problems(source.problems(outdated, parts.frontmatter_start))
-        warnings.warn("\n".join(map(str, problems)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
+    if outdated:
+        notes = source.problems(outdated.notes, parts.frontmatter_start)
+        notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
+        warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
     remember_secrets([*secrets_in(built.agent), *references.secrets])
     return built.agent if registry is DEFAULT else built.agent.model_copy(update={"registry": registry})
 
@@ -144,8 +153,21 @@ def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry)
     text, _ = read_prompt(file, str(file))
     _, parts = open_source(text, str(file))
     references = References(file.parent, allowed_roots, dotenv=registry.dotenv)
-    built = build_agent(read_frontmatter(parts.frontmatter or ""), parts.body, references, file)
+    frontmatter, body = read_frontmatter(parts.frontmatter or ""), parts.body
+    if outdated := read_outdated(frontmatter, body, references, file.name):
+        frontmatter, body = outdated.frontmatter, outdated.body
+    built = build_agent(frontmatter, body, references, file)
     return built.agent.model_copy(update={"registry": registry})
+
+
+def read_outdated(frontmatter: Frontmatter, body: str, references: References, name: str) -> "Reading | None":
+    """Return a v1 file, called `name`, as the v2 file that it corresponds to, or None for a v2 file."""
+    first_key = find_v1_key(frontmatter.data or {})
+    if first_key is None:
+        return None
+    version_1 = import_module("prompty.pipeline.version_1")  # no other file needs it
+    reading: Reading = version_1.read_version_1(frontmatter, body, references, name, first_key)
+    return reading
 
 
 def open_source(text: str, name: str) -> tuple[Source, Parts]:

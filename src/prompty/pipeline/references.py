@@ -22,6 +22,8 @@ _ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"
 # Fields of one provider alone, in which a value from outside is a secret, whatever its variable is called.
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
 _SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools"})
+_UNSET: object = object()
+_KEPT_UNSET = frozenset({"endpoint", "apiKey", "name"})  # so that a call says which variable is not set
 _KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials, which are checked against their own endpoints
 
 
@@ -47,6 +49,9 @@ class References:
     exposed: Source | None = None
     carriers: set[str] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
+    is_lenient: bool = (
+        False  # of a v1 file: a variable of the model that is not set stops a call, and nothing before it
+    )
 
     def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
@@ -62,9 +67,13 @@ class References:
         if isinstance(value, str):
             return self._resolve_text(value, keys, files) if "${" in value else value
         if isinstance(value, dict):
-            return {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
+            resolved = {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
+            if self.is_lenient:
+                resolved = {key: entry for key, entry in resolved.items() if entry is not _UNSET}
+            return resolved
         if isinstance(value, list):
-            return [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
+            entries = [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
+            return [entry for entry in entries if entry is not _UNSET] if self.is_lenient else entries
         return value
 
     def _resolve_text(self, value: str, keys: _Keys, files: bool) -> object:
@@ -78,6 +87,8 @@ class References:
                 return content
             text = "".join([self._resolve_piece(piece, keys, files, read) for piece in pieces])
         except Unreadable as error:
+            if self.is_lenient and error.code == "env-missing" and keys[:1] == ("model",):
+                return value if keys[1:2] == ("connection",) and keys[-1] in _KEPT_UNSET else _UNSET
             self.failures.append((keys, error.with_traceback(None)))  # whose frames would all be kept
             if any(piece.protocol == "env" for piece in pieces):  # `check` reads files whose variables are not set
                 self._record(keys, value, [_Read(value, Source.ENVIRONMENT, whole=len(pieces) == 1)])
@@ -135,15 +146,27 @@ class References:
             self.exposed = max(source, self.exposed or source)
 
     def _read_reference(self, reference: str, keys: _Keys) -> object:
-        path = self._resolve_path(reference)
-        text, self.files[path] = read_file(path, reference, self.buffers, contained=True)
+        data = self.read_data(reference)
+        try:
+            return data if isinstance(data, str) else self._walk(data, keys, files=False)
+        except RecursionError as error:
+            raise _unreadable_content(reference, error) from None
+
+    def read_data(self, reference: str) -> object:
+        """Return the content of a file that a prompt names: the text, or the data of JSON and YAML, unresolved."""
+        path, text = self.read_text(reference)
         if path.suffix.lower() not in (".json", ".yaml", ".yml"):
             return text
         try:
-            data = read_json(text) if path.suffix.lower() == ".json" else _read_strict_yaml(text)
-            return self._walk(data, keys, files=False)
+            return read_json(text) if path.suffix.lower() == ".json" else _read_strict_yaml(text)
         except (ValueError, RecursionError) as error:
-            raise Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.") from None
+            raise _unreadable_content(reference, error) from None
+
+    def read_text(self, reference: str) -> tuple[Path, str]:
+        """Return the path and the text of a file that a prompt names. It must be within the allowed folders."""
+        path = self._resolve_path(reference)
+        text, self.files[path] = read_file(path, reference, self.buffers, contained=True)
+        return path, text
 
     def _resolve_path(self, reference: str) -> Path:
         if self.base_dir is None:
@@ -168,6 +191,10 @@ class _Read(NamedTuple):
     source: Source
     name: str = ""
     whole: bool = False
+
+
+def _unreadable_content(reference: str, error: Exception) -> Unreadable:
+    return Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.")
 
 
 def _have_one_origin(first: str, second: str) -> bool:

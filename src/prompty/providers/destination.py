@@ -20,6 +20,7 @@ def check_destination(agent: PromptAgent, built_in: tuple[str, ...] | None) -> N
     if not agent.provenance.from_file or built_in is None or _is_known_route(agent, built_in):
         return
     if refusal := find_refusal(agent, built_in):
+        check_resolved(getattr(agent.model.connection, "endpoint", None) or "", "endpoint")
         place = f"{agent.path.name}: " if agent.path else ""
         raise RequestError(f"{place}`model.connection`: {refusal.cause}", refusal.fix)
 
@@ -54,6 +55,15 @@ def _is_own_key(agent: PromptAgent, key: SecretStr | None, endpoint: str) -> boo
         return False
     value, dotenv = key.get_secret_value(), agent.registry.dotenv
     return any(value == (os.environ.get(name) or dotenv.get(name)) for name in find_key_variables(endpoint))
+
+
+def check_resolved(value: str, field: str) -> None:
+    """Raise RequestError if a field of the connection still names a variable: a v1 file loads without it."""
+    if "${env:" in value:
+        name = value.partition("${env:")[2].partition("}")[0]
+        raise RequestError(
+            f"Environment variable '{name}' not set, which the file names as `model.connection.{field}`", f"Set {name}."
+        )
 
 
 def takes_environment(agent: PromptAgent, endpoint: str, built_in: tuple[str, ...]) -> bool:

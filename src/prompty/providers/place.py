@@ -10,7 +10,12 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.providers.aws import AwsSignature, find_signature
-from prompty.providers.destination import check_environment_url, check_implicit_key, takes_environment
+from prompty.providers.destination import (
+    check_environment_url,
+    check_implicit_key,
+    check_resolved,
+    takes_environment,
+)
 from prompty.providers.http.endpoint import check_header
 from prompty.providers.profiles import find_key_variables
 from prompty.safety.origins import Source
@@ -94,6 +99,7 @@ def required_key(agent: PromptAgent, key: SecretStr | None, variable: str, url: 
     `variable` and `hosts` are those of the provider.
     """
     if key is not None and (secret := key.get_secret_value()):
+        check_resolved(secret, "apiKey")
         return check_header("the `apiKey` of the connection", secret)
     own = _get_variable(variable, url)
     if key is None and (found := _find_key(agent, own, url, hosts)):
@@ -141,6 +147,7 @@ def required_endpoint(endpoint: str | None) -> str:
     """Return the endpoint of a connection, which must have one (F11)."""
     if not endpoint:
         raise RequestError("the connection has no `endpoint`", "Write endpoint: https://….")
+    check_resolved(endpoint, "endpoint")
     return endpoint
 
 

@@ -1,0 +1,143 @@
+"""Move the comments of one YAML text to another, in which the same values may have other keys."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import yaml
+
+from prompty.v1.draft import Keys
+
+_HASH = re.compile(r"(?:(?<=\s)|^)#", re.MULTILINE)
+
+
+class _Site(NamedTuple):
+    """A key or an entry of a list: its line, and whether a comment can follow on that line."""
+
+    line: int
+    keys: Keys
+    is_open: bool
+
+
+class _Comment(NamedTuple):
+    text: str
+    keys: Keys | None  # of the key that it precedes or that it stands beside; None at the end of the text
+    is_beside: bool
+
+
+def insert_comments(source: str, target: str, moves: Mapping[Keys, Keys]) -> str:
+    """Return the target with every comment of the source, at the key that its own key became. A comment of a key that
+    is left out stands above the nearest one.
+
+    `moves` leads from key paths of the target to those of the source.
+    """
+    comments = list(_find_comments(source))
+    if not comments:
+        return target
+    places = {site.keys: site for site in _find_sites(target)}
+    origins: dict[Keys, Keys] = {}
+    exact = {origin for keys, origin in moves.items() if keys in places}
+    for keys, origin in moves.items():
+        if keys in places:
+            for length in range(len(origin), 0, -1):
+                origins.setdefault(origin[:length], keys)
+    lines = target.split("\n")
+    above: dict[int, list[str]] = {}
+    beside: dict[int, str] = {}
+    for comment in comments:
+        site = _find_place(comment.keys, places, origins) if comment.keys is not None else None
+        number = site.line if site else len(lines) - 1
+        is_own = comment.keys in exact or (comment.keys in places and comment.keys not in origins)
+        if site and is_own and comment.is_beside and site.is_open and number not in beside:
+            beside[number] = comment.text
+        else:
+            above.setdefault(number, []).append(comment.text)
+    written = []
+    for number, line in enumerate(lines):
+        indent = line[: len(line) - len(line.lstrip())]
+        written += [f"{indent}{text}" for text in above.get(number, ())]
+        written.append(f"{line}  {beside[number]}" if number in beside else line)
+    return "\n".join(written)
+
+
+def _find_place(keys: Keys, places: Mapping[Keys, _Site], origins: Mapping[Keys, Keys]) -> _Site | None:
+    """Return where a key of the source went, or the nearest key around it."""
+    for length in range(len(keys), 0, -1):
+        moved = origins.get(keys[:length], keys[:length])
+        for kept in (moved + keys[length:], moved):
+            if kept in places:
+                return places[kept]
+    return None
+
+
+def _find_comments(text: str) -> Iterator[_Comment]:
+    """Yield the comments of a text. A `#` inside a scalar is none."""
+    if "#" not in text:
+        return
+    sites = _find_sites(text)
+    starts = [site.line for site in sites]
+    scalars = _find_scalars(text)
+    begins = [start for start, _ in scalars]
+    done = -1
+    for found in _HASH.finditer(text):
+        at = found.start()
+        before = bisect_right(begins, at) - 1
+        if at <= done or (before >= 0 and at < scalars[before][1]):
+            continue
+        done = text.find("\n", at)
+        done = len(text) if done < 0 else done
+        line = text.count("\n", 0, at)
+        is_beside = bool(text[text.rfind("\n", 0, at) + 1 : at].strip())
+        below = bisect_right(starts, line)  # the first key below the line
+        index = below - 1 if is_beside else below
+        keys = sites[index].keys if 0 <= index < len(sites) else None
+        yield _Comment(text[at:done].rstrip(), keys, is_beside)
+
+
+def _find_scalars(text: str) -> list[tuple[int, int]]:
+    """Return the start and the end of every scalar that can contain a `#`, in order."""
+    found = []
+    stack = [yaml.compose(text, yaml.SafeLoader)]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            start, end = node.start_mark.index, node.end_mark.index
+            if node.style in ("|", ">"):  # a comment may follow the sign, and others below the block
+                start = text.find("\n", start)
+                end = start + len(text[start:end].rstrip())
+            found.append((start, end))
+        elif isinstance(node, yaml.MappingNode):
+            stack += [part for pair in node.value for part in pair]
+        else:
+            stack += node.value
+    return sorted(found)
+
+
+def _find_sites(text: str) -> list[_Site]:
+    """Return the keys and the entries of lists, in the order of their lines; the outer of two on a line first."""
+    sites: list[_Site] = []
+    stack: list[tuple[yaml.Node | None, Keys]] = [(yaml.compose(text, yaml.SafeLoader), ())]
+    seen: set[int] = set()
+    while stack:
+        node, keys = stack.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        entries: list[tuple[yaml.Node, yaml.Node, str | int]] = []
+        if isinstance(node, yaml.MappingNode):
+            entries = [(key, value, str(key.value)) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            entries = [(value, value, index) for index, value in enumerate(node.value)]
+        for first, value, name in entries:
+            line = first.start_mark.line
+            is_block = isinstance(value, yaml.ScalarNode) and value.style in ("|", ">")
+            is_nested = isinstance(value, yaml.CollectionNode) and not value.flow_style
+            is_open = is_block or is_nested or value.end_mark.line == line
+            sites.append(_Site(line, (*keys, name), is_open and not (is_nested and value.start_mark.line == line)))
+            stack.append((value, (*keys, name)))
+    return sorted(sites, key=lambda site: (site.line, len(site.keys)))

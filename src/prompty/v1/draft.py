@@ -1,0 +1,65 @@
+"""The v2 data under construction: its values, where each comes from, and notes on what has no counterpart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Keys = tuple[str | int, ...]
+Data = dict[str, Any]
+
+
+class Note(NamedTuple):
+    """A part of a v1 file that cannot be translated, or that has several readings.
+
+    It is at a key path of the frontmatter, or from the character `start` up to `end` of the body.
+    """
+
+    keys: Keys
+    message: str
+    fix: str
+    start: int = -1
+    end: int = -1
+
+
+@dataclass
+class Draft:
+    """A v2 frontmatter. `moves` leads from its key paths to those of the v1 file."""
+
+    data: Data = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    moves: dict[Keys, Keys] = field(default_factory=dict)
+
+    def put(self, keys: Keys, value: Any, origin: Keys) -> bool:
+        """Set a value, unless the file has one there already: its own v2 keys count."""
+        target: Any = self.data
+        for key in keys[:-1]:
+            if not isinstance(target, dict):
+                return False
+            target = target.setdefault(key, {})
+        if not isinstance(target, dict) or keys[-1] in target:
+            return False
+        target[keys[-1]] = value
+        self.moves[keys] = origin
+        return True
+
+    def note(self, keys: Keys, message: str, fix: str) -> None:
+        self.notes.append(Note(keys, message, fix))
+
+    def drop(self, keys: Keys, reason: str, fix: str) -> None:
+        """Note that a key is left out."""
+        self.note(keys, f"`{keys[-1]}` is left out: {reason}", fix)
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def is_reference(value: Any) -> bool:
+    """Return True if a text refers to a variable or a file."""
+    return isinstance(value, str) and "${" in value
+
+
+def is_file_reference(value: Any) -> bool:
+    """Return True if a text is one reference to a file, whose content may be of any type."""
+    return isinstance(value, str) and value.startswith("${file:") and value.find("}") == len(value) - 1

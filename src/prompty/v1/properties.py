@@ -1,0 +1,195 @@
+"""`inputs`, `outputs` and `sample` become properties with a kind and a default."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from prompty.model.property import KIND_SYNONYMS, PROPERTY_KEYS, Kind, kind_of_value
+from prompty.v1.body import BodyEdit
+from prompty.v1.draft import Data, Draft, Keys, as_mapping, is_file_reference, is_reference
+from prompty.v1.tools import has_json_outputs
+
+KINDS: dict[str, str] = {**{kind: kind for kind in get_args(Kind)}, **KIND_SYNONYMS}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "float": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+_V1_KEYS = frozenset({"type", "is_required", "optional", "is_chat_history", "is_chat_input", "sample"})
+
+
+def translate_inputs(draft: Draft, data: Data, edits: Sequence[BodyEdit]) -> None:
+    """Translate `inputs` and `sample` together, at the place of the first of them."""
+    if "inputs" in draft.data:
+        return
+    sample, entries = data.get("sample"), data.get("inputs")
+    if sample is not None and not isinstance(sample, dict):
+        draft.drop(("sample",), "it is not a mapping of inputs", "Write a `default:` on each input.")
+    samples = as_mapping(sample)
+    if isinstance(entries, list):
+        named = {entry["name"]: entry for entry in entries if isinstance(entry, dict) and _is_named(entry)}
+        if len(named) < len(entries):
+            draft.put(("inputs",), entries, ("inputs",))
+            return
+        places: dict[str, Keys] = {name: ("inputs", index) for index, name in enumerate(named)}
+        entries = {name: {key: entry[key] for key in entry if key != "name"} for name, entry in named.items()}
+    else:
+        places = {name: ("inputs", name) for name in as_mapping(entries)}
+    if entries is not None and (not isinstance(entries, dict) or _is_json_schema(entries)):
+        draft.put(("inputs",), entries, ("inputs",))
+        return
+    kinds = {edit.name: edit.kind for edit in edits}
+    for name, entry in as_mapping(entries).items():
+        _translate_input(draft, name, entry, places[name], samples, kinds.get(name))
+    for name, value in samples.items():
+        if name not in places:
+            declared = {} if is_reference(value) else {"kind": kind_of_value(value)}
+            _put_default(draft, ("inputs", name), declared, value, ("sample", name), kinds.get(name))
+
+
+def _is_json_schema(entries: Data) -> bool:
+    return entries.get("type") == "object" and isinstance(entries.get("properties"), dict)
+
+
+def _is_named(entry: Data) -> bool:
+    return isinstance(entry.get("name"), str)
+
+
+def add_media_inputs(draft: Draft, edits: Sequence[BodyEdit]) -> None:
+    """Declare the inputs of the body's threads and images that the frontmatter does not declare."""
+    for edit in edits:
+        if edit.name not in as_mapping(draft.data.get("inputs")):
+            declared = {"kind": edit.kind} if edit.default is None else {"kind": edit.kind, "default": edit.default}
+            draft.put(("inputs", edit.name), declared, ("inputs",))
+
+
+def _translate_input(draft: Draft, name: str, entry: Any, place: Keys, samples: Data | Any, rich: str | None) -> None:
+    keys: Keys = ("inputs", name)
+    if entry is None:
+        entry = {"type": "string"}
+    elif not _is_property(entry):
+        if not isinstance(entry, dict):
+            message = f"the input `{name}` has a value and no `type`: the value is read as its default"
+            draft.note(place, message, "Write it as `default:`.")
+        entry = {"default": entry}
+    is_v1 = "kind" not in entry
+    declared = _translate_property(draft, entry, place)
+    optional = entry.get("optional") is True or entry.get("is_required") is False
+    origin = (*place, "default")
+    default = declared.pop("default", None)
+    if "sample" in entry:
+        default, origin = entry["sample"], (*place, "sample")
+    if name in samples:
+        default, origin = samples[name], ("sample", name)
+    if default is None and is_v1 and name not in samples and not optional:
+        declared.setdefault("required", True)
+    _put_default(draft, keys, declared, default, origin, rich)
+    draft.moves[keys] = place
+    draft.moves[(*keys, "kind")] = (*place, "type") if is_v1 else (*place, "kind")
+
+
+def _is_property(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    if not PROPERTY_KEYS.isdisjoint(entry) or not (_V1_KEYS - {"type"}).isdisjoint(entry):
+        return True
+    return isinstance(entry.get("type"), str) and (entry["type"].lower() in KINDS or len(entry) == 1)
+
+
+def _translate_property(draft: Draft, entry: Data, place: Keys) -> Data:
+    """Return a property with `kind` for `type`, and without the other keys of v1."""
+    declared: Data = {}
+    for key, value in entry.items():
+        if key == "type" and "kind" not in entry:
+            kind = KINDS.get(value.lower()) if isinstance(value, str) else None
+            if kind:
+                declared["kind"] = kind
+            else:
+                message = f"no kind corresponds to the type `{value}`: the kind is that of the default"
+                draft.note((*place, "type"), message, "Write a `kind:`.")
+        elif key == "is_required" and isinstance(value, bool):
+            declared.setdefault("required", value)
+        elif key == "items" and isinstance(value, dict):
+            declared["items"] = _translate_property(draft, value, (*place, key))
+        elif key == "properties" and isinstance(value, dict):
+            declared["properties"] = {
+                name: _translate_property(draft, one, (*place, key, name)) if _is_property(one) else one
+                for name, one in value.items()
+            }
+        elif key not in _V1_KEYS:
+            declared[key] = value
+    return declared
+
+
+def _put_default(draft: Draft, keys: Keys, declared: Data, default: Any, origin: Keys, rich: str | None) -> None:
+    """Put a property with its default. If they contradict each other, the kind is that of the value: kinds of v1 never
+    fail a call."""
+    kind = declared.get("kind")
+    if rich:
+        declared = {"kind": rich, **{key: value for key, value in declared.items() if key not in ("kind", "items")}}
+        default = _read_rich_default(draft, rich, default, origin)
+        if default is None and origin[0] == "sample" and rich == "image":
+            declared["required"] = True
+    elif default is not None and kind in _TYPES:
+        if is_file_reference(default) and kind != "string":
+            del declared["kind"]  # that of the file's content
+        elif not _fits(kind, default):
+            actual = kind_of_value(default)
+            where = "sample" if origin[0] == "sample" else "default"
+            message = f"the {where} of `{keys[-1]}` is not of the type {kind}: its kind is {actual}"
+            draft.note(origin, message, "Correct the `kind:`, or the default.")
+            declared = {"kind": actual, **{key: value for key, value in declared.items() if key in ("description",)}}
+    if default is not None:
+        declared["default"] = default
+    if not declared:
+        declared = {"kind": "string"}
+    draft.put(keys, declared, origin)
+    draft.moves[(*keys, "default")] = origin
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if is_reference(value) and kind != "string":
+        return False  # a variable has a text
+    return isinstance(value, _TYPES[kind])
+
+
+def _read_rich_default(draft: Draft, kind: str, default: Any, origin: Keys) -> Any:
+    if default is None or is_file_reference(default):
+        return default
+    if kind == "thread":
+        if isinstance(default, list):
+            return default
+        draft.drop(origin, "it is not a list of messages", "Write a list of messages with `role` and `content`.")
+        return None
+    if isinstance(default, dict) and len(default) == 1:  # Prompt flow's {"data:image/png;url": …}
+        ((head, value),) = default.items()
+        form, _, source = str(head).rpartition(";")
+        if form.startswith("data:image/") and isinstance(value, str) and source in ("url", "base64"):
+            return value if source == "url" else f"{form};base64,{value}"
+    if isinstance(default, str) and ";path:" not in default:
+        return default
+    reason = "an image of a prompt is a URL or a data URI"
+    draft.drop(origin, reason, "Pass the image when you call the prompt, or write a data URI.")
+    return None
+
+
+def translate_outputs(draft: Draft, outputs: Any, data: Data) -> None:
+    """Translate `outputs`. v1 reads them only if the file requests a JSON object."""
+    entries = as_mapping(outputs)
+    has_kind = any("kind" in as_mapping(entry) for entry in entries.values())
+    if not entries or has_kind or has_json_outputs(data):
+        translated = {
+            name: _translate_property(draft, entry, ("outputs", name)) if _is_property(entry) else entry
+            for name, entry in entries.items()
+        }
+        if draft.put(("outputs",), translated if isinstance(outputs, dict) else outputs, ("outputs",)):
+            for name in entries:
+                draft.moves[("outputs", name, "kind")] = ("outputs", name, "type")
+        return
+    message = "`outputs` goes to `metadata`: v1 reads it only with `response_format: {type: json_object}`"
+    draft.note(("outputs",), message, "Write `outputs:` with a `kind:` for each entry to request data of that shape.")
+    draft.put(("metadata", "outputs"), outputs, ("outputs",))
