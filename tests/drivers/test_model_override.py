@@ -272,3 +272,9 @@ def test_a_durable_record_has_the_model_that_the_run_was_started_with(monkeypatc
     agent = stored_agent(record_from(stored, "run"), {})
     assert (agent.model.id, agent.model.provider, agent.model.options.temperature) == ("llama", "openai", 0)
     assert "gsk-for-groq-only" in repr(locate(agent).headers)
+
+
+def test_a_provider_with_the_same_format_gets_the_special_options_of_the_file() -> None:
+    other = override_model(loads(FILE), "azure:gpt-4o").model
+    assert (other.provider, other.connection) == ("azure", None)
+    assert other.options.additional_properties == {"store": True}

@@ -154,8 +154,9 @@ def override_model(
     """Return the agent with the model that the caller chose, and with model options that override the file's.
 
     `model` is an id, or `provider:id` if what precedes the first colon is a provider or a known server. If it is None
-    and the file names none, it is PROMPTY_MODEL. Another provider gets neither the file's connection nor options of
-    the other provider. A known server is reached at its own address, with its own key. `named_by` is who chose it.
+    and the file names none, it is PROMPTY_MODEL. Another provider does not get the file's connection. If requests to it
+    have another format, it does not get `additionalProperties`, either. A known server is reached at its own
+    address, with its own key. `named_by` is who chose it.
     """
     if model is None and provider is None and needs_model(agent):
         model, named_by = find_default_model(agent.registry)
@@ -173,12 +174,21 @@ def override_model(
                 provenance = replace(provenance, endpoints={**provenance.endpoints, profile.base_url: named_by})
         elif provider != agent.model.provider:
             changes["connection"] = None
-        if changes["provider"] != agent.model.provider:
+        if not _has_same_format(agent, changes["provider"]):
             changes["options"] = agent.model.options.model_copy(update={"additional_properties": None})
     if options:
         changes["options"] = override_options(changes.get("options", agent.model.options), options)
     chosen = agent.model.model_copy(update=changes)
     return agent.model_copy(update={"model": chosen, "provenance": provenance})
+
+
+def _has_same_format(agent: PromptAgent, provider: str) -> bool:
+    """Return True if requests to a provider have the format of those to the agent's own, as Azure's are OpenAI's."""
+    own, providers = agent.model.provider, agent.registry.providers
+    if own == provider or not (providers.has(own) and providers.has(provider)):
+        return own == provider
+    api = providers.get(own).apis.get(agent.model.api_type)
+    return api is not None and api == providers.get(provider).apis.get(agent.model.api_type)
 
 
 def needs_model(agent: PromptAgent) -> bool:
