@@ -18,6 +18,7 @@ from prompty.version import __version__
 COMMANDS = {
     "new": "new:new",
     "check": "check:check",
+    "migrate": "migrate:migrate",
     "render": "render:render",
     "run": "run:run",
     "explain": "explain:explain",

@@ -29,7 +29,7 @@ def check(
 
     The exit code is 1 if there is an error, and with --strict if there is a warning.
     """
-    prompts = list(_find_prompts(files))
+    prompts = list(find_prompts(files))
     problems: list[Problem] = []
     for file in prompts:
         load_dotenv(file)
@@ -64,7 +64,8 @@ def report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
         raise Exit(1)
 
 
-def _find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
+def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files that a command names, and those in the folders that it names."""
     for path in paths:
         found = sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
         if not found:

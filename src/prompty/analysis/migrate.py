@@ -1,0 +1,48 @@
+"""Migrate the text of a Prompty v1 file to v2."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from prompty.errors import FileMissing, LoadError, Problem
+from prompty.pipeline.frontmatter import read_frontmatter
+from prompty.pipeline.load import open_source, read_outdated
+from prompty.pipeline.references import References
+from prompty.pipeline.source_map import first_problems
+from prompty.v1.rewrite import rewrite
+
+
+class Migration(NamedTuple):
+    """The text of a v2 file, and what could not be translated. A file that is v2 already is not changed."""
+
+    text: str
+    notes: list[Problem]
+    is_changed: bool
+
+
+def migrate_text(text: str, name: str, base_dir: Path | None = None) -> Migration:
+    """Return the v2 file that corresponds to the text of a file called `name`. Raise LoadError if it cannot be read,
+    or a file that it needs is missing."""
+    source, parts = open_source(text, name)
+    frontmatter = read_frontmatter(parts.frontmatter or "")
+    outdated = None
+    if not frontmatter.findings:
+        outdated = read_outdated(frontmatter, parts.body, References(base_dir), name)
+    findings = outdated.frontmatter.findings if outdated else frontmatter.findings
+    if findings:
+        problems = first_problems(source.problems(findings, parts.frontmatter_start))
+        is_missing = any(finding.problem.code == "file-missing" for finding in findings)
+        raise (FileMissing if is_missing else LoadError)(problems)
+    if outdated is None:
+        return Migration(text, [], is_changed=False)
+    old, before = parts.frontmatter or "", parts.frontmatter_start
+    new = rewrite(old, dict(frontmatter.data or {}), dict(outdated.frontmatter.data or {}), outdated.moves)
+    between = source.text[before + len(old) : parts.body_start]
+    after = source.text[parts.body_start + len(parts.body) :]
+    migrated = "".join([source.text[:before], new, between, outdated.body, after])
+    if "\r\n" in text:
+        migrated = migrated.replace("\n", "\r\n")
+    notes = [
+        *source.problems(outdated.notes[1:], before),
+        *source.problems(outdated.body_notes, parts.body_start),
+    ]
+    return Migration(migrated, first_problems(notes), is_changed=True)

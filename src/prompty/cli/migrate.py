@@ -1,0 +1,96 @@
+"""`prompty migrate`: rewrite Prompty v1 files as v2 files."""
+
+from difflib import unified_diff
+from pathlib import Path
+from stat import S_IMODE
+from tempfile import NamedTemporaryFile
+from typing import Annotated
+
+from typer import Argument, Exit, Option, echo
+
+from prompty.analysis.migrate import Migration, migrate_text
+from prompty.cli.check import find_prompts
+from prompty.cli.console import err, fail, out, print_problem
+from prompty.errors import LoadError
+from prompty.pipeline.load import read_prompt
+from prompty.safety.visible import visible
+
+
+def migrate(
+    files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
+    check: Annotated[bool, Option("--check", help="Write nothing, and exit with 1 if a file would change.")] = False,
+    diff: Annotated[bool, Option("--diff", help="Print what changes as a unified diff.")] = False,
+    write: Annotated[bool, Option("--write", "-w", help="Rewrite the files.")] = False,
+) -> None:
+    """Rewrite FILES of Prompty v1 as v2.
+
+    Comments and the order of keys are kept. What v2 cannot say is listed with its line. A v2 file is not changed.
+    Without an option, the new text of a single file is printed; of several files, those that would change are listed.
+    The exit code is 1 if a file cannot be migrated, and with --check if one would change.
+    """
+    if check and write:
+        fail("--check writes nothing\n    Use either --check or --write.")
+    prompts = list(find_prompts(files))
+    is_printed = len(prompts) == 1 and not (check or diff or write)
+    failed = changed = 0
+    for file in prompts:
+        try:
+            text, _ = read_prompt(file, str(file))
+            migration = migrate_text(text, str(file), file.absolute().parent)
+        except LoadError as error:
+            for problem in error.problems:
+                print_problem(problem, err)
+            failed += 1
+            continue
+        for note in migration.notes:
+            print_problem(note, err)
+        changed += migration.is_changed
+        if is_printed:
+            echo(visible(migration.text) if out.is_terminal else migration.text, nl=False)
+        else:
+            _report(file, text, migration, diff=diff, write=write)
+    if not is_printed:
+        err.print(_summarize(len(prompts), changed, failed, write=write))
+    if failed or (check and changed):
+        raise Exit(1)
+
+
+def _report(file: Path, text: str, migration: Migration, *, diff: bool, write: bool) -> None:
+    if not migration.is_changed:
+        return
+    if diff:
+        name = str(file)
+        lines = unified_diff(text.splitlines(True), migration.text.splitlines(True), name, name)
+        shown = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        echo(visible(shown) if out.is_terminal else shown, nl=False)
+    if write:
+        _write(file, migration.text)
+    if not diff:
+        out.print(visible(f"{'rewrote' if write else 'would rewrite'} {file}"))
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file by a new text in one step. A link stays, and the file that it leads to is replaced."""
+    target = file.resolve()
+    try:
+        mode = target.stat().st_mode
+        with NamedTemporaryFile(
+            "w", encoding="utf-8", newline="", dir=target.parent, prefix=f".{target.name}.", delete=False
+        ) as stream:
+            new = Path(stream.name)
+            try:
+                stream.write(text)
+                stream.close()
+                new.chmod(S_IMODE(mode))
+                new.replace(target)
+            except BaseException:
+                new.unlink()
+                raise
+    except OSError as error:
+        fail(f"{file} cannot be written: {error.strerror}\n    Check the permissions of the file and its folder.")
+
+
+def _summarize(files: int, changed: int, failed: int, *, write: bool) -> str:
+    verb = "rewritten" if write else "to rewrite"
+    failures = f", {failed} cannot be migrated" if failed else ""
+    return f"{files} {'file' if files == 1 else 'files'}: {changed} {verb}{failures}"
