@@ -10,7 +10,7 @@ from prompty.drivers.chunks import chunk_events, get_decoder
 from prompty.drivers.run import CountedReply, Inputs, Invocation, Result, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
-from prompty.errors import RequestError
+from prompty.errors import RequestError, WrongArgument
 from prompty.loop.option_types import check_options
 from prompty.loop.options import CallOptions, Settings, TurnOptions
 from prompty.model.agent import PromptAgent, require_agent
@@ -158,6 +158,9 @@ def run_invocation(
 
 def collect_replies(details: bool, stream: bool) -> list[CountedReply] | None:
     """Return the list for the replies of a run whose details the caller wants, or None."""
+    for name, flag in (("details", details), ("stream", stream)):
+        if flag.__class__ is not bool:
+            raise WrongArgument(f"{name}=…", flag, "True or False", f"Write {name}=True.")
     if details and stream:
         raise RequestError(
             "`details=True` and `stream=True` exclude each other", "Read `usage`, `cost` and `messages` of the stream."

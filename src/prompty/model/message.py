@@ -164,7 +164,7 @@ class Message:
         own = self.__dict__
         own["role"] = role
         own["content"] = (TextPart(content),) if isinstance(content, str) else _check_parts(content)
-        if tool_calls:
+        if tool_calls != ():
             own["tool_calls"] = _check_calls(tool_calls)
         own["opaque"] = dict(opaque) if opaque else {}
         own["attributes"] = dict(attributes) if attributes else {}

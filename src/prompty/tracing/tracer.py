@@ -130,7 +130,7 @@ def trace(function: Callable[P, R], /) -> Callable[P, R]: ...
 def trace(*, name: str = ...) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def trace(function: Any = None, /, *, name: str = "") -> Any:
     """Trace a function: its arguments, its result, and the spans inside. It may be async, a generator, or both."""
-    return Traced(function, name).wrapped() if function else lambda one: Traced(one, name).wrapped()
+    return Traced(function, name).wrapped() if function is not None else lambda one: Traced(one, name).wrapped()
 
 
 class Traced(Generic[P, R]):
