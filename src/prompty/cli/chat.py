@@ -38,12 +38,14 @@ from prompty.cli.options import (
 from prompty.cli.stdin import STDIN
 from prompty.drivers.target import override_model
 from prompty.errors import Cancelled, InputError, PromptyError
+from prompty.loop.effects import Verdict
 from prompty.memory.in_process import InProcessMemory
 from prompty.memory.sqlite import SqliteMemory
 from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user
+from prompty.model.paused import GatedCall
 from prompty.pipeline.load import load
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
@@ -135,7 +137,8 @@ class Conversation:
         self.session: str = session or uuid4().hex
         self.ask: str | None = _choose_input(agent, inputs, ask)
         self.keyboard = keyboard
-        self.cancel: CancelToken = CancelToken()  # of the running turn
+        self.cancel: CancelToken = CancelToken()  # of the running turn, as is `steering`
+        self.steering: Steering = Steering()
         self.approver: Approver = Approver(out, lambda: keyboard.read_reply(lambda: self.cancel.cancelled))
         self.failed: bool = False
 
@@ -176,8 +179,8 @@ class Conversation:
                 self._run_turn(line)
 
     def _run_turn(self, text: str) -> None:
-        display, steering = Display(), Steering()
-        cancel = self.cancel = CancelToken()
+        display = Display()
+        cancel, steering = self.cancel, self.steering = CancelToken(), Steering()
         inputs = {**self.inputs, self.ask: text} if self.ask else self.inputs
         messages = None if self.ask else [*prepare(self.agent, self.inputs), user(text)]
         try:
@@ -191,15 +194,13 @@ class Conversation:
                     session_id=self.session,
                     messages=messages,
                     approval=self.approval,
-                    gate=self.approver.decide_all,
+                    gate=self.decide_all,
                     steering=steering,
                     cancel=cancel,
                 )
                 for event in stream.events():
                     display.show(event)
-                    for line in self.keyboard.read_pending():
-                        steering.send(line.removeprefix("/steer").strip())
-                        out.print(Text(f"  (sent: {visible(line)})", "dim"))
+                    self._send_pending()
             display.end_line()
         except Cancelled as error:
             display.end_line()
@@ -208,6 +209,17 @@ class Conversation:
             self.failed = True
             display.end_line()
             print_error(error, out)
+
+    def decide_all(self, calls: list[GatedCall]) -> list[Verdict]:
+        """Return a verdict for each call: the gate of the conversation. A line typed before a question is no answer."""
+        self._send_pending()
+        return self.approver.decide_all(calls)
+
+    def _send_pending(self) -> None:
+        """Send the lines that have been typed to the model."""
+        for line in self.keyboard.read_pending():
+            self.steering.send(line.removeprefix("/steer").strip())
+            out.print(Text(f"  (sent: {visible(line)})", "dim"))
 
     def _load_messages(self) -> list[Message]:
         return [Message.from_json(message) for message in self.store.load(self.session)]

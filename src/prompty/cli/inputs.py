@@ -1,6 +1,7 @@
 """Read the inputs of a command line as the kinds that a prompt declares, and `.env` files."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from prompty.cli.stdin import STDIN
@@ -35,7 +36,7 @@ def _read_input_file(file: Path) -> dict[str, object]:
     fix = 'Write a mapping of names to values, for example {"question": "…"}.'
     try:
         text = STDIN.read_text("--inputs") if str(file) == "-" else file.read_text(encoding="utf-8-sig")
-        data: object = read_json(text) if file.suffix == ".json" else _read_yaml(text)
+        data = read_json(text) if file.suffix == ".json" else _read_yaml(text)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -46,6 +47,9 @@ def _read_input_file(file: Path) -> dict[str, object]:
 
 
 def _read_yaml(text: str) -> object:
+    """Parse JSON or YAML. Not all JSON is YAML: escapes of surrogate pairs are not."""
+    with suppress(ValueError):
+        return read_json(text)
     data, duplicates = read_yaml(text)
     if duplicates:
         raise YamlError(duplicates[0])

@@ -92,7 +92,8 @@ def _create_private(file: Path) -> None:
 
 
 class PlainKeyboard:
-    """Lines of standard input, read on their own thread."""
+    """Lines of standard input, read on their own thread. Lines of a pipe are all there at once, so each of them waits
+    for its turn; those of a console can be typed while the model works."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -119,7 +120,7 @@ class PlainKeyboard:
         return None
 
     def read_pending(self) -> Iterator[str]:
-        while not self._lines.empty():
+        while sys.stdin.isatty() and not self._lines.empty():
             line = self._lines.get()
             if line is None:
                 self._lines.put(None)
