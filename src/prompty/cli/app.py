@@ -26,6 +26,7 @@ COMMANDS = {
     "providers": "providers:providers",
     "models": "providers:models",
     "keys": "keys:keys",
+    "doctor": "doctor:doctor",
     "chat": "chat:chat",
     "batch": "batch:batch",
     "worker": "durable:worker",
