@@ -57,7 +57,7 @@ def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> S
     if unknown:
         name = min(unknown)
         nearest = get_close_matches(name, allowed.__annotations__, 1)
-        hint = f". Did you mean '{nearest[0]}'?" if nearest else ""
+        hint = f". Did you mean '{nearest[0]}'?" if nearest else ". Pass inputs as a mapping: {'name': value}"
         raise TypeError(f"{function}() got an unexpected option '{name}'{hint}")
     check_options(function, options)
     return Settings(**options)

@@ -225,6 +225,17 @@ class ModelError(PromptyError):
         attempt = f", attempt {self.attempt}" if self.attempt else ""
         return f"{self.cause}\n    Model '{self.model}' of {self.provider}{file}{url}{attempt}."
 
+    def for_command_line(self) -> str:
+        """Return the message, with what to do about it on a command line."""
+        advice = {
+            401: "Check the key: `prompty doctor` shows where it comes from.",
+            403: "Check what the key may do: `prompty doctor` shows where it comes from.",
+            404: "Check the model's id and the endpoint, which ends with /v1 at most servers.",
+        }.get(self.status or 0, "")
+        if self.status is None and self.retryable and self.url:
+            advice = "Check that the server runs and that the endpoint is right."
+        return f"{self}\n    {advice}" if advice else str(self)
+
 
 class StreamCut(ModelError):
     """A stream ended before its reply was complete. `partial` is what had come: its calls must not run."""

@@ -237,8 +237,8 @@ def test_the_error_shows_the_lines_that_allow_the_endpoint(internet: Internet, t
     assert str(caught.value).splitlines() == [
         "`model.connection`: the credential is from the environment, "
         "but https://literal.example is named only by the file",
-        "    If you trust it, pass load(…, trusted_endpoints=['https://literal.example']), or set "
-        "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example in the environment.",
+        "    If you trust it, set PROMPTY_TRUSTED_ENDPOINTS=https://literal.example in the environment. "
+        "In Python you can also list it in `trusted_endpoints`.",
     ]
     assert not internet.arrivals
 

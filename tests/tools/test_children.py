@@ -304,7 +304,7 @@ def test_a_kind_that_nobody_handles_is_an_error_before_the_first_call(way: Way) 
     with Script("never") as script:
         seen = way.turn(custom())
     assert isinstance(seen.error, ToolError)
-    assert "register_tool_kind('echo'" in str(seen.error)
+    assert "`register_tool_kind`" in str(seen.error)
     assert script.requests == []
 
 

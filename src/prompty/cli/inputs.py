@@ -13,6 +13,14 @@ from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}
+_EXAMPLES = {
+    "boolean": "true",
+    "integer": "3",
+    "float": "0.5",
+    "array": "'[1, 2]'",
+    "object": """'{"name": "value"}'""",
+    "thread": """'[{"role": "user", "content": "Hi"}]'""",
+}
 _USAGE = (
     "Write -i name=value, -i name=@file to read a file, -i name=- to read standard input, "
     "or -i name=@@text for text that begins with @."
@@ -111,8 +119,9 @@ def _parse_value(name: str, kind: str, text: str) -> object:
     try:
         return read_json(text)
     except ValueError as error:
-        fix = "Write true or false." if kind == "boolean" else "Write its value as JSON."
-        raise InputError(name, f"input '{name}' is declared as {kind}: {error}", fix) from None
+        cause = f"input '{name}' is declared as {kind}, but its text is not JSON: {error}"
+        fix = f"Write it like this: -i {name}={_EXAMPLES.get(kind, '…')}"
+        raise InputError(name, cause, f"{fix} (or false)" if kind == "boolean" else fix) from None
 
 
 def load_dotenv(prompt: Path) -> None:

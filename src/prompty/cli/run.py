@@ -147,6 +147,9 @@ def _print_result(
     agent: PromptAgent, display: RunDisplay, result: object, *, as_json: bool, output: Path | None
 ) -> None:
     reply = display.reply
+    if reply.finish_reason == "length":
+        warning = "the model reached its token limit, so the answer is not complete. Add --option maxOutputTokens=N."
+        err.print(Text.assemble(("warning", "yellow"), f": {warning}"))
     calls = reply.tool_calls if isinstance(result, list) and result and isinstance(result[0], ToolCall) else ()
     plain = [call.to_json() for call in calls] if calls else result
     if as_json:

@@ -91,8 +91,8 @@ class Provenance:
         if origin.scheme == "http" and credential is Source.MACHINE:
             return Refusal(f"{origin} is not https, and tokens of this machine go to https only", "Write https://….")
         allow = (
-            f"If you trust it, pass load(…, trusted_endpoints=['{origin}']), or set {TRUST_VARIABLE}={origin} "
-            "in the environment."
+            f"If you trust it, set {TRUST_VARIABLE}={origin} in the environment. In Python you can also list it in "
+            "`trusted_endpoints`."
         )
         if origin.scheme == "http":
             return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {allow}")

@@ -89,6 +89,9 @@ def _load(
     key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]), trusted_endpoints)
     if env is None and (cached := _get_cached(key)):
         return cached
+    if isinstance(path, str) and "\n" in path:
+        fix = "To load text, call loads()."
+        raise FileMissing([Problem(code="file-missing", message="the path is the text of a prompt", fix=fix)])
     file = Path(path).absolute()
     text, identity = read_prompt(file, os.fspath(path))
     trusted = read_trusted(trusted_endpoints)

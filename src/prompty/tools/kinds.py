@@ -173,8 +173,8 @@ class UnknownKind(ToolError):
         hint = f"Did you mean `{self.nearest}`? " if self.nearest else ""
         super().__init__(
             f"no handler is registered for tool kind '{tool.kind}' (tool '{tool.name}')",
-            f"{hint}Use one of {', '.join(known)}, or register it: register_tool_kind('{tool.kind}', …). "
-            f"A function that you pass or register as '{tool.name}' also runs it.",
+            f"{hint}Use one of {', '.join(known)}, or register a handler with `register_tool_kind`. "
+            f"A function called '{tool.name}' also runs it.",
         )
 
 

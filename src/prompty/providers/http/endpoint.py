@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from prompty.errors import RequestError
 from prompty.model.request import WireRequest
 from prompty.providers import join_url
+from prompty.safety.redaction import mask_url
 from prompty.version import __version__
 from prompty.wire.json_bytes import write_bytes
 
@@ -71,6 +72,9 @@ def create_endpoint(
     """
     common = {"content-type": "application/json", "accept-encoding": "gzip", "user-agent": USER_AGENT}
     parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https"):
+        fix = "Write it with its scheme, like https://host/v1 or http://localhost:8080/v1."
+        raise RequestError(f"the endpoint '{mask_url(base_url)}' is not an absolute http(s) URL", fix)
     user, at, host = parts.netloc.rpartition("@")
     if at:
         base_url = urlunsplit(parts._replace(netloc=host))
