@@ -8,6 +8,7 @@ import pytest
 
 from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
 from prompty.analysis.check import check_text
+from prompty.analysis.migrate import migrate_text
 from prompty.errors import ArgumentsError, LoadError, RenderError
 from prompty.model.marker import read_marker
 from prompty.model.structure import read_structure
@@ -16,6 +17,7 @@ from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.tools.arguments import check_arguments, get_validator, parse_arguments
+from prompty.v1.translate import translate
 
 pytestmark = pytest.mark.timing
 
@@ -322,3 +324,35 @@ ENV_FILES = {
 def test_env_files(text: str) -> None:
     _, seconds = measured(lambda: list(parse_env(text)))
     assert seconds < BUDGET
+
+
+LOOP = "{% for a in b %}\n{{a.role}}:\n{{a.content}}\n{% endfor %}\n"
+V1_BODIES = {
+    "loops": LOOP * 1_000,
+    "loops that are not closed": "{% for a in b %}\n{{a.role}}:\n" * 2_000,
+    "images": "user:\n" + "![a](https://b)\n" * 2_000,
+    "images that are not closed": "user:\n" + "![" * 20_000,
+    "blanks in a loop": "{% for" + " " * 20_000 + "a in b %}",
+    "blanks in a field": "{% for a in b %}\n{{" + " " * 20_000 + "a.role}}:\nx\n{% endfor %}",
+    "open tags": "{{" * 20_000 + "{%" * 20_000,
+    "tool markers": "# tool:\n" * 3_000,
+}
+
+
+@pytest.mark.parametrize("body", V1_BODIES.values(), ids=V1_BODIES)
+def test_bodies_of_v1(body: str) -> None:
+    _, seconds = measured(lambda: translate({"sample": {"x": 1}}, body))
+    assert seconds < 2 * BUDGET
+
+
+V1_FRONTMATTERS = {
+    "comments": "sample: {x: 1}\n" + "# c\n" * 20_000,
+    "comments beside keys": "sample:\n" + "".join(f"  a{n}: 1 # c\n" for n in range(1_000)),
+    "hashes": "sample: {x: '" + "# " * 20_000 + "'}\n",
+}
+
+
+@pytest.mark.parametrize("text", V1_FRONTMATTERS.values(), ids=V1_FRONTMATTERS)
+def test_comments_of_v1(text: str) -> None:
+    _, seconds = measured(lambda: migrate_text(f"---\n{text}---\nHi", "x.prompty"))
+    assert seconds < 60 * BUDGET  # ruamel.yaml takes most of it

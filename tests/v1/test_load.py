@@ -178,3 +178,8 @@ def test_a_connection_in_a_file_of_its_own_is_v2(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"kind": "reference", "name": "mine"}')
     agent = loads("---\nmodel: {id: x, connection: '${file:c.json}'}\n---\nHi", base_dir=tmp_path)
     assert agent.model.connection == read("model: {id: x, connection: mine}").model.connection
+
+
+def test_check_says_that_a_v1_file_names_no_model() -> None:
+    text = "---\nmodel: {api: chat}\n---\nuser:\nHi"
+    assert {problem.code for problem in check_text(text)} == {"version-1", "missing-model"}

@@ -111,9 +111,9 @@ def _check(text: str, name: str, references: References, registry: Registry, por
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
         *source.problems(below, parts.body_start),
     ]
-    if not problems:  # another mistake may hide the model
+    if all(problem.code.startswith("version-1") for problem in problems):  # another mistake may hide the model
         missing = find_missing_model(built.agent, text, frontmatter.source_map)
-        return source.problems(missing, parts.frontmatter_start)
+        problems += source.problems(missing, parts.frontmatter_start)
     return first_problems(problems)
 
 

@@ -60,6 +60,8 @@ def report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
     problems = [problem for problem in found if problem.code not in settled]
     for problem in problems:
         print_problem(problem, err)
+    if any(problem.code == "version-1" for problem in problems):  # loading the file must not say it again
+        warnings.filterwarnings("ignore", message=r"(?s).*this is a Prompty v1 file", category=PromptyWarning)
     if any(problem.severity == "error" for problem in problems):
         raise Exit(1)
 

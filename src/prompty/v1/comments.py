@@ -79,7 +79,7 @@ def _find_comments(text: str) -> Iterator[_Comment]:
     starts = [site.line for site in sites]
     scalars = _find_scalars(text)
     begins = [start for start, _ in scalars]
-    done = -1
+    done, line, counted = -1, 0, 0
     for found in _HASH.finditer(text):
         at = found.start()
         before = bisect_right(begins, at) - 1
@@ -87,7 +87,8 @@ def _find_comments(text: str) -> Iterator[_Comment]:
             continue
         done = text.find("\n", at)
         done = len(text) if done < 0 else done
-        line = text.count("\n", 0, at)
+        line += text.count("\n", counted, at)
+        counted = at
         is_beside = bool(text[text.rfind("\n", 0, at) + 1 : at].strip())
         below = bisect_right(starts, line)  # the first key below the line
         index = below - 1 if is_beside else below
@@ -98,7 +99,7 @@ def _find_comments(text: str) -> Iterator[_Comment]:
 def _find_scalars(text: str) -> list[tuple[int, int]]:
     """Return the start and the end of every scalar that can contain a `#`, in order."""
     found = []
-    stack = [yaml.compose(text, yaml.SafeLoader)]
+    stack = [yaml.compose(text, yaml.CSafeLoader)]
     seen: set[int] = set()
     while stack:
         node = stack.pop()
@@ -121,7 +122,7 @@ def _find_scalars(text: str) -> list[tuple[int, int]]:
 def _find_sites(text: str) -> list[_Site]:
     """Return the keys and the entries of lists, in the order of their lines; the outer of two on a line first."""
     sites: list[_Site] = []
-    stack: list[tuple[yaml.Node | None, Keys]] = [(yaml.compose(text, yaml.SafeLoader), ())]
+    stack: list[tuple[yaml.Node | None, Keys]] = [(yaml.compose(text, yaml.CSafeLoader), ())]
     seen: set[int] = set()
     while stack:
         node, keys = stack.pop()
