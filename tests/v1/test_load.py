@@ -183,3 +183,8 @@ def test_a_connection_in_a_file_of_its_own_is_v2(tmp_path: Path) -> None:
 def test_check_says_that_a_v1_file_names_no_model() -> None:
     text = "---\nmodel: {api: chat}\n---\nuser:\nHi"
     assert {problem.code for problem in check_text(text)} == {"version-1", "missing-model"}
+
+
+def test_a_kind_that_is_no_text_is_a_problem_of_the_file() -> None:
+    with pytest.raises(LoadError, match="expected one of string"):
+        read("inputs: {x: {kind: [], default: 1}}\nsample: {x: 2}")

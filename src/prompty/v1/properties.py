@@ -132,7 +132,7 @@ def _put_default(draft: Draft, keys: Keys, declared: Data, default: Any, origin:
         default = _read_rich_default(draft, rich, default, origin)
         if default is None and origin[0] == "sample" and rich == "image":
             declared["required"] = True
-    elif default is not None and kind in _TYPES:
+    elif default is not None and isinstance(kind, str) and kind in _TYPES:
         if is_file_reference(default) and kind != "string":
             del declared["kind"]  # that of the file's content
         elif not _fits(kind, default):
