@@ -163,14 +163,16 @@ class InvalidMessage(PromptyError, ValueError):
 
 
 class RenderError(PromptyError, ValueError):
-    """The template is broken, or asked for more than its limits; `line` counts within the body."""
+    """The template is broken, or asked for more than its limits; `line` counts within the body, or within the partial
+    called `file`."""
 
-    def __init__(self, cause: str, fix: str, line: int | None = None) -> None:
-        where = f"line {line} of the body: " if line else ""
+    def __init__(self, cause: str, fix: str, line: int | None = None, file: str | None = None) -> None:
+        where = f"line {line} of {file or 'the body'}: " if line else ""
         super().__init__(f"{where}{cause}\n    {fix}")
         self.cause = cause
         self.fix = fix
         self.line = line
+        self.file = file
 
 
 class RequestError(PromptyError, ValueError):

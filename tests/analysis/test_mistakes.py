@@ -120,7 +120,9 @@ MISTAKES: dict[str, tuple[str, str, int, int]] = {
     # the template
     "a tag that is not closed": (body("user:\n{% if x %}"), "template-syntax", 6, 1),
     "an unknown filter": (body("user:\n{{ 'a'|uper }}"), "template-syntax", 6, 1),
-    "an include": (body('user:\n{% include "part.txt" %}'), "template-syntax", 6, 1),
+    "an include of a file that is not a partial": (body('user:\n{% include "part.txt" %}'), "include-name", 6, 1),
+    "an include of no file": (body('user:\n{% include "_part.txt" %}'), "file-missing", 6, 1),
+    "an include with a computed name": (body("user:\n{% include name %}"), "include-form", 6, 1),
     "an import": (body('user:\n{% import "part.txt" as p %}'), "template-syntax", 6, 1),
     # warnings
     "a misspelt key": (keys("descripton: x"), "unknown-key", 4, 1),

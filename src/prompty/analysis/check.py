@@ -6,6 +6,7 @@ every keystroke repeats only half of the work, and a mistake in one half does no
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -21,9 +22,11 @@ from prompty.analysis.shapes import find_missing_model, find_open_outputs
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
+from prompty.pipeline.compose import BodyPlaces, insert_files
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_outdated, read_prompt
+from prompty.pipeline.partials import PartialProblem
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
     Edit,
@@ -97,6 +100,13 @@ def _check(text: str, name: str, references: References, registry: Registry, por
         warnings = (*warnings, *outdated.notes, *unknown)
     built = build_agent(frontmatter, text, references)
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
+    refused: list[Problem] = []
+    try:
+        built = built._replace(agent=insert_files(built.agent, references, registry))
+    except PartialProblem as problem:
+        refused = [BodyPlaces(source, parts.body, parts.body_start, built.agent).place(problem)]
+        find_variables = None  # the template is not complete
+    text = built.agent.instructions
     body = analyze_body(text, find_variables)
     unused, undeclared = _check_names(built, body, text, frontmatter)
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
@@ -107,9 +117,12 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     below = [*body.findings, *undeclared]
     if outdated:
         below = [*outdated.body_notes, *map(outdated.locate_in_body, below)]
+    if portable:
+        refused += source.problems(_find_includes(built.agent, parts.body, name, registry), parts.body_start)
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
-        *source.problems(below, parts.body_start),
+        *BodyPlaces(source, parts.body, parts.body_start, built.agent).problems(below),
+        *refused,
     ]
     if all(problem.code.startswith("version-1") for problem in problems):  # another mistake may hide the model
         missing = find_missing_model(built.agent, text, frontmatter.source_map)
@@ -131,6 +144,15 @@ def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> 
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
     yield from find_open_outputs(built.agent, source_map)
+
+
+def _find_includes(agent: PromptAgent, body: str, name: str, registry: Registry) -> Iterator[Finding]:
+    """Yield a warning for each include, which other runtimes do not read."""
+    engine: Any = registry.renderers.get(agent.template.format.kind) if agent.partials else None
+    for include in engine.includes(body) if engine else ():
+        fix = f"Write a file without partials: prompty build {shlex.quote(name)}"
+        problem = Problem(code="partial-used", message="other runtimes read no partials", fix=fix, severity="warning")
+        yield Finding(include.start, include.end, problem)
 
 
 def _find_mixed_delimiters(text: str, parts: Parts) -> Iterator[Finding]:

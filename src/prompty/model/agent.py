@@ -1,7 +1,9 @@
 """A loaded .prompty file."""
 
+from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, InstanceOf
 from pydantic.json_schema import SkipJsonSchema
@@ -46,18 +48,43 @@ class Frontmatter(Definition):
     template: TemplateField = Template()
 
 
+class Place(NamedTuple):
+    """A line of a file. `path` is None for the prompt itself, whose lines count from the start of its body."""
+
+    path: Path | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLines:
+    """The file of each line of a body with partials: `places[i]` is that of the line `starts[i]` and those below it."""
+
+    starts: tuple[int, ...]
+    places: tuple[Place, ...]
+
+    def locate(self, line: int) -> Place:
+        """Return where a line of the body comes from."""
+        index = bisect_right(self.starts, line) - 1
+        if index < 0:
+            return Place(None, line)
+        place = self.places[index]
+        return place._replace(line=place.line + line - self.starts[index])
+
+
 class PromptAgent(Frontmatter):
     """A loaded prompt: its frontmatter, its body, and the path of its file.
 
     An agent is immutable, and `load` returns the same object as long as the file is unchanged. To change an agent, copy
-    it: `agent.model_copy(update={"instructions": …})`.
+    it: `agent.model_copy(update={"instructions": …})`. `partials` are the hashes of the files in its body, by name.
     """
 
     kind: Literal["prompt"] = "prompt"
     instructions: str = ""
+    partials: SkipJsonSchema[dict[str, str]] = Field({}, exclude_if=lambda hashes: not hashes, repr=False)
     path: Path | None = Field(None, exclude=True, description="The file it was loaded from.")
     base_dir: Path | None = Field(None, exclude=True, repr=False, description="The folder of the files it names.")
     allowed_roots: tuple[Path, ...] = Field((), exclude=True, repr=False, description="Other folders of such files.")
+    body_lines: SkipJsonSchema[InstanceOf[BodyLines] | None] = Field(None, exclude=True, repr=False)
     result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
     provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)

@@ -16,9 +16,11 @@ from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, Wron
 from prompty.model.agent import PromptAgent
 from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
+from prompty.pipeline.compose import BodyPlaces, insert_files
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Frontmatter, Parts, Unclosed, normalize, read_frontmatter, split
+from prompty.pipeline.partials import PartialProblem
 from prompty.pipeline.references import References, StrPath
 from prompty.pipeline.source_map import Finding, Source, first_problems
 from prompty.registry import DEFAULT, Registry
@@ -148,7 +150,18 @@ def _build(text: str, name: str, references: References, registry: Registry, pat
         notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
         warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
     remember_secrets([*secrets_in(built.agent), *references.secrets])
-    return built.agent if registry is DEFAULT else built.agent.model_copy(update={"registry": registry})
+    agent = _insert_partials(built.agent, references, registry, source, parts)
+    return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
+
+
+def _insert_partials(
+    agent: PromptAgent, references: References, registry: Registry, source: Source, parts: Parts
+) -> PromptAgent:
+    try:
+        return insert_files(agent, references, registry)
+    except PartialProblem as problem:
+        located = BodyPlaces(source, parts.body, parts.body_start, agent).place(problem)
+        raise (FileMissing if problem.code == "file-missing" else LoadError)([located]) from None
 
 
 def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry) -> PromptAgent:

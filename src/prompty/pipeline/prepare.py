@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from secrets import randbits, token_hex
 
 from prompty.errors import RenderError, WrongArgument
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import Place, PromptAgent
 from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
@@ -45,8 +45,7 @@ def render(
         record_inputs(span, agent, inputs)
         valid = validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
         values, _ = hide_rich_inputs(agent, to_plain_inputs(agent, valid), token_hex(8))
-        renderer = agent.registry.renderers.get(agent.template.format.kind)
-        text = renderer(mark(agent.instructions), values, strict=strict)
+        text = _render_body(agent, values, "", strict)
         span.record("result", text)
         return text
 
@@ -76,7 +75,8 @@ def _marker_error(agent: PromptAgent, changed: ChangedMarker) -> RenderError:
     computed = sorted(read_structure(agent.instructions).computed, key=lambda marker: not marker.is_privileged)
     cause, fix = COMPUTED_ROLE
     cause += ". It would make what follows an instruction"
-    return RenderError(cause, fix, computed[0].line if computed else None)
+    error = RenderError(cause, fix, computed[0].line if computed else None)
+    return _locate_error(error, agent.body_lines.locate(error.line)) if agent.body_lines and error.line else error
 
 
 def prepare(
@@ -115,11 +115,26 @@ def prepare_valid(
 
 def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict: bool) -> str:
     with begin("render") as span:
-        text = agent.registry.renderers.get(agent.template.format.kind)(
-            mark(agent.instructions), values, nonce=nonce, strict=strict
-        )
+        text = _render_body(agent, values, nonce, strict)
         span.record("result", text.replace(nonce, "") if span.live else None)
+        if agent.partials:
+            span.record("partials", agent.partials)
         return text
+
+
+def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict: bool) -> str:
+    renderer = agent.registry.renderers.get(agent.template.format.kind)
+    try:
+        return renderer(mark(agent.instructions), values, nonce=nonce, strict=strict)
+    except RenderError as error:
+        if agent.body_lines is None or error.line is None:
+            raise
+        raise _locate_error(error, agent.body_lines.locate(error.line)) from None
+
+
+def _locate_error(error: RenderError, place: Place) -> RenderError:
+    """Return an error in a body with partials at the line of its file."""
+    return RenderError(error.cause, error.fix, place.line, None if place.path is None else place.path.name)
 
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:

@@ -17,6 +17,8 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
+from prompty.renderers.includes import Include
+from prompty.renderers.jinja2_includes import find_includes
 from prompty.renderers.jinja2_limits import CHARACTERS, LimitExceeded
 from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
 from prompty.renderers.jinja2_structure import NONCE, check_structure
@@ -51,6 +53,13 @@ class Jinja2Renderer:
                 lines.setdefault(node.name, node.lineno)
         return lines
 
+    def includes(self, template: str) -> list[Include]:
+        """Return the tags that name partials."""
+        try:
+            return list(find_includes(_environment(False), template))
+        except _COMPILE_ERRORS as error:
+            raise _render_error(error) from None
+
 
 renderer: Jinja2Renderer = Jinja2Renderer()
 
@@ -83,7 +92,7 @@ def compile_template(template: str, strict: bool) -> Template:
 def _parse(environment: LimitedEnvironment, template: str) -> nodes.Template:
     parsed = environment.parse(template)
     for node in parsed.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
-        raise TemplateAssertionError("a template cannot read other files", node.lineno)
+        raise TemplateAssertionError("a template cannot read other files; `load` inserts partials", node.lineno)
     if ROLE_MARK in template:
         check_structure(parsed)
     return parsed

@@ -1,8 +1,8 @@
 """Mustache templates: logic-less, without access to files.
 
 Supports variables, sections, inverted sections, comments and custom delimiters, as in the Mustache manual, with two
-differences: nothing is escaped, because a prompt is not HTML; and partials and parents are refused, because they name
-files.
+differences: nothing is escaped, because a prompt is not HTML; and partials and parents are refused, because a renderer
+reads no files. `load` inserts partials before it is asked.
 """
 
 import re
@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
+from prompty.renderers.includes import Include, WrongInclude
 
 MAX_CHARACTERS = 4_000_000
 MAX_STEPS = 500_000
@@ -59,6 +60,12 @@ class MustacheRenderer:
         for name, line in _input_names(_parse(template), in_section=False):
             lines.setdefault(name, line)
         return lines
+
+    def includes(self, template: str) -> list[Include]:
+        """Return the tags that name partials."""
+        parser = _IncludeParser(template)
+        parser.parse()
+        return parser.includes
 
 
 renderer: MustacheRenderer = MustacheRenderer()
@@ -192,7 +199,10 @@ class _Parser:
         content, end = self.read_content(start)
         text_end, resume = self.whole_line(start, end) if content[:1] in _STANDALONE_SIGNS else (start, end)
         self.add_text(self.template[self.position : text_end])
-        self.add_tag(content[:1], content[1:].strip(), content)
+        if content[:1] == ">":
+            self.add_partial(content[1:].strip(), start, end)
+        else:
+            self.add_tag(content[:1], content[1:].strip(), content)
         self.line += self.template.count("\n", start, resume)
         self.position = resume
 
@@ -225,12 +235,14 @@ class _Parser:
             self.close_section(name)
         elif sign == "=":
             self.change_delimiters(name)
-        elif sign in (">", "<"):
-            raise _syntax_error(
-                "partials are not supported", "Write the text here: a prompt reads no files.", self.line
-            )
+        elif sign == "<":
+            raise _syntax_error("parents are not supported", "Write the text here.", self.line)
         elif sign != "!":
             self.children.append(Variable(name if sign in ("{", "&") else content, self.line))
+
+    def add_partial(self, name: str, start: int, end: int) -> None:
+        cause = f"the partial `{name}` is not part of the template"
+        raise _syntax_error(cause, "Load the prompt from its file: `load` inserts partials.", self.line)
 
     @property
     def children(self) -> list[Node]:
@@ -260,6 +272,25 @@ class _Parser:
                 self.children.append(Nonce())
             if piece:
                 self.children.append(piece)
+
+
+class _IncludeParser(_Parser):
+    """Finds the tags `{{> name}}`."""
+
+    def __init__(self, template: str) -> None:
+        super().__init__(template)
+        self.includes: list[Include] = []
+
+    def add_partial(self, name: str, start: int, end: int) -> None:
+        if (self.open, self.close) != ("{{", "}}"):
+            cause = "a partial is named where other delimiters are set, which it does not know"
+            raise WrongInclude(cause, "Set the delimiters to {{ and }} before it.", self.line)
+        first, last = self.whole_line(start, end)
+        if (first, last) == (start, end):
+            self.includes.append(Include(start, end, self.line, name))
+            return
+        last -= self.template[:last].endswith("\n")  # the line stays, with the partial on it
+        self.includes.append(Include(first, last, self.line, name, self.template[first:start]))
 
 
 def _syntax_error(cause: str, fix: str, line: int) -> RenderError:
