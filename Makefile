@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Pages that `make prose` checks. Every new or rewritten page joins the list.
 PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md docs/reference/problems.md docs/reference/conformance.md \
 	docs/reference/messages.md docs/reference/providers/profiles.md docs/reference/command-line.md docs/tutorial/first-answer.md \
-	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md
+	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md docs/how-to/partials.md
 
 .PHONY: setup check format types prose test test-all $(TIERS:%=test-%) conformance bench docs pin soak
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "new": "new:new",
     "check": "check:check",
     "migrate": "migrate:migrate",
+    "build": "build:build",
     "render": "render:render",
     "run": "run:run",
     "explain": "explain:explain",
