@@ -21,11 +21,11 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 from benchmarks.cost import Cost, best_of
 from benchmarks.durable import answered, described, kept, on_both_databases
 from prompty import PromptAgent, prepare
-from prompty.batch.job import BatchJob
-from prompty.batch.ledger import Ledger
-from prompty.batch.records import PlannedRow
-from prompty.batch.rows import Row
-from prompty.batch.shared import SharedBatch
+from prompty.batches.job import BatchJob
+from prompty.batches.ledger import Ledger
+from prompty.batches.records import PlannedRow
+from prompty.batches.rows import Row
+from prompty.batches.shared import SharedBatch
 from prompty.durable import DurableRuntime
 from prompty.durable.engine import Limits
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         run_async as run_async,
         turn_async as turn_async,
     )
+    from prompty.batches.batch import RowResult as RowResult, batch as batch, batch_async as batch_async
     from prompty.cancellation import CancelToken as CancelToken
     from prompty.drivers.run import Result as Result
     from prompty.drivers.stream import AsyncPromptyStream as AsyncPromptyStream, PromptyStream as PromptyStream

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as some
 
-from prompty.batch.ledger import Ledger
-from prompty.batch.records import encode_record
+from prompty.batches.ledger import Ledger
+from prompty.batches.records import encode_record
 from prompty.errors import RequestError
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty import PromptAgent
-from prompty.batch.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows
-from prompty.batch.rows import Row, count_rows, get_input_kinds, read_rows, select_rows
+from prompty.batches.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows
+from prompty.batches.rows import Row, count_rows, get_input_kinds, read_rows, select_rows
 from prompty.errors import RequestError
 
 FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prompty.batch.calls import MAX_RETRIES
+from prompty.batches.calls import MAX_RETRIES
 from prompty.durable import DurableRuntime
 from tests.batch.folder import SECONDS, Folder, Process, lines_of, numbers_of, until
 from tests.batch.hostile import Hostile

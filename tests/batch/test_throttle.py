@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as some
 
-from prompty.batch.concurrency_limit import MAX_PAUSE_SECONDS
-from prompty.batch.throttle import Throttle, ThrottledCalls
+from prompty.batches.concurrency_limit import MAX_PAUSE_SECONDS
+from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.drivers.aio import Outcome, drain
 from prompty.errors import ModelError
 from prompty.model.event import Event

@@ -299,7 +299,7 @@ def test_a_command_imports_only_what_it_needs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  our own code
     loaded = set(done.stdout.split())
     assert "prompty.cli.check" in loaded
-    assert not {name for name in loaded if name.startswith(("prompty.durable", "prompty.batch", "prompty.viewer"))}
+    assert not {name for name in loaded if name.startswith(("prompty.durable", "prompty.batches", "prompty.viewer"))}
 
 
 def test_a_misspelt_command_is_met_with_the_right_one() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from prompty import ModelError, trace_to, turn
-from prompty.batch.records import describe_error
+from prompty.batches.records import describe_error
 from prompty.safety.redaction import MASK, Redactor, find_secret, mask_secrets, may_hold_secrets
 from prompty.testing import Recorder
 from prompty.tracing import Tracer

@@ -15,13 +15,13 @@ from typing import Annotated
 from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, Exit, Option
 
-from prompty.batch.job import Batch, BatchJob
-from prompty.batch.ledger import Ledger
-from prompty.batch.local import LocalBatch
-from prompty.batch.progress import BatchProgress
-from prompty.batch.rows import count_rows, select_rows
-from prompty.batch.shared import SharedBatch, get_batch_name
-from prompty.batch.throttle import Throttle, ThrottledCalls
+from prompty.batches.job import Batch, BatchJob
+from prompty.batches.ledger import Ledger
+from prompty.batches.local import LocalBatch
+from prompty.batches.progress import BatchProgress
+from prompty.batches.rows import count_rows, select_rows
+from prompty.batches.shared import SharedBatch, get_batch_name
+from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from prompty.batch.records import RowUsage
+from prompty.batches.records import RowUsage
 from prompty.loop.budget import tokens_of
 from prompty.model.message import Json
 

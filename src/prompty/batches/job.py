@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from prompty.batch.ledger import Ledger
-from prompty.batch.progress import BatchProgress
-from prompty.batch.records import PlannedRow, RowFailure, RowUsage, build_failure, encode_record
-from prompty.batch.row_index import plan_rows
+from prompty.batches.ledger import Ledger
+from prompty.batches.progress import BatchProgress
+from prompty.batches.records import PlannedRow, RowFailure, RowUsage, build_failure, encode_record
+from prompty.batches.row_index import plan_rows
 from prompty.loop.budget import Price
 from prompty.model.agent import PromptAgent
 

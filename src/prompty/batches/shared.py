@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from prompty.batch.calls import MAX_RETRIES
-from prompty.batch.job import Batch, BatchJob
-from prompty.batch.ledger import Ledger
-from prompty.batch.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
-from prompty.batch.row_index import hash_prompt
+from prompty.batches.calls import MAX_RETRIES
+from prompty.batches.job import Batch, BatchJob
+from prompty.batches.ledger import Ledger
+from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
+from prompty.batches.row_index import hash_prompt
 from prompty.durable.engine import Engine, Status
 from prompty.durable.outcome import RunOutcome, get_outcome
 from prompty.durable.record import DurableOptions, Record, new_record

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from prompty.batch.records import PlannedRow
-from prompty.batch.rows import get_input_kinds, read_rows
+from prompty.batches.records import PlannedRow
+from prompty.batches.rows import get_input_kinds, read_rows
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.safety.redaction import MASK

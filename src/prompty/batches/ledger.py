@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from prompty.batch.records import parse_cost
-from prompty.batch.row_index import RowIndex
+from prompty.batches.records import parse_cost
+from prompty.batches.row_index import RowIndex
 from prompty.concurrency import FileLock
 from prompty.errors import RequestError
 

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-from prompty.batch.calls import Call
-from prompty.batch.job import Batch, BatchJob
-from prompty.batch.ledger import Ledger
-from prompty.batch.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
-from prompty.batch.throttle import Throttle
+from prompty.batches.calls import Call
+from prompty.batches.job import Batch, BatchJob
+from prompty.batches.ledger import Ledger
+from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
+from prompty.batches.throttle import Throttle
 from prompty.errors import ModelError
 from prompty.model.paused import Paused
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from prompty.batch.rows import Row
+from prompty.batches.rows import Row
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, ToolCall, Usage
 from prompty.model.paused import Paused

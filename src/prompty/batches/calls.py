@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from prompty.api_async import invoke_async, turn_async
-from prompty.batch.records import RowUsage
+from prompty.batches.records import RowUsage
 from prompty.loop.budget import Price
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry

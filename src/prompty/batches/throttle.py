@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from prompty.batch.concurrency_limit import OVERLOAD_STATUSES, ConcurrencyLimit, create_limit
+from prompty.batches.concurrency_limit import OVERLOAD_STATUSES, ConcurrencyLimit, create_limit
 from prompty.drivers.aio import Outcome
 from prompty.errors import ModelError
 from prompty.model.event import Event, Retry

@@ -1,0 +1,8 @@
+"""Run a prompt once for each row. A batch over a file goes on after an interruption without running a row twice.
+
+`batch` runs rows that a program has in memory. For files, `rows` reads them, `row_index` gives each row an id and
+leaves out finished ones, `local` runs rows in this process and `shared` on the workers of a database, and `ledger`
+writes a record (`records`) for each. `throttle` adapts the number of concurrent calls to the provider
+(`concurrency_limit`).
+Above: `cli.batch`. Below: `api`, `durable`.
+"""

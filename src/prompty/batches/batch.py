@@ -1,0 +1,179 @@
+"""Run a prompt once for each row of a list, in this process: `prompty.batch` and `prompty.batch_async`."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar, Unpack, overload
+
+from prompty.api import make_settings, takes_options
+from prompty.api_async import turn_async
+from prompty.batches.calls import MAX_RETRIES
+from prompty.batches.throttle import CallTimer, Throttle
+from prompty.concurrency import in_event_loop
+from prompty.drivers.run import Result, Source
+from prompty.errors import RequestError, WrongArgument
+from prompty.loop.options import Listener, TurnOptions
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Event, Retry
+from prompty.model.paused import Paused
+from prompty.pipeline.load import open_agent
+
+T = TypeVar("T")
+CONCURRENCY = 16
+_OF_ONE_CONVERSATION = ("memory", "messages", "paused_key", "session_id", "steering")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowResult(Generic[T]):
+    """The outcome of one row: a `result`, an `error`, or a turn that is `paused` because a call needs approval."""
+
+    inputs: Mapping[str, object]
+    result: Result[T] | None = None
+    error: Exception | None = None
+    paused: Paused | None = None
+
+    @property
+    def value(self) -> T:
+        """The value of the row. Raises the row's error if it has none."""
+        if self.result is not None:
+            return self.result.value
+        if self.error is not None:
+            raise self.error
+        raise RequestError("the row waits for approval", "Pass `paused` to `resume`, or a gate= to the batch.")
+
+
+@overload
+def batch(
+    agent_or_path: Source,
+    rows: Iterable[Mapping[str, object]],
+    *,
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> list[RowResult[Any]]: ...
+@overload
+def batch(
+    agent_or_path: Source,
+    rows: Iterable[Mapping[str, object]],
+    *,
+    output_type: type[T],
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> list[RowResult[T]]: ...
+@takes_options(TurnOptions)
+def batch(
+    agent_or_path: Source,
+    rows: Iterable[Mapping[str, object]],
+    *,
+    output_type: type[Any] | None = None,
+    concurrency: int = CONCURRENCY,
+    **options: Any,
+) -> list[RowResult[Any]]:
+    """Run one turn for each row of inputs. Return a `RowResult` for each, in the order of the rows.
+
+    A row that fails does not end the others: its error is in its result. At most `concurrency` rows run at once, and
+    fewer while the provider is overloaded. A budget is that of one row. Interrupt it to cancel the rows that run.
+    """
+    future = in_event_loop(_run_rows(agent_or_path, rows, output_type, concurrency, _check("batch", rows, options)))
+    try:
+        return future.result()
+    finally:
+        future.cancel()
+
+
+@overload
+async def batch_async(
+    agent_or_path: Source,
+    rows: Iterable[Mapping[str, object]],
+    *,
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> list[RowResult[Any]]: ...
+@overload
+async def batch_async(
+    agent_or_path: Source,
+    rows: Iterable[Mapping[str, object]],
+    *,
+    output_type: type[T],
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> list[RowResult[T]]: ...
+@takes_options(TurnOptions)
+async def batch_async(
+    agent_or_path: Source,
+    rows: Iterable[Mapping[str, object]],
+    *,
+    output_type: type[Any] | None = None,
+    concurrency: int = CONCURRENCY,
+    **options: Any,
+) -> list[RowResult[Any]]:
+    """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the rows that run."""
+    return await _run_rows(agent_or_path, rows, output_type, concurrency, _check("batch_async", rows, options))
+
+
+def _check(function: str, rows: object, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of each turn. Raise for a mistake that would make every row fail."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise WrongArgument(f"{function}(rows)", rows, "a list of inputs", "Write [{'name': value}, …].")
+    make_settings(function, TurnOptions, options)
+    for name in _OF_ONE_CONVERSATION:
+        if options.get(name) is not None:
+            raise RequestError(f"`{name}` belongs to one conversation, and a batch has many", "Leave it out.")
+    return {"max_retries": MAX_RETRIES, **options}
+
+
+async def _run_rows(
+    source: Source,
+    rows: Iterable[Mapping[str, object]],
+    output_type: type[Any] | None,
+    concurrency: int,
+    options: Mapping[str, Any],
+) -> list[RowResult[Any]]:
+    if concurrency < 1:
+        raise RequestError(f"concurrency is {concurrency!r}", "Give it a number of at least 1.")
+    agent = source if isinstance(source, PromptAgent) else await asyncio.to_thread(open_agent, source, "batch()")
+    throttle = Throttle(concurrency)
+    tasks: list[asyncio.Task[RowResult[Any]]] = []
+    running: set[asyncio.Task[RowResult[Any]]] = set()
+    try:
+        for inputs in rows:
+            while not throttle.has_free_slot(len(running)):
+                timeout = throttle.pause_seconds or None
+                if running:
+                    await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(timeout or 0)
+            task = asyncio.create_task(_run_row(agent, inputs, output_type, options, throttle, running))
+            tasks.append(task)
+            running.add(task)
+            task.add_done_callback(running.discard)
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in running:
+            task.cancel()
+
+
+async def _run_row(
+    agent: PromptAgent,
+    inputs: Mapping[str, object],
+    output_type: type[Any] | None,
+    options: Mapping[str, Any],
+    throttle: Throttle,
+    running: set[Any],
+) -> RowResult[Any]:
+    timer = throttle.start_call()
+    listener = partial(_on_event, throttle, timer, options.get("on_event"))
+    turn_options = {**options, "on_event": listener, "output_type": output_type, "details": True}
+    try:
+        end: Result[Any] | Paused = await turn_async(agent, inputs, **turn_options)
+    except Exception as error:
+        throttle.on_failure(timer, error)
+        return RowResult(inputs=inputs, error=error)
+    throttle.on_success(timer, len(running))
+    return RowResult(inputs=inputs, paused=end) if isinstance(end, Paused) else RowResult(inputs=inputs, result=end)
+
+
+def _on_event(throttle: Throttle, timer: CallTimer, listener: Listener | None, event: Event) -> object:
+    if isinstance(event, Retry):
+        throttle.on_retry(timer, event)
+    return listener(event) if listener else None
