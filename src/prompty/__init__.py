@@ -1,8 +1,8 @@
 """Run .prompty files: load, render, parse, execute, process.
 
-This module holds the names that most programs need. The others are in `prompty.events`, `prompty.errors`,
-`prompty.messages`, `prompty.providers`, `prompty.tools`, `prompty.mcp`, `prompty.openapi`, `prompty.memory`,
-`prompty.durable`, `prompty.tracing` and `prompty.testing`.
+This module holds the names that most programs need. The others are in `prompty.batches`, `prompty.events`,
+`prompty.errors`, `prompty.messages`, `prompty.providers`, `prompty.tools`, `prompty.mcp`, `prompty.openapi`,
+`prompty.memory`, `prompty.durable`, `prompty.tracing`, `prompty.viewer` and `prompty.testing`.
 
 Names are imported on first use, so `import prompty` imports no dependency. The imports below are the only list of
 them: type checkers read them as imports, and `__getattr__` reads them as text.
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         process as process,
         process_stream as process_stream,
         processor_of as processor_of,
-        repair as repair,
         resume as resume,
         run as run,
         turn as turn,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
         run_async as run_async,
         turn_async as turn_async,
     )
-    from prompty.batches.batch import RowResult as RowResult, batch as batch, batch_async as batch_async
+    from prompty.batches.batch import batch as batch, batch_async as batch_async
     from prompty.cancellation import CancelToken as CancelToken
     from prompty.drivers.run import Result as Result
     from prompty.drivers.stream import AsyncPromptyStream as AsyncPromptyStream, PromptyStream as PromptyStream
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from prompty.loop.policy import Guardrails as Guardrails, deny as deny, later as later, rewrite as rewrite
     from prompty.loop.stop import Stop as Stop
     from prompty.model.agent import PromptAgent as PromptAgent
-    from prompty.model.content import Audio as Audio, File as File, Image as Image, TextPart as TextPart
+    from prompty.model.content import Audio as Audio, File as File, Image as Image
     from prompty.model.message import (
         Message as Message,
         ToolCall as ToolCall,

@@ -14,13 +14,9 @@ from prompty.errors import RequestError, WrongArgument
 from prompty.loop.option_types import check_options
 from prompty.loop.options import CallOptions, Settings, TurnOptions
 from prompty.model.agent import PromptAgent, require_agent
-from prompty.model.message import Message
 from prompty.model.paused import Paused
-from prompty.pipeline.history import normalize_history
 from prompty.pipeline.load import open_agent
-from prompty.pipeline.request import read_messages
 from prompty.providers import ExecutorProtocol, ProcessorProtocol
-from prompty.registry import DEFAULT, Registry
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -460,13 +456,3 @@ def processor_of(agent: PromptAgent) -> ProcessorProtocol:
     """Return the processor of an agent's provider (§7.8)."""
     require_agent(agent, "processor_of")
     return get_processor(agent)
-
-
-def repair(
-    messages: Sequence[object], provider: str = "openai", api_type: str = "chat", *, registry: Registry = DEFAULT
-) -> list[Message]:
-    """Return a history as an API takes it: each call with one result, in order, under unique ids.
-
-    Every request is repaired like this. The messages passed in do not change.
-    """
-    return normalize_history(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)

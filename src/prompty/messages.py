@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from prompty.model.content import TextPart
 from prompty.model.message import Message, Role
 from prompty.pipeline.history import normalize_history, strip_reasoning
 from prompty.pipeline.request import read_messages
@@ -11,7 +12,7 @@ from prompty.providers.profiles import GENERIC, OPENAI
 from prompty.registry import DEFAULT, Registry
 from prompty.wire.media import require_text
 
-__all__ = ["Role", "message_to_wire", "prepare_request_messages"]
+__all__ = ["Role", "TextPart", "message_to_wire", "prepare_request_messages", "repair"]
 
 
 def prepare_request_messages(
@@ -23,6 +24,16 @@ def prepare_request_messages(
     """
     call_ids = registry.providers.get(provider).api(api_type).call_ids
     return strip_reasoning(normalize_history(read_messages(messages), call_ids))
+
+
+def repair(
+    messages: Sequence[object], provider: str = "openai", api_type: str = "chat", *, registry: Registry = DEFAULT
+) -> list[Message]:
+    """Return a history as an API takes it: each call with one result, in order, under unique ids.
+
+    Every request is repaired like this. The messages passed in do not change.
+    """
+    return normalize_history(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)
 
 
 def message_to_wire(

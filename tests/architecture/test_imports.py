@@ -1,6 +1,10 @@
 """What importing costs and brings, and which names are public."""
 
 import inspect
+import itertools
+import pydoc
+import re
+import rlcompleter
 import subprocess
 import sys
 from importlib import import_module
@@ -9,6 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import prompty
+from prompty.batches import RowResult
 from prompty.loop.options import CallOptions, Settings, TurnOptions
 
 HEAVY = [
@@ -70,7 +75,22 @@ def test_a_public_name_leads_to_something(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["events", "errors", "providers", "tools", "mcp", "openapi", "memory", "durable", "tracing", "testing"]
+    "module",
+    [
+        "batches",
+        "events",
+        "errors",
+        "messages",
+        "viewer",
+        "providers",
+        "tools",
+        "mcp",
+        "openapi",
+        "memory",
+        "durable",
+        "tracing",
+        "testing",
+    ],
 )
 def test_the_other_public_names_are_in_plain_submodules(module: str) -> None:
     imported = import_module(f"prompty.{module}")
@@ -109,3 +129,38 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one() -> None
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         prompty.nope  # type: ignore[attr-defined]  # noqa: B018  that it is refused is the point
+
+
+CONVENIENCES = {
+    "invoke": ("model", "options", "details", "stream", "output_type"),
+    "invoke_async": ("model", "options", "details"),
+    "turn": ("model", "options", "details", "messages"),
+    "turn_async": ("model", "options", "details"),
+    "run": ("model", "options", "details"),
+    "resume": ("model", "options", "details"),
+    "batch": ("concurrency", "model", "options", "tools"),
+    "batch_async": ("concurrency", "output_type"),
+    "prepare": ("agent_or_path",),
+    "render": ("agent_or_path",),
+}
+
+
+@pytest.mark.parametrize("name", CONVENIENCES)
+def test_help_and_completion_find_every_convenience(name: str) -> None:
+    function = getattr(prompty, name)
+    text = pydoc.plain(pydoc.render_doc(function))
+    for parameter in CONVENIENCES[name]:
+        assert re.search(rf"\b{parameter}\b", text)
+        assert parameter in inspect.signature(function).parameters
+    assert f"prompty.{name}(" in _complete(f"prompty.{name[:-1]}")
+
+
+def _complete(text: str) -> list[str]:
+    """Return what a plain Python prompt offers for Tab."""
+    completer = rlcompleter.Completer({"prompty": prompty})
+    return list(itertools.takewhile(bool, (completer.complete(text, state) or "" for state in range(100))))
+
+
+def test_completion_knows_the_fields_of_a_result_and_of_a_row() -> None:
+    for made, fields in ((prompty.Result, "value usage cost finish_reason model messages"), (RowResult, "value error")):
+        assert set(fields.split()) <= set(dir(made))

@@ -9,7 +9,8 @@ from typing import Any, assert_type
 import pytest
 
 import prompty
-from prompty import Result, RowResult, batch, batch_async, loads
+from prompty import Result, batch, batch_async, loads
+from prompty.batches import RowResult
 from prompty.errors import InputError, ModelError, RequestError, ResultError, WrongArgument
 from prompty.model.request import WireRequest
 from prompty.testing import Script, call

@@ -18,7 +18,6 @@ from prompty import (
     prepare,
     process,
     process_stream,
-    repair,
     run,
     tool,
     turn,
@@ -27,6 +26,7 @@ from prompty import (
 from prompty.analysis.explain import explain
 from prompty.drivers.target import resolve_api
 from prompty.errors import InputError, ModelError
+from prompty.messages import repair
 from prompty.pipeline.request import build_request
 from prompty.providers import register_executor, register_processor
 from prompty.testing import Script, call

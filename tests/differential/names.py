@@ -12,6 +12,7 @@ MODULES = (
     "prompty.testing",
     "prompty.events",
     "prompty.errors",
+    "prompty.messages",
     "prompty.providers",
     "prompty.tools",
     "prompty.memory",

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty import PromptAgent, executor_of, invoke, loads, repair, run, turn
+from prompty import PromptAgent, executor_of, invoke, loads, run, turn
 from prompty.analysis.explain import explain
 from prompty.errors import RequestError
+from prompty.messages import repair
 from prompty.model.content import ImagePart
 from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.reply import Reply

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from prompty import TextPart, ToolCall, ToolContext, tool
+from prompty import ToolCall, ToolContext, tool
 from prompty.events import ToolFinished, ToolStarted
+from prompty.messages import TextPart
 from prompty.model.content import ImagePart
 from prompty.testing import Script, answer, call
 from tests.loop.bodies import calls_in

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from prompty import Message, TextPart, ToolCall, Usage, assistant, run, tool_result, user
+from prompty import Message, ToolCall, Usage, assistant, run, tool_result, user
 from prompty.errors import InvalidMessage
-from prompty.messages import Role, message_to_wire
+from prompty.messages import Role, TextPart, message_to_wire
 from prompty.model.content import AudioPart, FilePart, ImagePart, part_to_json
 from prompty.model.message import Json
 from prompty.model.reply import Reply

@@ -20,7 +20,6 @@ from prompty import (
     Image,
     Message,
     PromptAgent,
-    TextPart,
     ToolCall,
     assistant,
     loads,
@@ -34,6 +33,7 @@ from prompty import (
     validate_inputs,
 )
 from prompty.errors import InputError, RenderError, UnknownName
+from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.marker import ROLE_MARK
 from prompty.parsers import register_parser

@@ -23,13 +23,13 @@ from prompty import (
     ToolCall,
     assistant,
     load,
-    repair,
     tool_result,
     turn,
     turn_async,
     user,
 )
 from prompty.errors import ArgumentsError, IterationsExceeded
+from prompty.messages import repair
 from prompty.model.event import (
     Done,
     Event,

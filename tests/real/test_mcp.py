@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from prompty import CancelToken, TextPart, turn, turn_async
+from prompty import CancelToken, turn, turn_async
 from prompty.errors import Cancelled
 from prompty.events import ToolFinished
+from prompty.messages import TextPart
 from prompty.model.content import FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server

@@ -15,8 +15,9 @@ import pytest
 import uvicorn
 from mcp.server import Server
 
-from prompty import CancelToken, Message, TextPart, loads, turn_async
+from prompty import CancelToken, Message, loads, turn_async
 from prompty.events import ToolFinished, ToolProgress
+from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server

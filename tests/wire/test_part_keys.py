@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from prompty import Message, PromptAgent, TextPart, run
+from prompty import Message, PromptAgent, run
 from prompty.errors import RequestError
+from prompty.messages import TextPart
 from prompty.model.content import FilePart, ImagePart
 from prompty.testing import Script
 

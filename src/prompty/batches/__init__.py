@@ -6,3 +6,7 @@ writes a record (`records`) for each. `throttle` adapts the number of concurrent
 (`concurrency_limit`).
 Above: `cli.batch`. Below: `api`, `durable`.
 """
+
+from prompty.batches.batch import RowResult, batch, batch_async
+
+__all__ = ["RowResult", "batch", "batch_async"]

@@ -7,6 +7,7 @@ from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from importlib import import_module
 from secrets import token_hex
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -82,12 +83,13 @@ class Result(Generic[T]):
     """
 
     value: T
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = field(repr=False)
     usage: Usage
     finish_reason: str | None
     model: str
     _cost: Decimal | None = field(default=None, repr=False)
     _replies: tuple[CountedReply, ...] = field(default=(), repr=False, compare=False)
+    _sensitive: tuple[object, ...] = field(default=(), repr=False, compare=False)  # values that no view shows
 
     @property
     def cost(self) -> Decimal | None:
@@ -99,6 +101,10 @@ class Result(Generic[T]):
             return None
         costs = [get_pricer(agent, required=False)(reply) for agent, reply, _ in self._replies]
         return sum((cost for cost in costs if cost is not None), Decimal()) if None not in costs else None
+
+    def _repr_html_(self) -> str:
+        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
+        return str(import_module("prompty.viewer.notebook").render(self))
 
 
 class Invocation(NamedTuple):
@@ -171,10 +177,10 @@ def result_of_run(end: Done | Paused, invocation: Invocation) -> Any:
     """Return what the caller gets: the result, with details if wanted, or the `Paused` value of a turn that waits."""
     if isinstance(end, Paused):
         return end
-    return end.result if invocation.replies is None else _with_details(end, invocation.replies)
+    return end.result if invocation.replies is None else _with_details(end, invocation.replies, invocation.inputs)
 
 
-def _with_details(end: Done, replies: Sequence[CountedReply]) -> Result[Any]:
+def _with_details(end: Done, replies: Sequence[CountedReply], inputs: Inputs) -> Result[Any]:
     own = [counted for counted in replies if not counted.nested]
     agent, reply, _ = own[-1]
     return Result(
@@ -185,6 +191,7 @@ def _with_details(end: Done, replies: Sequence[CountedReply]) -> Result[Any]:
         model=reply.model or agent.model.id,
         _cost=end.cost,
         _replies=tuple(replies),
+        _sensitive=tuple((inputs or {}).get(one.name, one.default) for one in agent.inputs if one.sensitive),
     )
 
 

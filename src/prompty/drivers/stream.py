@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from decimal import Decimal
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -12,8 +13,10 @@ from prompty.errors import StreamCut
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
+from prompty.safety.redaction import mask_secrets
 
 T = TypeVar("T")
+_SHOWN = 60  # characters of the text in a repr
 
 
 class StreamState(Generic[T]):
@@ -38,6 +41,23 @@ class StreamState(Generic[T]):
         """The conversation after the run; empty until it is complete."""
         return self._end.messages if isinstance(self._end, Done) else ()
 
+    @property
+    def text(self) -> str:
+        """The text that has arrived so far, since the model was asked last."""
+        return "".join(self._pieces)
+
+    def __repr__(self) -> str:
+        state = "running"
+        if self._end is not None:
+            state = "complete" if isinstance(self._end, Done) else "paused"
+        shown = mask_secrets(self.text)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        return f"<{type(self).__name__} {state}, text so far: {shown!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
+        return str(import_module("prompty.viewer.notebook").render(self))
+
     def _result(self) -> T:
         if self._end is None:
             raise StreamCut("the stream was closed before the answer was complete")
@@ -57,7 +77,7 @@ class StreamState(Generic[T]):
     def _partial(self) -> object:
         """Return the structured value so far; its last string may still grow."""
         try:
-            return from_json("".join(self._pieces), allow_partial="trailing-strings")
+            return from_json(self.text, allow_partial="trailing-strings")
         except ValueError:
             return None
 

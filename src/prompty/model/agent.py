@@ -2,6 +2,8 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -18,6 +20,7 @@ from prompty.model.request import OutputSchema
 from prompty.model.template import Template, TemplateField
 from prompty.model.tool import Tool
 from prompty.registry import DEFAULT, Registry
+from prompty.safety.redaction import mask_secrets
 
 
 class Model(Definition):
@@ -88,6 +91,22 @@ class PromptAgent(Frontmatter):
     result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
     provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield what tells agents apart; print `agent.model_dump()` for the rest."""
+        if self.name:
+            yield "name", mask_secrets(self.name)
+        if self.model.id:
+            yield "model", mask_secrets(f"{self.model.provider}:{self.model.id}")
+        for group in ("inputs", "outputs", "tools"):
+            if names := [entry.name for entry in getattr(self, group)]:
+                yield group, names
+        if self.path:
+            yield "path", str(self.path)
+
+    def _repr_html_(self) -> str:
+        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
+        return str(import_module("prompty.viewer.notebook").render(self))
 
 
 def require_agent(value: object, function: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -192,6 +193,10 @@ class Message:
             if name not in ("role", "content") and (value := getattr(self, name))
         ]
         return f"Message({', '.join([repr(self.role), repr(self.content), *fields])})"
+
+    def _repr_html_(self) -> str:
+        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
+        return str(import_module("prompty.viewer.notebook").render(self))
 
     @property
     def text(self) -> str:

@@ -2,3 +2,8 @@
 
 Above: `cli.trace`. Below: `pricing`, `model`, `errors`. Nothing here runs while a prompt does.
 """
+
+from prompty.viewer.reader import find_traces, read_trace
+from prompty.viewer.trace import RecordedTrace
+
+__all__ = ["RecordedTrace", "find_traces", "read_trace"]

@@ -7,6 +7,7 @@ every value is checked.
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from typing import Literal
@@ -61,7 +62,7 @@ class Frame:
         return "ok" if self.finished else "unfinished"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class RecordedTrace:
     """The frames of one file; there is at least one."""
 
@@ -69,12 +70,19 @@ class RecordedTrace:
     runtime: str
     frames: list[Frame]
 
+    def __repr__(self) -> str:
+        return f"<RecordedTrace {self.path.name!r}, {len(self.frames)} spans>"
+
     @property
     def root(self) -> Frame:
         return self.frames[0]
 
     def count(self, name: str) -> int:
         return sum(frame.name == name for frame in self.frames)
+
+    def _repr_html_(self) -> str:
+        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
+        return str(import_module("prompty.viewer.notebook").render(self))
 
 
 def flatten(roots: list[Json]) -> list[Frame]:
