@@ -15,6 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md docs/reference/problems.md docs/reference/conformance.md \
 	docs/reference/messages.md docs/reference/providers/profiles.md docs/reference/command-line.md docs/tutorial/first-answer.md \
 	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md docs/how-to/partials.md
+	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md docs/how-to/switch-models.md \
+	docs/how-to/usage-and-cost.md docs/how-to/batch-from-python.md docs/how-to/notebooks.md
 
 .PHONY: setup check format types prose test test-all $(TIERS:%=test-%) conformance bench docs pin soak
 

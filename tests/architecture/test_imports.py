@@ -161,6 +161,12 @@ def _complete(text: str) -> list[str]:
     return list(itertools.takewhile(bool, (completer.complete(text, state) or "" for state in range(100))))
 
 
+def test_a_notebook_completes_functions_and_their_options() -> None:
+    jedi: Any = import_module("jedi")  # it completes in IPython; it has no types
+    for text, expected in (("prompty.ba", "batch"), ("prompty.inv", "invoke"), ("prompty.invoke(agent, mod", "model=")):
+        assert expected in [found.name for found in jedi.Interpreter(text, [{"prompty": prompty}]).complete()]
+
+
 def test_completion_knows_the_fields_of_a_result_and_of_a_row() -> None:
     for made, fields in ((prompty.Result, "value usage cost finish_reason model messages"), (RowResult, "value error")):
         assert set(fields.split()) <= set(dir(made))
