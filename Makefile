@@ -14,9 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Pages that `make prose` checks. Every new or rewritten page joins the list.
 PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md docs/reference/problems.md docs/reference/conformance.md \
 	docs/reference/messages.md docs/reference/providers/profiles.md docs/reference/command-line.md docs/tutorial/first-answer.md \
-	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md docs/how-to/partials.md
 	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md docs/how-to/switch-models.md \
-	docs/how-to/usage-and-cost.md docs/how-to/batch-from-python.md docs/how-to/notebooks.md
+	docs/how-to/usage-and-cost.md docs/how-to/batch-from-python.md docs/how-to/notebooks.md docs/how-to/partials.md
 
 .PHONY: setup check format types prose test test-all $(TIERS:%=test-%) conformance bench docs pin soak
 
@@ -45,6 +44,7 @@ format: setup
 # Pyright reads the installed package, as an editor does, so it needs the environment's Python on its path.
 types: setup $(NPM)/.ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright --verifytypes prompty --ignoreexternal
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright tests/typing/test_signatures.py tests/batch/test_python.py
 
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)

@@ -95,7 +95,8 @@ def run_with(text: str, folder: Path, server: Server) -> dict[str, str]:
         "console": console.getvalue(),
         "log": log.getvalue(),
         "error": str(failed.value),
-        "repr": repr(agent),
+        "repr": repr(agent.model_copy(update={"name": text})),  # it has no description
+        "notebook": agent._repr_html_(),
         "batch line": describe_error(RuntimeError(text), agent, {}).message,
     }
 

@@ -1,8 +1,8 @@
 """A loaded .prompty file."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple

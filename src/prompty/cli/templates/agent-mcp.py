@@ -2,8 +2,8 @@
 
 from mcp.server import MCPServer
 
-server = MCPServer("tasks")
-tasks = ["Buy milk", "Call Ada"]
+server: MCPServer = MCPServer("tasks")
+tasks: list[str] = ["Buy milk", "Call Ada"]
 
 
 @server.tool()
