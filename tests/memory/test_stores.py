@@ -63,7 +63,7 @@ class TestSqliteMemory(MemoryStoreSuite):
         with sqlite3.connect(tmp_path / "sessions.db") as connection:
             connection.execute("PRAGMA user_version = 99")
         connection.close()
-        with pytest.raises(ValueError, match="schema 99"):
+        with pytest.raises(StoreUnusable, match="schema 99"):
             self.store(tmp_path)
 
 

@@ -8,12 +8,16 @@ same order, or both must be refused with the same words.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, prepare
 from prompty.errors import RenderError
+from prompty.pipeline.partials import Partial, PartialProblem, insert_partials
+from prompty.renderers.jinja2 import renderer as jinja2_renderer
+from prompty.renderers.mustache import renderer as mustache_renderer
 from tests.soak import SOAK
 
 TEMPLATES = 10_000 if SOAK else 100  # of each engine, and each with five sets of hostile values
@@ -191,3 +195,37 @@ def test_no_value_changes_the_structure_of_a_jinja2_template(body: str, hostile:
 @given(mustache, hostile_values)
 def test_no_value_changes_the_structure_of_a_mustache_template(body: str, hostile: list[Values]) -> None:
     check_template("mustache", body, hostile)
+
+
+TAGS: dict[str, tuple[str, object]] = {
+    "jinja2": ('{% include "_part" %}', jinja2_renderer),
+    "mustache": ("{{> _part}}", mustache_renderer),
+}
+
+
+def check_partial(engine: str, body: str, partial: str, place: float, hostile: list[Values]) -> None:
+    """Include a partial anywhere in a template. Where there can be no include, it is text or refused."""
+    tag, renderer = TAGS[engine]
+    position = round(place * len(body))
+    template = body[:position] + tag + body[position:]
+    try:
+        composition = insert_partials(template, renderer, lambda _: Partial(Path("_part"), partial))
+    except PartialProblem:
+        return
+    check_template(engine, composition.text if composition else template, hostile)
+
+
+@thorough
+@given(jinja2, jinja2, st.floats(0, 1), hostile_values)
+def test_no_value_changes_the_structure_of_a_jinja2_template_with_a_partial(
+    body: str, partial: str, place: float, hostile: list[Values]
+) -> None:
+    check_partial("jinja2", body, partial, place, hostile)
+
+
+@thorough
+@given(mustache, mustache, st.floats(0, 1), hostile_values)
+def test_no_value_changes_the_structure_of_a_mustache_template_with_a_partial(
+    body: str, partial: str, place: float, hostile: list[Values]
+) -> None:
+    check_partial("mustache", body, partial, place, hostile)

@@ -116,6 +116,8 @@ def register_name(register: Callable[..., object], name: object) -> object:
 
 
 def play(item: Any) -> object:
+    if callable(item):
+        return None  # a function of the host raises what it raises
     with Script(item):
         return ANY.invoke(AGENT)
 

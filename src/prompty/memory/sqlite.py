@@ -34,7 +34,7 @@ class SqliteMemory:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT, 0o600))
             self._create_table()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, ValueError) as error:
             raise StoreUnusable(str(self.path), error) from error
 
     def _create_table(self) -> None:

@@ -51,7 +51,10 @@ class PartialProblem(Exception):
 
     def __init__(self, place: Place, code: str, cause: str, fix: str) -> None:
         super().__init__(cause)
-        self.place, self.code, self.cause, self.fix = place, code, cause, fix
+        self.place = place
+        self.code = code
+        self.cause = cause
+        self.fix = fix
 
 
 Read = Callable[[str], Partial]

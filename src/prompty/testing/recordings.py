@@ -215,7 +215,10 @@ class Player(TransportInterceptor):
         hide_inputs(self._hidden, values)
 
     def _read(self) -> Iterator[Recording]:
-        lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
+        try:
+            lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
+        except (OSError, ValueError) as error:
+            raise self._missing(f"{self.path} cannot be read: {error}") from None
         for number, line in enumerate(lines, 1):
             try:
                 if line.strip():
