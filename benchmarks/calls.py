@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from benchmarks.callers import Bare, Caller, Ours
@@ -27,17 +27,17 @@ LIMITS = {
 Work = Callable[[Caller], object]
 
 
-def call_costs(rounds: int) -> list[Cost]:
+def call_costs(rounds: int, transports: Sequence[str] = TRANSPORTS) -> list[Cost]:
     """One call after the other, streams, and many calls at once."""
     with fake_provider() as provider, asyncio.Runner() as runner:
         return [
-            *one_by_one(runner, f"{provider}/0/0/1", 6 * rounds),
-            *streamed(runner, f"{provider}/0/{CHUNKS}/1", 2 * rounds),
-            *together(runner, f"{provider}/50/0/1", rounds),
+            *one_by_one(runner, f"{provider}/0/0/1", 6 * rounds, transports),
+            *streamed(runner, f"{provider}/0/{CHUNKS}/1", 2 * rounds, transports),
+            *together(runner, f"{provider}/50/0/1", rounds, transports),
         ]
 
 
-def one_by_one(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
+def one_by_one(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence[str]) -> list[Cost]:
     """The processor time of a call."""
 
     def run(caller: Caller) -> None:
@@ -48,14 +48,14 @@ def one_by_one(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
         for _ in range(REPEATS):
             assert await caller.call_async() == TEXT
 
-    callers = callers_at(url)
+    callers = callers_at(url, transports)
     return [
         *ratios("call, async", least(rounds, callers, time.process_time, lambda caller: runner.run(run_async(caller)))),
         *ratios("call, sync", least(rounds, callers, time.process_time, run)),
     ]
 
 
-def streamed(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
+def streamed(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence[str]) -> list[Cost]:
     """The processor time of a chunk."""
 
     def run(caller: Caller) -> None:
@@ -64,28 +64,28 @@ def streamed(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
     def run_async(caller: Caller) -> None:
         assert runner.run(caller.stream_async()) == CHUNKS
 
-    callers = callers_at(url)
+    callers = callers_at(url, transports)
     return [
         *ratios("stream, async", least(rounds, callers, time.process_time, run_async)),
         *ratios("stream, sync", least(rounds, callers, time.process_time, run)),
     ]
 
 
-def together(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
+def together(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence[str]) -> list[Cost]:
     """The processor time of many calls at once."""
 
     def many(calls: int) -> Work:
         return lambda caller: runner.run(at_once(calls, caller))
 
-    callers = callers_at(url)
+    callers = callers_at(url, transports)
     return [
         *ratios("64 calls at once", least(2 * rounds, callers, time.process_time, many(64))),
         *ratios("512 calls at once", least(rounds, callers, time.process_time, many(512))),
     ]
 
 
-def callers_at(url: str) -> dict[str, Caller]:
-    return {**{name: Ours(url, name) for name in TRANSPORTS}, "openai": Bare(url)}
+def callers_at(url: str, transports: Sequence[str]) -> dict[str, Caller]:
+    return {**{name: Ours(url, name) for name in transports}, "openai": Bare(url)}
 
 
 async def at_once(calls: int, caller: Caller) -> None:
@@ -119,7 +119,7 @@ def seconds_of(action: Callable[[], object], clock: Callable[[], float]) -> floa
 
 def ratios(name: str, seconds: Mapping[str, float]) -> list[Cost]:
     """The time of each transport over that of the bare SDK."""
-    return [ratio(f"{name}, {one}", LIMITS[name][one], seconds, one) for one in TRANSPORTS]
+    return [ratio(f"{name}, {one}", LIMITS[name][one], seconds, one) for one in TRANSPORTS if one in seconds]
 
 
 def ratio(name: str, limit: float, seconds: Mapping[str, float], side: str = "prompty") -> Cost:

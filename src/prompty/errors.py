@@ -34,7 +34,7 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -127,15 +127,24 @@ class FileMissing(LoadError, FileNotFoundError):
 
 
 class InputProblem(NamedTuple):
-    """The problem of one input, and its fix in Python. `command_fix` is the fix on a command line, if it differs."""
+    """The problem of one input, and its fix in Python. `command_fix` is the fix on a command line, if it differs, and
+    `place` the file and the line that declare the input, if a run knows them."""
 
     name: str
     cause: str
     fix: str
     command_fix: str = ""
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.cause}\n    {self.fix}"
+        return self._describe(self.fix)
+
+    def for_command_line(self) -> str:
+        """Return the problem with the fix of a command line."""
+        return self._describe(self.command_fix or self.fix)
+
+    def _describe(self, fix: str) -> str:
+        return f"{self.place}: {self.cause}\n    {fix}" if self.place else f"{self.cause}\n    {fix}"
 
 
 class InputError(PromptyError, ValueError):
@@ -145,9 +154,16 @@ class InputError(PromptyError, ValueError):
     """
 
     def __init__(
-        self, name: str, cause: str, fix: str, command_fix: str = "", *, others: Sequence[InputProblem] = ()
+        self,
+        name: str,
+        cause: str,
+        fix: str,
+        command_fix: str = "",
+        place: str = "",
+        *,
+        others: Sequence[InputProblem] = (),
     ) -> None:
-        self.problems: tuple[InputProblem, ...] = (InputProblem(name, cause, fix, command_fix), *others)
+        self.problems: tuple[InputProblem, ...] = (InputProblem(name, cause, fix, command_fix, place), *others)
         super().__init__("\n".join(map(str, self.problems)))
         self.name = name
         self.cause = cause
@@ -155,7 +171,12 @@ class InputError(PromptyError, ValueError):
 
     def for_command_line(self) -> str:
         """Return the message with the fixes of a command line."""
-        return "\n".join(f"{problem.cause}\n    {problem.command_fix or problem.fix}" for problem in self.problems)
+        return "\n".join(problem.for_command_line() for problem in self.problems)
+
+    def place_at(self, places: Mapping[str, str], elsewhere: str) -> None:
+        """Add the places of inputs by name, and that of inputs which the file does not declare."""
+        self.problems = tuple(problem._replace(place=places.get(problem.name, elsewhere)) for problem in self.problems)
+        self.args = ("\n".join(map(str, self.problems)),)
 
 
 class InvalidMessage(PromptyError, ValueError):

@@ -30,7 +30,7 @@ INPUTS = (
     HEAD + "inputs:\n  q: {kind: string, required: true}\n  n: {kind: integer}\n  b: {kind: boolean}\n"
     "  e: {kind: string, enumValues: [a, b]}\n---\nuser:\n{{q}}{{n}}{{b}}{{e}}\n"
 )
-CALL = "{toolCalls: [{name: look, arguments: {}}]}"
+CALL = "{call: look, arguments: {}}"
 TOOL = (
     "---\nname: shop\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: ["
     + CALL
@@ -64,12 +64,19 @@ FILES: dict[str, tuple[str, list[str]]] = {
         + BODY,
         ["check"],
     ),
+    "15 an input of v1": (HEAD + "inputs: {q: {type: string}}\n---\nuser:\nHi {{q}}\n", ["run", "-i", "q=Jane"]),
+    "16 a file of v1": (
+        "---\nmodel:\n  api: chat\n  configuration: {type: azure_openai, azure_endpoint: '${env:NOT_SET}'}\n"
+        "inputs: {q: {type: string}}\n---\nuser:\n{{q}}\n",
+        ["run", "-i", "q=Jane"],
+    ),
     "19 a wrong key": (REMOTE, ["run"]),
     "20 a server that is not there": (REMOTE % "http://127.0.0.1:9/v1", ["run"]),
     "21 an endpoint without a scheme": (REMOTE % "localhost:8080/v1", ["run"]),
     "23 a page of a gateway": (REMOTE, ["run"]),
     "24 a path that is not there": (REMOTE, ["run"]),
     "25 a tool without a function": (TOOL, ["run", "--turn"]),
+    "27 a tool that raises": (TOOL, ["run", "--tools", "raising.py"]),
     "28 tools with a syntax error": (TOOL, ["run", "--tools", "broken.py"]),
     "29 a broken template": (HEAD + "---\nuser:\n{% if x %}\n", ["run"]),
     "30 an unknown filter": (HEAD + "---\nuser:\n{{ 'a'|uper }}\n", ["run"]),
@@ -81,10 +88,11 @@ FILES: dict[str, tuple[str, list[str]]] = {
     "35 an unknown tool kind": (HEAD + "tools:\n  - {name: f, kind: fuction}\n" + BODY, ["check"]),
     "37 a folder without prompts": ("", ["check"]),
     "38 yes for a boolean": (INPUTS, ["run", "-i", "q=x", "-i", "b=yes"]),
-    "40 a key of the environment for any server": (
+    "51 a key of the environment for any server": (
         "---\nmodel: {id: m, connection: {apiKey: '${env:A_KEY}', endpoint: 'https://models.example'}}\n" + BODY,
         ["run"],
     ),
+    "45 an error in a chat that reads a pipe": (REMOTE % "http://127.0.0.1:9/v1", ["chat"]),
     "41 an answer that was cut": (REMOTE.replace(BODY, "outputs: {a: {kind: string}}\n" + BODY), ["run"]),
 }
 REPLIES = {
@@ -121,6 +129,10 @@ PYTHON: dict[str, tuple[str, Callable[[str], object]]] = {
     "39 a function for tools": (TOOL, lambda path: prompty.turn(path, tools=_invoke)),  # type: ignore[call-overload]  # likewise the mistake
     "39 bytes": ("", lambda _: prompty.loads(b"user:\nHi")),  # type: ignore[arg-type]  # likewise the mistake
     "39 an input as an option": (INPUTS, lambda path: prompty.invoke(path, q="x")),  # type: ignore[call-overload]  # likewise the mistake
+    "43 a gate that returns no list": (
+        TOOL.replace("kind: function}", "kind: function, approvalMode: always}"),
+        lambda path: prompty.turn(path, tools={"look": lambda: "seen"}, gate=lambda _: True),
+    ),
     "41 an answer that was cut": (
         FILES["41 an answer that was cut"][0],
         lambda path: prompty.invoke(path, output_type=dict),
@@ -142,6 +154,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("A_KEY", "a-key-of-the-file-or-not")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("from prompty import tool\n\n@tool\ndef look(: ...\n")
+    (tmp_path / "raising.py").write_text("from prompty import tool\n\n@tool\ndef look():\n    return {}['key']\n")
     (tmp_path / "folder").mkdir()
     return tmp_path
 
@@ -181,7 +194,7 @@ def _order(title: str) -> tuple[int, str]:
 
 
 def run_command(*arguments: str) -> Any:
-    return CliRunner().invoke(app, [*arguments])
+    return CliRunner().invoke(app, [*arguments], input="Hello\n")
 
 
 @pytest.mark.parametrize("name", FILES)

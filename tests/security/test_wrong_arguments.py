@@ -30,7 +30,7 @@ from prompty.errors import InputError, PromptyWarning, RequestError, ToolError, 
 from prompty.loop.options import CallOptions, TurnOptions
 from prompty.mcp import load_mcp_servers
 from prompty.memory import InProcessMemory, SqliteMemory
-from prompty.messages import prepare_request_messages
+from prompty.messages import prepare_request_messages, repair
 from prompty.parsers import register_parser
 from prompty.providers import register_connection, register_executor, register_processor, register_provider
 from prompty.renderers import register_renderer
@@ -122,9 +122,7 @@ def play(item: Any) -> object:
         return ANY.invoke(AGENT)
 
 
-FIRST_ARGUMENT = (
-    "load loads check prepare render validate_inputs invoke turn repair executor_of processor_of user system"
-)
+FIRST_ARGUMENT = "load loads check prepare render validate_inputs invoke turn executor_of processor_of user system"
 OF_AN_AGENT = "prepare render validate_inputs invoke turn run parse process process_stream bind_tools message_to_wire"
 CALLS: dict[str, Call] = {
     **{f"{name}(_)": getattr(prompty, name) for name in f"{FIRST_ARGUMENT} trace".split() if hasattr(prompty, name)},
@@ -155,8 +153,9 @@ CALLS: dict[str, Call] = {
     "turn(tools=[_])": lambda value: ANY.turn(AGENT, tools=[value]),
     "turn(fallbacks=[_])": lambda value: ANY.turn(AGENT, tools=[look], fallbacks=[value]),
     "resume(agent, _, [])": lambda value: ANY.resume(AGENT, value, []),
-    "repair([], _)": lambda value: ANY.repair([], value),
-    "repair([], provider, _)": lambda value: ANY.repair([], "openai", value),
+    "repair(_)": cast(Call, repair),
+    "repair([], _)": lambda value: repair([], value),
+    "repair([], provider, _)": lambda value: repair([], "openai", value),
     "cast(_, int)": lambda value: ANY.cast(value, int),
     "cast(text, _)": lambda value: ANY.cast("1", value),
     "assistant(tool_calls=_)": lambda value: ANY.assistant("x", tool_calls=value),

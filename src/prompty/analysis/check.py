@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from prompty.analysis.definition_keys import find_extensions, find_unknown_keys
 from prompty.analysis.endpoints import find_untrusted_endpoints
 from prompty.analysis.names import find_unknown_names
 from prompty.analysis.roles import find_misspelt_roles
-from prompty.analysis.shapes import find_missing_model, find_open_outputs
+from prompty.analysis.shapes import find_kinds_as_defaults, find_missing_model, find_open_outputs
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
@@ -187,10 +188,10 @@ def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
 
 
 def _analyze_keys(frontmatter: Frontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return a finding for each unknown key, and for each key that only this runtime reads."""
+    """Return a finding for each unknown key or doubtful default, and for each key that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
-    unknown, extensions = find_unknown_keys(data, source_map), find_extensions(data, source_map)
-    return tuple(first_findings(unknown)), tuple(first_findings(extensions))
+    doubtful = chain(find_unknown_keys(data, source_map), find_kinds_as_defaults(data, source_map))
+    return tuple(first_findings(doubtful)), tuple(first_findings(find_extensions(data, source_map)))
 
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
 """Find declarations that load, but do not mean what their author thinks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 from prompty.model.agent import PromptAgent
-from prompty.model.property import Property
+from prompty.model.property import KIND_SYNONYMS, Kind, Property
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
 
@@ -23,6 +24,19 @@ def _find_open(properties: Sequence[Property], keys: KeyPath, source_map: Source
             fix = "Declare its `items:`, for example `items: {kind: string}`."
             yield source_map.locate(place, "open-output", message, fix, severity="warning")
         yield from _find_open(declared.properties, (*place, "properties"), source_map)
+
+
+def find_kinds_as_defaults(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each input whose default is the name of a kind, as in `inputs: {question: string}`."""
+    inputs = data.get("inputs")
+    if not isinstance(inputs, dict) or "properties" in inputs:  # a JSON Schema, which is another mistake
+        return
+    for name, value in inputs.items():
+        kind = KIND_SYNONYMS.get(value, value) if isinstance(value, str) else None
+        if kind in get_args(Kind):
+            message = f"the default of `{name}` is the word `{value}`"
+            fix = f"If you mean the kind, write `{name}: {{kind: {kind}}}`."
+            yield source_map.locate(("inputs", name), "kind-as-default", message, fix, severity="warning")
 
 
 def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> Iterator[Finding]:

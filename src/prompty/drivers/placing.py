@@ -1,13 +1,36 @@
 """Put an error of a run at its place in the file, in the words of `check`."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from prompty.analysis.check import check
-from prompty.errors import PromptyError, RenderError, RequestError, ToolError, UnknownName
+from prompty.errors import InputError, PromptyError, RenderError, RequestError, ToolError, UnknownName
 from prompty.model.agent import PromptAgent
+from prompty.pipeline.frontmatter import read_frontmatter
+from prompty.pipeline.load import open_source, read_prompt
 from prompty.pipeline.request import NO_MODEL
+from prompty.pipeline.source_map import KeyPath
 
 _WITHOUT_MODEL = ("empty-file", "missing-model")
+
+
+def _find_inputs(agent: PromptAgent, path: str) -> tuple[dict[str, str], str]:
+    """Return the place of each input that a file declares, and the place for any other."""
+    source, parts = open_source(read_prompt(Path(path), path)[0], path)
+    source_map = read_frontmatter(parts.frontmatter or "").source_map
+    keys: list[KeyPath] = [("inputs",), *(("inputs", index) for index in range(len(agent.inputs)))]
+    findings = [source_map.locate(key, "", "", "", on_key=True) for key in keys]
+    shown = _shorten_path(path)
+    lines = [f"{shown}:{problem.line}" for problem in source.problems(findings, parts.frontmatter_start)]
+    return dict(zip([entry.name for entry in agent.inputs], lines[1:], strict=True)), lines[0]
+
+
+def _shorten_path(path: str) -> str:
+    """Return a path as someone in the current folder would write it."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
 
 
 def place_error(error: PromptyError, agent: PromptAgent) -> None:
@@ -15,6 +38,8 @@ def place_error(error: PromptyError, agent: PromptAgent) -> None:
 
     The file is read again, which takes a few milliseconds, and only if an error has a place in it.
     """
+    if isinstance(error, InputError) and agent.path is not None:
+        error.place_at(*_find_inputs(agent, str(agent.path)))
     if (
         agent.path is None
         or error.problem
