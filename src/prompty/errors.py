@@ -34,7 +34,7 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -172,11 +172,6 @@ class InputError(PromptyError, ValueError):
     def for_command_line(self) -> str:
         """Return the message with the fixes of a command line."""
         return "\n".join(problem.for_command_line() for problem in self.problems)
-
-    def place_at(self, places: Mapping[str, str], elsewhere: str) -> None:
-        """Add the places of inputs by name, and that of inputs which the file does not declare."""
-        self.problems = tuple(problem._replace(place=places.get(problem.name, elsewhere)) for problem in self.problems)
-        self.args = ("\n".join(map(str, self.problems)),)
 
 
 class InvalidMessage(PromptyError, ValueError):

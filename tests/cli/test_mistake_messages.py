@@ -17,6 +17,7 @@ import prompty
 from prompty.cli.app import app
 from prompty.errors import PromptyError
 from tests.drivers.clients import close_clients
+from tests.drivers.conftest import short_waits as short_waits
 from tests.loopback import Server, json_reply
 
 SNAPSHOTS = Path(__file__).with_name("mistakes.txt")

@@ -9,7 +9,7 @@ from hypothesis import example, given, strategies as st
 
 import prompty
 from prompty import PromptAgent, loads
-from prompty.drivers.target import override_model, split_model
+from prompty.drivers.model_override import override_model, split_model
 from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection

@@ -26,7 +26,7 @@ from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Limits
 from prompty.durable.names import NameLock, name_lock
 from prompty.durable.runtime import DurableRuntime

@@ -36,7 +36,7 @@ from prompty.cli.options import (
     start_tracing,
 )
 from prompty.cli.stdin import STDIN
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
 from prompty.memory.in_process import InProcessMemory

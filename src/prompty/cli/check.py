@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 from prompty.analysis.check import check as check_file
 from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.inputs import load_dotenv
-from prompty.drivers.target import find_default_model
+from prompty.drivers.model_override import find_default_model
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
 from prompty.pipeline.load import load

@@ -12,7 +12,7 @@ from typer import Exit, Option
 
 from prompty.cli.console import out, print_json
 from prompty.cli.options import AsJson
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.dotenv import load_env

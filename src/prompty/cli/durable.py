@@ -26,7 +26,7 @@ from prompty.cli.options import (
     get_state_path,
     start_tracing,
 )
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Limits
 from prompty.durable.runs import RunState
 from prompty.durable.runtime import DurableRuntime

@@ -24,7 +24,7 @@ from prompty.cli.options import (
 )
 from prompty.cli.prompts import Prompt
 from prompty.cli.render import print_message
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.safety.visible import visible
 
 

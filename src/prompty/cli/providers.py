@@ -5,7 +5,7 @@ from rich.text import Text
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import AsJson, File, ProviderKey
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.pipeline.load import load
 from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile

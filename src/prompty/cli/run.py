@@ -33,7 +33,7 @@ from prompty.cli.options import (
     start_tracing,
 )
 from prompty.cli.prompts import Prompt
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import ToolCall, Usage

@@ -9,7 +9,7 @@ from rich.text import Text
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ProviderKey
-from prompty.drivers.target import override_model
+from prompty.drivers.model_override import override_model
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user

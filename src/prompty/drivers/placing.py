@@ -39,7 +39,9 @@ def place_error(error: PromptyError, agent: PromptAgent) -> None:
     The file is read again, which takes a few milliseconds, and only if an error has a place in it.
     """
     if isinstance(error, InputError) and agent.path is not None:
-        error.place_at(*_find_inputs(agent, str(agent.path)))
+        places, elsewhere = _find_inputs(agent, str(agent.path))
+        error.problems = tuple(one._replace(place=places.get(one.name, elsewhere)) for one in error.problems)
+        error.args = ("\n".join(map(str, error.problems)),)
     if (
         agent.path is None
         or error.problem

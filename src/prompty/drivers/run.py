@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from prompty.drivers import aio, sync
 from prompty.drivers.deadline import NO_LIMIT, Clock
 from prompty.drivers.host import NO_HOST, Host
+from prompty.drivers.model_override import override_model
 from prompty.drivers.placing import place_error
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
-from prompty.drivers.target import override_model, resolve_target
+from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError, check_path
 from prompty.loop.budget import Budget, Price, tokens_of

@@ -1,0 +1,126 @@
+"""The model that the caller chose instead of the file: `model=`, `options=`, `--model` and PROMPTY_MODEL."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from prompty.errors import RequestError
+from prompty.model.agent import PromptAgent
+from prompty.model.connection import AnonymousConnection, ApiKeyConnection
+from prompty.model.options import ModelOptions
+from prompty.pipeline.request import MODEL_VARIABLE
+from prompty.providers.profiles import Profile, get_profile
+from prompty.registry import Registry
+from prompty.safety.nearest import nearest
+from prompty.safety.origins import Source, parse_origin
+
+
+def override_model(
+    agent: PromptAgent,
+    model: str | None = None,
+    options: Mapping[str, object] | None = None,
+    *,
+    provider: str | None = None,
+    api_type: str | None = None,
+    named_by: Source = Source.ENVIRONMENT,
+) -> PromptAgent:
+    """Return the agent with the model that the caller chose, and with model options that override the file's.
+
+    `model` is an id, or `provider:id` if what precedes the first colon is a provider or a known server. If it is None
+    and the file names none, it is PROMPTY_MODEL. Another provider does not get the file's connection. If requests to it
+    have another format, it does not get `additionalProperties`, either. A known server is reached at its own
+    address, with its own key. `named_by` is who chose it.
+    """
+    if model is None and provider is None and needs_model(agent):
+        model, named_by = find_default_model(agent.registry)
+    if model is not None and provider is None:
+        provider, model = split_model(model, agent.registry)
+    changes: dict[str, Any] = {"id": model, "api_type": api_type}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    provenance = agent.provenance
+    if provider is not None:
+        profile = None if _is_provider(provider, agent.registry) else get_profile(provider)
+        changes["provider"] = profile.provider if profile else provider
+        if profile:
+            changes["connection"] = _connect_to(profile)
+            if provenance.from_file:
+                provenance = replace(provenance, endpoints={**provenance.endpoints, profile.base_url: named_by})
+        elif provider != agent.model.provider:
+            changes["connection"] = None
+        if not _has_same_format(agent, changes["provider"]):
+            changes["options"] = agent.model.options.model_copy(update={"additional_properties": None})
+    if options:
+        changes["options"] = override_options(changes.get("options", agent.model.options), options)
+    chosen = agent.model.model_copy(update=changes)
+    return agent.model_copy(update={"model": chosen, "provenance": provenance})
+
+
+def _has_same_format(agent: PromptAgent, provider: str) -> bool:
+    """Return True if requests to a provider have the format of those to the agent's own, as Azure's are OpenAI's."""
+    own, providers = agent.model.provider, agent.registry.providers
+    if own == provider or not (providers.has(own) and providers.has(provider)):
+        return own == provider
+    api = providers.get(own).apis.get(agent.model.api_type)
+    return api is not None and api == providers.get(provider).apis.get(agent.model.api_type)
+
+
+def needs_model(agent: PromptAgent) -> bool:
+    """Return True if neither the file nor its provider names a model. An executor of the host may know its own."""
+    return not agent.model.id and not agent.registry.executors.is_registered(agent.model.provider)
+
+
+def find_default_model(registry: Registry) -> tuple[str | None, Source]:
+    """Return the model that the environment names, or a .env file."""
+    if model := os.environ.get(MODEL_VARIABLE):
+        return model, Source.ENVIRONMENT
+    return registry.dotenv.get(MODEL_VARIABLE) or None, Source.DOTENV
+
+
+def split_model(model: str, registry: Registry) -> tuple[str | None, str]:
+    """Split `provider:id` at the first colon. A model whose prefix is neither a provider nor a known server is an id,
+    such as `llama3:8b`."""
+    prefix, colon, id = model.partition(":")
+    if colon and (_is_provider(prefix, registry) or get_profile(prefix)):
+        return prefix, id
+    return None, model
+
+
+def _is_provider(name: str, registry: Registry) -> bool:
+    return registry.providers.has(name) or registry.executors.has(name)
+
+
+def _connect_to(profile: Profile) -> ApiKeyConnection | AnonymousConnection:
+    """Return the connection to a known server. Its key is looked up for each call, so that it is stored nowhere.
+
+    The kind is set, because a durable record stores only what is set.
+    """
+    origin = parse_origin(profile.base_url)
+    if profile.key is None or (origin and origin.is_loopback):
+        return AnonymousConnection(kind="anonymous", endpoint=profile.base_url)
+    return ApiKeyConnection(kind="key", endpoint=profile.base_url)
+
+
+def override_options(file_options: ModelOptions, options: Mapping[str, object]) -> ModelOptions:
+    """Return model options with those of the caller, by their names in a file or in Python. None removes one."""
+    names = {field.alias or name: name for name, field in ModelOptions.model_fields.items()}
+    by_name = {names.get(name, name): value for name, value in options.items()}
+    for name in by_name:
+        if name not in ModelOptions.model_fields:
+            near = nearest(str(name), names)
+            hint = f"Did you mean `{near}`? " if near else ""
+            raise RequestError(
+                f"unknown model option `{name}`", f"{hint}Options of one provider go under `additionalProperties`."
+            )
+    try:
+        valid = ModelOptions.model_validate(by_name)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        cause = f"the model option `{first['loc'][0]}` cannot be used: {first['msg']}"
+        raise RequestError(cause, "Write it as under `model.options:` in a file.") from None
+    changes = {name: getattr(valid, name) for name in by_name}
+    if changes.get("additional_properties") and file_options.additional_properties:
+        changes["additional_properties"] = {**file_options.additional_properties, **changes["additional_properties"]}
+    return file_options.model_copy(update=changes)
