@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
 NPM := build/npm
-TIERS := process database browser real timing
+TIERS := process database browser real slow timing
 space := $(subst ,, )
 
 # Tests start many interpreters. Without cached bytecode each of them would compile the package again.
@@ -49,7 +49,8 @@ types: setup $(NPM)/.ready
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
 
-# What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, or measure time.
+# What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, take long, or
+# measure time.
 test: setup
 	$(PYTEST) $(PARALLEL) -m "not ($(subst $(space), or ,$(TIERS)))"
 

@@ -1,7 +1,8 @@
-"""Test tiers: marks for tests that need more than this process and the CPU it happens to get.
+"""Test tiers: marks for tests that need more than this process and the CPU it happens to get, or much of it.
 
 `make test` runs the tests without any of these marks. The marks come from three places: `pytestmark` or a decorator in
-the test's module, a folder all of whose tests need the same thing, and a fixture that starts it. A test without a mark
+the test's module, a folder all of whose tests need the same thing, and a fixture that starts it. Tests that repeat what
+others show, on the second transport, are `slow`. A test without a mark
 that starts a process fails, so that a forgotten mark does not slow everybody down.
 """
 
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TIERS = frozenset({"process", "database", "browser", "real", "timing"})
-MAY_START_PROCESSES = TIERS - {"timing"}
+TIERS = frozenset({"process", "database", "browser", "real", "slow", "timing"})
+MAY_START_PROCESSES = TIERS - {"slow", "timing"}
 FOLDERS = {"tests/durable": "database", "tests/real": "real"}
 FIXTURES = {"databases": "database", "browser": "browser", "pytester": "process", "watched": "process"}
 
@@ -28,6 +29,9 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
         path = item.path.relative_to(ROOT).as_posix()
         names = {tier for folder, tier in FOLDERS.items() if path.startswith(f"{folder}/")}
         names |= {FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURES}
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if parameters.get("transport") == "fast":
+            names.add("slow")
         for name in sorted(names):
             item.add_marker(name)
 

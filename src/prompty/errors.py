@@ -241,18 +241,22 @@ class ModelError(PromptyError):
         file = f" in {PurePath(self.file).name}" if self.file else ""
         url = f" at {self.url}" if self.url else ""
         attempt = f", attempt {self.attempt}" if self.attempt else ""
-        return f"{self.cause}\n    Model '{self.model}' of {self.provider}{file}{url}{attempt}."
+        fix = f"\n    {self.fix}" if self.fix else ""
+        return f"{self.cause}\n    Model '{self.model}' of {self.provider}{file}{url}{attempt}.{fix}"
 
-    def for_command_line(self) -> str:
-        """Return the message, with what to do about it on a command line."""
-        advice = {
-            401: "Check the key: `prompty doctor` shows where it comes from.",
-            403: "Check what the key may do: `prompty doctor` shows where it comes from.",
-            404: "Check the model's id and the endpoint, which ends with /v1 at most servers.",
-        }.get(self.status or 0, "")
-        if self.status is None and self.retryable and self.url:
-            advice = "Check that the server runs and that the endpoint is right."
-        return f"{self}\n    {advice}" if advice else str(self)
+    @property
+    def fix(self) -> str:
+        """What to do about it, if that is known."""
+        if self.status is None and self.retryable and self.url and "connection" in self.cause:
+            return "Check that the server runs and that the endpoint is right."
+        return _FIXES.get(self.status or 0, "")
+
+
+_FIXES = {
+    401: "Check the key: `prompty doctor` shows where it comes from.",
+    403: "Check what the key may do: `prompty doctor` shows where it comes from.",
+    404: "Check the model's id and the endpoint, which ends with /v1 at most servers.",
+}
 
 
 class StreamCut(ModelError):

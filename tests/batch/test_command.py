@@ -118,7 +118,7 @@ def test_failed_rows_stand_beside_the_output_until_they_are_tried_again(folder: 
     with refusing_port() as port:
         folder.prompt.write_text(text.replace(provider.url, f"ftp://127.0.0.1:{port}"))
         folder.run("--limit", "4", code=1)
-    assert {line["error"]["class"] for line in folder.failures()} == {"ModelError"}
+    assert {line["error"]["class"] for line in folder.failures()} == {"RequestError"}
     folder.prompt.write_text(text)
     assert folder.run("--limit", "4").summary["earlier"] == 4
     assert provider.asked.total() == 0

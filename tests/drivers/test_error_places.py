@@ -45,7 +45,8 @@ def test_an_error_names_the_call(way: Way, server: Server, tmp_path: Path) -> No
     assert (error.provider, error.model, error.file) == ("openai", "gpt-x", str(path))
     assert (error.url, error.attempt, error.status) == (f"{server.url}/v1/chat/completions", 1, 401)
     place = f"\n    Model 'gpt-x' of openai in answer.prompty at {server.url}/v1/chat/completions, attempt 1."
-    assert str(error) == error.cause + place
+    assert str(error) == f"{error.cause}{place}\n    {error.fix}"
+    assert error.fix == "Check the key: `prompty doctor` shows where it comes from."
     assert KEY not in str(error)
 
 
@@ -155,7 +156,7 @@ def test_a_recording_keeps_the_cause_and_a_replay_names_its_own_call(way: Way, s
 
 
 def test_durable_records_keep_the_call_and_those_of_older_releases_still_load() -> None:
-    error = ModelError("no", status=401)
+    error = ModelError("no", status=400)
     error.provider, error.model, error.url, error.file, error.attempt = "openai", "m", "https://a/b", "/x/y.prompty", 2
     stored: dict[str, Any] = error_to_json(error)
     again = error_from(stored, "here")

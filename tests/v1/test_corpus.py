@@ -24,6 +24,8 @@ from tests.v1.corpus import ENDPOINTS, ROOT, VARIABLES, generate_inputs, get_bro
 if not ROOT.exists() and not os.environ.get("CI"):
     pytest.skip("the public files are not here", allow_module_level=True)
 
+pytestmark = pytest.mark.slow
+
 FILES = list_files()
 READABLE = [file for file in FILES if get_broken(file) is None]
 JUDGES = [file for file in READABLE if name_of(file).startswith("azure-ai-evaluation/")]
