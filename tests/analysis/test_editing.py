@@ -176,6 +176,7 @@ def test_an_edit_does_not_repeat_a_secret() -> None:
 TOGETHER = {part: [part, *mistakes] for part, mistakes in GOOD_PARTS.items() if part != "kind: key"}
 
 
+@pytest.mark.slow
 @given(st.fixed_dictionaries({part: st.sampled_from(written) for part, written in TOGETHER.items()}))
 @settings(deadline=None, max_examples=40)
 def test_applying_fixes_until_there_are_none_leaves_a_good_file(choices: dict[str, str]) -> None:
@@ -191,6 +192,7 @@ def test_applying_fixes_until_there_are_none_leaves_a_good_file(choices: dict[st
 KEYS = [line.partition(":")[0].strip(" -") for line in GOOD.split("---")[1].splitlines() if ":" in line]
 
 
+@pytest.mark.slow
 @given(st.sampled_from(KEYS), st.data())
 @settings(deadline=None)
 def test_any_typo_in_a_key_that_has_a_fix_is_fixed_by_it(key: str, data: st.DataObject) -> None:
@@ -241,6 +243,7 @@ def assert_within(text: str, part: Problem | TextEdit) -> None:
     assert (part.line, part.column) <= (part.end_line, part.end_column)
 
 
+@pytest.mark.slow
 @given(texts | texts.map(lambda text: f"---\n{text}\n---\n{text}"))
 @settings(deadline=None, max_examples=300)
 def test_positions_lie_within_any_text_and_an_edit_removes_its_problem(text: str) -> None:
@@ -310,6 +313,7 @@ def test_a_half_that_did_not_change_is_not_analyzed_again() -> None:
     assert analyze_body.cache_info()[:2] == (4, 6)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(list(HALVES)), st.sampled_from(list(BODIES)), st.integers(0, 2)), max_size=6))
 @settings(deadline=None)
 def test_a_cached_half_gives_the_same_problems(edits: list[tuple[str, str, int]]) -> None:

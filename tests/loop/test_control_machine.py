@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty.errors import BudgetSpent, Cancelled, PromptyError, ResultError
@@ -37,6 +38,8 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.model.reply import Reply
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, plays
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 3000 if os.environ.get("PROMPTY_SOAK") else 300
 GUARDED: dict[str, tuple[object, ...]] = {

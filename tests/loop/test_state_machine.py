@@ -2,12 +2,15 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from prompty.errors import Cancelled
 from prompty.loop.effects import CallTools
 from tests.loop.lives import Crash, Ending, Journal, Life
 from tests.loop.plays import Play, plays
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 3000 if os.environ.get("PROMPTY_SOAK") else 300
 

@@ -13,6 +13,8 @@ from prompty.wire.schema import build_function
 from tests.legality import assert_legal
 from tests.strategies import agents, histories
 
+pytestmark = pytest.mark.slow
+
 APIS = {
     "chat": chat.API,
     "responses": responses.API,

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
 from prompty.analysis.check import check_text
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 3000 if os.environ.get("PROMPTY_SOAK") else 300
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

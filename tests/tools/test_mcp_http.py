@@ -25,6 +25,8 @@ from tests.conversations.turns import scripted
 from tests.tools.openapi_parts import own_kind
 from tests.ways import SYNC, Seen, Way, sync_and_async
 
+pytestmark = pytest.mark.slow
+
 MODERN = b"2026-07-28"
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
 

@@ -24,6 +24,7 @@ def github() -> Path:
     return DOCUMENT
 
 
+@pytest.mark.real  # the document comes from npm
 @pytest.mark.timing
 def test_the_document_of_github_is_projected_within_two_seconds(github: Path) -> None:
     check_large(github, 1_223)

@@ -13,6 +13,8 @@ from tests.security.fuzz.runner import Report, run_seeds
 from tests.security.fuzz.targets import TARGETS
 from tests.soak import SOAK, Keep
 
+pytestmark = pytest.mark.slow
+
 SIZES = {
     "load": 100_000,
     "render": 200_000,
