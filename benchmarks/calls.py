@@ -14,7 +14,7 @@ REPEATS = 30
 CHUNKS = 2000
 
 TRANSPORTS = ("httpx2", "fast")
-# With `fast`, three quarters of a call are ours and not the transport's: it is prepared, run and read.
+# With `fast`, two thirds of a call are ours and not the transport's: it is prepared, run and read.
 LIMITS = {
     "call, async": {"httpx2": 0.45, "fast": 0.22},
     "call, sync": {"httpx2": 0.45, "fast": 0.25},

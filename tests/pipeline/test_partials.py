@@ -123,7 +123,7 @@ def test_a_link_with_the_name_of_a_partial_to_a_file_that_is_none_is_not_read(fo
     assert caught.value.problems[0].code == "include-name"
 
 
-@pytest.mark.skipif(os.path.normcase("A") == "a", reason="names differ by case here")
+@pytest.mark.skipif(os.path.normcase("A") == "a", reason="names of files do not differ by case here")
 def test_a_name_in_another_case_is_another_file(folder: Path) -> None:
     with pytest.raises(FileMissing):
         load(write(folder, 'user:\n{% include "_RULES.md" %}'))

@@ -65,7 +65,7 @@ def insert_partials(body: str, engine: object, read: Read) -> Composition | None
 
     Raise PartialProblem if one cannot be inserted. A template that is not valid has no partials: others report it.
     """
-    if not hasattr(engine, "includes") or ("include" not in body and "{{" not in body):
+    if not hasattr(engine, "includes"):
         return None
     composer = _Composer(cast(Engine, engine), read)
     try:
