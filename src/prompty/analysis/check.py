@@ -23,7 +23,8 @@ from prompty.analysis.shapes import find_kinds_as_defaults, find_missing_model, 
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
-from prompty.pipeline.compose import BodyPlaces, insert_files
+from prompty.pipeline.body_places import BodyPlaces
+from prompty.pipeline.compose import insert_files
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
 from prompty.pipeline.load import StrPath, open_source, read_outdated, read_prompt

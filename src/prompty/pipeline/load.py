@@ -16,7 +16,8 @@ from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, Wron
 from prompty.model.agent import PromptAgent
 from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
-from prompty.pipeline.compose import BodyPlaces, insert_files
+from prompty.pipeline.body_places import BodyPlaces
+from prompty.pipeline.compose import insert_files
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Frontmatter, Parts, Unclosed, normalize, read_frontmatter, split
