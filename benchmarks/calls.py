@@ -18,8 +18,9 @@ TRANSPORTS = ("httpx2", "fast")
 LIMITS = {
     "call, async": {"httpx2": 0.45, "fast": 0.22},
     "call, sync": {"httpx2": 0.45, "fast": 0.25},
-    "stream, async": {"httpx2": 0.14, "fast": 0.11},
-    "stream, sync": {"httpx2": 0.14, "fast": 0.11},
+    # The same commit measures 0.13 on one machine and 0.15 to 0.19 on another. About half of a chunk is h11's.
+    "stream, async": {"httpx2": 0.2, "fast": 0.11},
+    "stream, sync": {"httpx2": 0.2, "fast": 0.11},
     "64 calls at once": {"httpx2": 0.5, "fast": 0.15},
     "512 calls at once": {"httpx2": 0.45, "fast": 0.1},
 }

@@ -17,7 +17,12 @@ TITLES = {
 }
 STATES = ("implemented", "departs", "missing")
 
-HEAD = """# Conformance
+HEAD = """---
+search:
+  exclude: true # its rows would hide the pages that people look for
+---
+
+# Conformance
 
 prompty implements five documents. This page lists every requirement in them, with the tests that prove it.
 `make docs` writes the page from `tests/requirements.py` and from the marks of the tests.
@@ -79,10 +84,17 @@ def get_state(entry: Requirement) -> str:
     return "missing" if entry.missing else "departs" if entry.departs else "implemented"
 
 
+def find_reason(number: str) -> str:
+    """Return the place that explains a departure. Those with a D are rows of a table, without a place of their own."""
+    return (
+        "../explanation/differences.md" if number.startswith("D") else f"../explanation/decisions.md#{number.lower()}"
+    )
+
+
 def build_row(entry: Requirement, files: set[str]) -> str:
-    links = ", ".join(f"[{Path(file).stem}](../../tests/{file})" for file in sorted(files))
-    departs = f"departs, [{entry.departs}](../explanation/differences.md): " if entry.departs else ""
-    proof = f"**missing**: {entry.missing}" if entry.missing else f"{departs}{links}"
+    tests = ", ".join(f"`tests/{file}`" for file in sorted(files))
+    departs = f"departs, [{entry.departs}]({find_reason(entry.departs)}): " if entry.departs else ""
+    proof = f"**missing**: {entry.missing}" if entry.missing else f"{departs}{tests}"
     return f"| {entry.text.replace('<', '&lt;')} | {entry.strength} | {proof} |"
 
 

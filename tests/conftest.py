@@ -7,11 +7,16 @@ from importlib import import_module
 from secrets import token_hex
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from prompty.registry import DEFAULT, Registry
 from tests.soak import SOAK, keep as keep, keep_counts
 from tests.spec_report import report
 from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
+
+# A busy machine, or coverage, makes generated tests slow. That is no failure: tests of the tier `timing` measure time.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         render as render,
         validate_inputs as validate_inputs,
     )
+    from prompty.pipeline.variants import variants as variants
     from prompty.registry import Registry as Registry
     from prompty.steering import Steering as Steering
     from prompty.tools.context import ToolContext as ToolContext

@@ -25,12 +25,22 @@ T = TypeVar("T")
 async def load_async(
     path: StrPath,
     *,
+    variant: str | None = None,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
+    trusted_endpoints: Sequence[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load a file, like `load`, in a thread."""
-    return await to_thread(load, path, allowed_roots=allowed_roots, env=env, registry=registry)
+    return await to_thread(
+        load,
+        path,
+        variant=variant,
+        allowed_roots=allowed_roots,
+        env=env,
+        trusted_endpoints=trusted_endpoints,
+        registry=registry,
+    )
 
 
 async def _open_agent(agent_or_path: Source, function: str) -> PromptAgent:

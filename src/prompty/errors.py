@@ -21,11 +21,11 @@ PromptyError
 ├── BudgetSpent                     the turn has used its tokens, its money or its time
 ├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
 ├── MemoryFailed                    a stored conversation cannot be read or written
+├── StoreUnusable (OSError)         a file of sessions cannot be opened, or is not one
 ├── PausedRefused (ValueError)      a paused turn cannot be resumed: it was changed, or other policies would apply to it
 ├── RunRefused (ValueError)         what is stored of a durable run cannot be read by this release
 ├── RunBroken                       a durable run met an error that is none of these
 ├── UnknownRun (LookupError)        there is no durable run of that id
-├── NameInUse                       another process works under the name of this worker
 ├── RecordingMissing                a call that no recording answers, in a test that plays them
 ├── UnknownName (LookupError)       no renderer, parser … of that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
@@ -86,8 +86,8 @@ class Problem:
 
 
 class PromptyError(Exception):
-    """The root of everything prompty raises on purpose. What ends a turn has the conversation so far in `messages`:
-    a legal history to go on from."""
+    """The root of everything prompty raises on purpose. An error that ends a turn has the conversation so far in
+    `messages`: a legal history to continue with."""
 
     messages: tuple[Any, ...] = ()
     # The problem of the file that the error comes from, as `check` reports it.
@@ -246,7 +246,7 @@ class ModelError(PromptyError):
 
     @property
     def fix(self) -> str:
-        """What to do about it, if that is known."""
+        """The fix, if one is known."""
         if self.status is None and self.retryable and self.url and "connection" in self.cause:
             return "Check that the server runs and that the endpoint is right."
         return _FIXES.get(self.status or 0, "")
@@ -313,7 +313,7 @@ class ToolError(PromptyError, ValueError):
 
 
 class Cancelled(PromptyError):
-    """Somebody ended the turn. What had happened by then is in `messages`."""
+    """Somebody ended the turn. `messages` has the conversation so far."""
 
     def __init__(self, reason: str = "the turn was cancelled") -> None:
         super().__init__(reason)
@@ -369,7 +369,7 @@ class PausedRefused(PromptyError, ValueError):
 
 
 class RunRefused(PromptyError, ValueError):
-    """What is stored of a durable run cannot be read by this release, and nothing is guessed."""
+    """This release cannot read the stored data of a durable run, and guesses nothing."""
 
     def __init__(self, place: str, cause: str) -> None:
         super().__init__(f"{place} is refused: {cause}\n    Read it with the release that wrote it, or prune the run.")
@@ -387,14 +387,6 @@ class UnknownRun(PromptyError, LookupError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"there is no run '{run_id}'\n    See `prompty runs list`, and check the database.")
         self.run_id = run_id
-
-
-class NameInUse(PromptyError):
-    """Another process works under the name of this worker."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"a worker called '{name}' is running\n    Give each worker a name of its own, and keep it.")
-        self.name = name
 
 
 class RecordingMissing(PromptyError):

@@ -4,7 +4,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [*(ROOT / "src/prompty/analysis").glob("*.py"), *(ROOT / "src/prompty/pipeline").glob("*.py")]
+SOURCES = [
+    *(ROOT / "src/prompty/analysis").glob("*.py"),
+    *(ROOT / "src/prompty/pipeline").glob("*.py"),
+    ROOT / "src/prompty/cases/imports/importing.py",
+]
 _CODE = re.compile(r'"([a-z]+(?:-[a-z0-9]+)+)"')
 NO_CODES = {"utf-8-sig"}
 

@@ -309,8 +309,8 @@ def test_a_half_that_did_not_change_is_not_analyzed_again() -> None:
     for number in range(5):
         check_text(f"---\nname: x\n---\nHello {number}")
         check_text(f"---\nname: x{number}\n---\nHello")
-    assert analyze_frontmatter.cache_info()[:2] == (4, 6)
-    assert analyze_body.cache_info()[:2] == (4, 6)
+    assert analyze_frontmatter.cache_info().misses == 6
+    assert analyze_body.cache_info().misses == 6
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ NAMES = dir(prompty)
 @pytest.mark.process
 def test_the_public_names_are_sorted_and_those_that_dir_and_a_star_import_give() -> None:
     assert sorted(NAMES) == NAMES
-    assert len(NAMES) < 70
+    assert len([name for name in NAMES if not name.startswith("__")]) < 70
     code = "from prompty import *; print(*sorted(name for name in globals() if name[:2] != '__'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  our own code
     assert done.stdout.split() == [name for name in NAMES if not name.startswith("__")]

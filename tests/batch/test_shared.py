@@ -71,7 +71,7 @@ def test_two_workers_of_which_one_is_killed_finish_every_row_once(
 def check_the_record(url: str, provider: Hostile, recovered: set[str]) -> None:
     """The provider was asked as often as the database tells, but for what was under way in the worker that died."""
     runtime = DurableRuntime(url)
-    for run in runtime.engine.find(outputs=False):
+    for run in runtime.list():
         status = runtime.engine.status(run.id)
         assert status is not None
         question = _question(status.record)

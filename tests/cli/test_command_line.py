@@ -176,9 +176,3 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     )
     done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603  our own script
     assert done.stdout.split() == ["explain"]
-
-
-def test_the_reference_lists_every_command() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
-    rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
-    assert [name for name in COMMANDS if f"`{name}`" not in rows] == []

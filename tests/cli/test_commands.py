@@ -70,6 +70,18 @@ def test_check_takes_files_and_folders(good: Path, bad: Path) -> None:
     assert bad.exists()
 
 
+def test_check_also_checks_test_files(good: Path) -> None:
+    tests = good.with_name("good.test.yaml")
+    tests.write_text("cases:\n  - inputs: {who: Ada}\n    expext: {render: {contains: Ada}}\n")
+    for named in (good, good.parent, tests):
+        done = run("check", named)
+        assert done.returncode == 1
+        assert f"{tests}:3:5: error: cases.0.expext: unknown key `expext`" in done.stdout
+        assert "Write `expect`." in done.stdout
+    assert run("check", tests).stdout.endswith("1 file: 1 error, 0 warnings\n")
+    assert run("check", good).stdout.endswith("2 files: 1 error, 0 warnings\n")
+
+
 def test_check_of_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     done = run("check", tmp_path)
     assert done.returncode == 1

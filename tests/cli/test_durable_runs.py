@@ -1,11 +1,11 @@
 """`prompty worker`, `submit` and `runs`, with real workers."""
 
-import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -84,10 +84,11 @@ class Folder:
         return done.output
 
     @contextmanager
-    def worker(self, *words: str, name: str = "one") -> Iterator["subprocess.Popen[str]"]:
+    def worker(self, *words: str, name: str = "one", **streams: int) -> Iterator["subprocess.Popen[str]"]:
         """A worker that has begun to work."""
         command = [sys.executable, "-m", "prompty.cli", "worker", "--name", name, "-t", str(self.path / "functions.py")]
-        process = subprocess.Popen([*command, "--database", self.url, *words], stdout=subprocess.PIPE, text=True)  # noqa: S603  our own code
+        command += ["--database", self.url, *words]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **streams)  # type: ignore[call-overload]  # options by name  # noqa: S603  our own code
         assert process.stdout is not None
         while "working on" not in (line := process.stdout.readline()):
             assert line, "the worker has ended by itself"
@@ -114,7 +115,7 @@ def test_a_submitted_run_is_shown_answered_and_forgotten(folder: Folder) -> None
         wait_until(lambda: "done" in folder("runs", "list"))
         assert "paid here" in folder("runs", "show", "mine")
         assert "answered otherwise" in folder.fails("runs", "answer", "mine", "no=too late")
-    assert folder("runs", "prune", "--days", "0") == "1 runs deleted\n"
+    assert folder("runs", "prune", "--older-than", "0s") == "1 runs deleted\n"
     assert "there is no run 'mine'" in folder.fails("runs", "show", "mine")
 
 
@@ -141,50 +142,70 @@ def test_a_worker_that_is_told_to_stop_lets_its_runs_end(folder: Folder) -> None
     assert "done" in folder("runs", "list")
 
 
-def test_a_run_that_is_cut_off_goes_on_when_the_worker_starts_again(folder: Folder) -> None:
+def test_a_run_that_is_cut_off_goes_on_when_another_worker_starts(folder: Folder) -> None:
     folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
     with folder.worker("--drain", "0") as worker:
         folder.until_begun()
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
-    assert "running" in folder("runs", "list")
-    with folder.worker():
+    assert "waiting" in folder("runs", "list")
+    with folder.worker(name="two"):
         wait_until(lambda: "paused" in folder("runs", "list"))
         assert "was interrupted, and may have happened" in folder("runs", "show", "mine")
         folder("runs", "answer", "mine", "use=waited")
         wait_until(lambda: "done" in folder("runs", "list"))
 
 
-def test_the_runs_of_a_lost_worker_are_adopted(folder: Folder) -> None:
+def test_another_worker_takes_over_the_runs_of_one_that_was_killed(folder: Folder) -> None:
     folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
-    with folder.worker():
+    with folder.worker("--lease", "2"):
         folder.until_begun()
-        assert "running" in folder("runs", "list")
-        assert "the worker 'one' is still running" in refused(folder, "--name", "two", "--adopt", "one")
-    with folder.worker("--adopt", "one", name="two"):
+        assert "one" in folder("runs", "list")
+    with folder.worker("--lease", "2", name="two"):
+        wait_until(lambda: "paused" in folder("runs", "list"))
+        assert "two" in folder("runs", "list")
+
+
+def test_a_person_who_answers_soon_after_a_takeover_is_warned(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
+    with folder.worker("--lease", "2") as hanging:
+        folder.until_begun()
+        stop(hanging, folder.url)
+        with folder.worker("--lease", "2", name="two"):
+            wait_until(lambda: "paused" in folder("runs", "list"))
+            folder("runs", "answer", "mine", "use=waited")
+            assert "it may still finish 'wait' after your answer" in caplog.text
+            wait_until(lambda: "done" in folder("runs", "list"))
+
+
+def test_two_workers_may_have_the_same_name(folder: Folder) -> None:
+    with folder.worker(), folder.worker():
+        folder("submit", str(folder.path / "pay.prompty"), "--id", "mine")
         wait_until(lambda: "paused" in folder("runs", "list"))
 
 
-def test_the_runs_of_a_worker_that_hangs_are_adopted_by_force(folder: Folder) -> None:
-    folder("submit", str(folder.path / "wait.prompty"), "--id", "mine")
-    with folder.worker() as hanging:
-        folder.until_begun()
-        stop(hanging, folder.url)
-        with folder.worker("--adopt", "one", "--force", name="two"):
-            wait_until(lambda: "paused" in folder("runs", "list"))
+def test_a_worker_names_the_runs_that_it_leaves_alone(folder: Folder) -> None:
+    folder("submit", str(folder.path / "pay.prompty"), "--id", "mine")
+    with closing(sqlite3.connect(folder.path / "runs.db")) as connection, connection:
+        connection.execute("UPDATE workflow_status SET application_version = 'prompty-0'")
+    with folder.worker(stderr=subprocess.PIPE) as worker:
+        assert worker.stderr is not None
+        left = "1 run left alone: each needs a worker of an earlier release (schema 0; this one runs schema 1)."
+        assert worker.stderr.readline().startswith(left)
+    assert "waiting" in folder("runs", "list")
+    assert "prompty-0: 1 waiting" in folder.fails("runs", "migrate")
 
 
-def test_a_second_worker_of_the_same_name_refuses_to_start(folder: Folder) -> None:
-    with folder.worker():
-        assert "a worker called 'one' is running" in refused(folder, "--name", "one")
-
-
-def refused(folder: Folder, *words: str) -> str:
-    """What a worker says that does not start."""
-    command = [sys.executable, "-m", "prompty.cli", "worker", *words, "--database", folder.url]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=60)  # noqa: S603  our own code
-    assert done.returncode == 1
-    return done.stderr
+def test_a_worker_deletes_runs_that_ended_long_enough_ago_and_keeps_paused_ones(folder: Folder) -> None:
+    folder("submit", str(folder.path / "pay.prompty"), "--id", "paused")
+    folder("submit", str(folder.path / "wait.prompty"), "--id", "cancelled")
+    folder("runs", "cancel", "cancelled")
+    with folder.worker("--keep", "7d"):
+        wait_until(lambda: "paused  " in folder("runs", "list", "--state", "paused"))
+    assert "cancelled" in folder("runs", "list")
+    with folder.worker("--keep", "0s"):
+        wait_until(lambda: "cancelled" not in folder("runs", "list"))
+    assert "paused" in folder("runs", "list")
 
 
 def test_what_is_no_verdict_is_said_so(folder: Folder) -> None:

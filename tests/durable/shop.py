@@ -14,6 +14,7 @@ from typing import Any
 
 from prompty import Paused
 from prompty.durable import DurableRuntime, use_result
+from prompty.durable.selection import Selection
 from prompty.events import Done
 from prompty.memory import SqliteMemory
 from prompty.model.message import Message
@@ -37,6 +38,7 @@ class Shop:
         self.client = DurableRuntime(url)
         self.started: list[str] = []
         self.asked: set[str] = set()
+        self.retries_quarantined = False
         self._processes: list[ForkServerProcess] = []
 
     def worker(self, name: str = "worker", **job: Any) -> ForkServerProcess:
@@ -47,8 +49,7 @@ class Shop:
         process.start()
         self._processes.append(process)
         if job.keys().isdisjoint({"dies_at", "stops_at"}):
-            # who adopts may have to wait until PostgreSQL ends the transaction of a process that hangs: a minute
-            until(lambda: self.lines().count(f"open {name}") > opened, 2 * SECONDS)
+            until(lambda: self.lines().count(f"open {name}") > opened)
         return process
 
     def start(self, run_id: str, *, remembered: bool = True) -> None:
@@ -78,8 +79,8 @@ class Shop:
     def left_by(self, worker: str) -> dict[str, int]:
         """The runs that a worker which died had under way, and how many steps of each were kept."""
         engine = self.client.engine
-        left = [run.id for run in engine.find(outputs=False) if run.worker == worker and run.state == "running"]
-        return {id: len(engine.steps(id)) for id in left}
+        running = [position.id for position in engine.select(Selection(states=("running",)), limit=1000)]
+        return {run.id: len(engine.steps(run.id)) for run in engine.find(running) if run.worker == worker}
 
     def have_gone_on(self, left: dict[str, int]) -> bool:
         """Whether all of them have got further, or to an end."""
@@ -88,18 +89,24 @@ class Shop:
 
     def answer_all(self) -> int:
         """Be the person who looks what has happened, and says so: runs that wait are answered by the log."""
+        if self.retries_quarantined:
+            for run in self.client.list("quarantined"):
+                self.client.retry(run.id)
         waiting = self.client.list("paused")
         for run in waiting:
             paused = self.client.result(run.id)
             assert isinstance(paused, Paused)
-            assert_history_is_legal([Message.from_json(message) for message in paused.messages])
-            effects = self.effects()
-            for call in paused.pending:
-                assert call.unknown
-                assert call.name == "pay", "what may be repeated is repeated, and nobody is asked"
-            self.asked |= {call.key for call in paused.pending}
-            self.client.answer(paused, [self._verdict(effects.get(call.key)) for call in paused.pending])
+            self.answer(paused)
         return len(waiting)
+
+    def answer(self, paused: Paused) -> None:
+        assert_history_is_legal([Message.from_json(message) for message in paused.messages])
+        effects = self.effects()
+        for call in paused.pending:
+            assert call.unknown
+            assert call.name == "pay", "what may be repeated is repeated, and nobody is asked"
+        self.asked |= {call.key for call in paused.pending}
+        self.client.answer(paused, [self._verdict(effects.get(call.key)) for call in paused.pending])
 
     @staticmethod
     def _verdict(done: list[str] | None) -> object:

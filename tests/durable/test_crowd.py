@@ -9,6 +9,7 @@ import pytest
 from prompty import Paused
 from prompty.durable import DurableRuntime
 from prompty.durable.engine import Limits
+from prompty.durable.selection import Selection
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
 
@@ -62,7 +63,7 @@ def answer(url: str, runs: list[str]) -> list[str]:
 
 def until_all(runtime: DurableRuntime, state: str) -> None:
     end = time.monotonic() + SECONDS
-    while not all(status.state == "finished" for status in runtime.engine.find(outputs=False)):
+    while runtime.engine.select(Selection(states=("waiting", "running")), limit=1):
         assert time.monotonic() < end, "not all runs came to their pause"
         time.sleep(0.5)
     assert {run.state for run in runtime.list()} == {state}

@@ -1,24 +1,21 @@
 """The engine we use, held to the suite that every engine must pass, on both of its databases."""
 
-import multiprocessing
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.engine import Engine
-from prompty.durable.suite import EngineSuite, return_record
-from prompty.errors import NameInUse
+from prompty.durable.engine import Engine, Steps
+from prompty.durable.suite import EngineSuite
+from prompty.model.message import Json
 from tests.durable.databases import Databases
 
 
 class TestDbosOnSqlite(EngineSuite):
     def engine(self, folder: Path, name: str | None) -> Engine:
         return DbosEngine(f"sqlite:///{folder}/runs.db", name)
-
-    def open_elsewhere(self, folder: Path, name: str) -> None:
-        assert opened_elsewhere(f"sqlite:///{folder}/runs.db", name) == "NameInUse"
-        raise NameInUse(name)  # as the other process has found
 
 
 class TestDbosOnPostgres(EngineSuite):
@@ -29,20 +26,26 @@ class TestDbosOnPostgres(EngineSuite):
     def engine(self, folder: Path, name: str | None) -> Engine:
         return DbosEngine(self.url, name)
 
-    def open_elsewhere(self, folder: Path, name: str) -> None:
-        assert opened_elsewhere(self.url, name) == "NameInUse"
-        raise NameInUse(name)  # as the other process has found
 
+@pytest.mark.parametrize("lease", [10, 1.5])
+def test_a_worker_waits_for_the_database_and_goes_on_as_the_same_worker(databases: Databases, lease: float) -> None:
+    """Also if the database is away for longer than the lease: nobody could take the run over meanwhile."""
+    asked = threading.Event()
 
-def opened_elsewhere(url: str, name: str) -> str:
-    """What opening an engine in another process comes to: DBOS is one for each process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_open, (url, name))
+    async def workflow(steps: Steps, record: Json) -> Json:
+        databases.server.stop()
+        asked.set()
+        await steps.fence()
+        return {"executions": 1}
 
-
-def _open(url: str, name: str) -> str:
+    engine = DbosEngine(databases.postgres(), "one", lease=lease)
+    engine.open(workflow)
     try:
-        DbosEngine(url, name).open(return_record)
-    except NameInUse as error:
-        return type(error).__name__
-    return "opened"
+        engine.start("a", {})
+        assert asked.wait(30)
+        time.sleep(2)
+        databases.server.start()
+        status = engine.wait("a", 30)
+        assert (status.output, status.recovered) == ({"executions": 1}, 0)
+    finally:
+        engine.close()

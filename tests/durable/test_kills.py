@@ -50,6 +50,7 @@ def test_workers_are_killed_at_random_moments(shop: Shop, keep: Keep) -> None:
     begun = time.monotonic()
     chance = random.Random(11)  # noqa: S311  not for secrets
     shop.pace = 0.05
+    shop.retries_quarantined = True  # nobody can tell so many kills from outside from those of a run
     for moment in range(MOMENTS):
         shop.start(f"run{moment}")
         worker = shop.worker()
@@ -76,7 +77,7 @@ def test_a_worker_is_stopped_past_a_takeover_and_wakes_up(shop: Shop, moment: in
     until(lambda: any(line.startswith("begin ") for line in shop.lines()))
     time.sleep(random.Random(moment).random() * 0.8)  # noqa: S311  not for secrets
     stop(stopped, shop.url)
-    other = shop.worker("other", adopts="first", forces=True)
+    other = shop.worker("other")
     until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
     assert stopped.pid is not None
     os.kill(stopped.pid, signal.SIGCONT)
@@ -93,7 +94,7 @@ def test_a_worker_that_wakes_up_after_a_takeover_begins_nothing(shop: Shop, boun
     shop.start("run", remembered=False)
     stopped = shop.worker("first", stops_at=boundary)
     until(lambda: is_stopped(stopped))
-    other = shop.worker("other", adopts="first", forces=True)
+    other = shop.worker("other")
     until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
     begun = sum(line.startswith("begin ") for line in shop.lines())
     assert stopped.pid is not None
@@ -109,7 +110,7 @@ def test_a_worker_that_wakes_up_after_a_takeover_begins_nothing(shop: Shop, boun
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_the_database_is_stopped_and_started_again_while_runs_go_on(shop: Shop, databases: Databases) -> None:
     shop.pace = 0.3
-    worker = shop.worker()
+    worker = shop.worker(lease=10)
     for number in range(4):
         shop.start(f"run{number}")
     until(lambda: sum(line.startswith("kept tool:") for line in shop.lines()) > 4)

@@ -322,6 +322,24 @@ def test_a_worker_that_asks_others_than_the_one_that_began_breaks_the_run_which_
         assert runtime.result("mine") == "Done."
 
 
+def test_a_worker_that_is_closed_in_the_middle_of_a_tool_stores_no_result_of_it(url: str) -> None:
+    begun: list[str] = []
+
+    @tool(idempotent=True)
+    async def look(at: str) -> str:
+        begun.append(at)
+        await asyncio.sleep(SECONDS if len(begun) == 1 else 0)
+        return f"seen {at}"
+
+    with working(url, look) as runtime:
+        runtime.start(scripted(rounds("look", 1, 1)), run_id="mine")
+        wait_until(lambda: begun == ["0/0"])
+    with working(url, look) as runtime:
+        assert runtime.result("mine", timeout=SECONDS) == "Done."
+        results = [event.event.result.text for event in runtime.events("mine") if isinstance(event.event, ToolFinished)]
+    assert results == ["seen 0/0"]
+
+
 def test_a_url_that_is_no_database_is_refused() -> None:
     with pytest.raises(RequestError, match="unsupported database URL"):
         DurableRuntime("mysql://somewhere")

@@ -1,7 +1,7 @@
 """A process that works on durable runs and can be killed anywhere, with an outside log of what it does.
 
-Lines of the log are appended in one write each: `begin KEY`, `effect KEY RESULT`, and `kept STEP` once a step has left
-its result, or `unknown STEP`. `look` may be repeated; `pay` must not.
+Lines of the log are appended in one write each: `process PID` and `begin KEY`, `effect KEY RESULT`, and `kept STEP`
+once a step has left its result, or `unknown STEP`. `look` may be repeated; `pay` must not.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from prompty.durable.codec import UNKNOWN
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Limits, StepBody, Steps, Workflow
 from prompty.durable.envelope import seal
+from prompty.durable.selection import Outcome
 from prompty.memory import SqliteMemory
 from prompty.model.message import Json
 from tests.durable.runs import Script
@@ -48,8 +49,7 @@ class Job:
     pace: float = 0.01
     dies_at: int | None = None
     stops_at: int | None = None
-    adopts: str | None = None
-    forces: bool = False
+    lease: float = 2.0
     limits: Limits | None = None
     recoveries: int = dbos_engine.MAX_RECOVERIES
 
@@ -61,8 +61,6 @@ def work(job: Job) -> None:
     tools = Tools(job)
     runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
     runtime.open()
-    if job.adopts is not None:
-        runtime.engine.adopt(job.adopts, force=job.forces)
     note(job.log, f"open {job.name}")
     with suppress(KeyboardInterrupt):
         signal.pause()
@@ -86,7 +84,7 @@ class Tools:
         return await self._done(f"seen {at}", context)
 
     async def _done(self, result: str, context: ToolContext) -> str:
-        note(self._job.log, f"begin {context.key}")
+        note(self._job.log, f"process {os.getpid()}\nbegin {context.key}")
         await asyncio.sleep(self._chance.random() * self._job.pace)
         note(self._job.log, f"effect {context.key} {result}")
         await asyncio.sleep(self._chance.random() * self._job.pace)
@@ -97,7 +95,7 @@ class Engine(DbosEngine):
     """The engine, with a log of steps that are kept, and boundaries to die at."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(job.url, job.name, job.limits)
+        super().__init__(job.url, job.name, job.limits, job.lease)
         self._job = job
 
     def open(self, workflow: Workflow, /) -> None:
@@ -134,14 +132,19 @@ class Watched:
         if _boundaries == self._job.stops_at:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    async def is_owner(self) -> bool:
-        return await self._steps.is_owner()
+    async def fence(self) -> None:
+        await self._steps.fence()
 
     async def receive(self) -> list[str]:
         return await self._steps.receive()
 
     async def write(self, value: Json, /) -> None:
         await self._steps.write(value)
+
+    async def label(self, outcome: Outcome, /) -> None:
+        self._boundary()
+        await self._steps.label(outcome)
+        self._boundary()
 
 
 _boundaries = 0

@@ -14,6 +14,7 @@ from prompty.model.agent import Frontmatter
 from prompty.model.connection import Connection
 from prompty.model.property import Property
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
+from prompty.pipeline.frontmatter import split
 from scripts.write_schema import PATH, schema_text
 
 CONNECTIONS: dict[str, dict[str, Any]] = {
@@ -304,12 +305,12 @@ def test_the_schema_in_the_repository_is_fresh() -> None:
     assert PATH.read_text(encoding="utf-8") == schema_text(), "run: make docs"
 
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.prompty"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.prompty"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_the_schema_accepts_the_examples(file: Path) -> None:
-    frontmatter = yaml.safe_load(file.read_text(encoding="utf-8").split("---")[1])
+    frontmatter = yaml.safe_load(split(file.read_text(encoding="utf-8")).frontmatter or "{}")
     jsonschema_rs.Draft202012Validator(json.loads(schema_text())).validate(frontmatter)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from prompty.model.agent import Place
 from prompty.model.property import Property
 from prompty.pipeline.files import Unreadable
-from prompty.pipeline.partials import Composition, Partial, PartialProblem, insert_partials
+from prompty.pipeline.partials import Composition, CompositionProblem, Partial, insert_partials
 from prompty.renderers.jinja2 import renderer as jinja2
 from prompty.renderers.mustache import renderer as mustache
 
@@ -30,8 +30,8 @@ def text_of(body: str, files: Mapping[str, str | Partial], engine: object = jinj
     return composition.text
 
 
-def problem_of(body: str, files: Mapping[str, str | Partial], engine: object = jinja2) -> PartialProblem:
-    with pytest.raises(PartialProblem) as caught:
+def problem_of(body: str, files: Mapping[str, str | Partial], engine: object = jinja2) -> CompositionProblem:
+    with pytest.raises(CompositionProblem) as caught:
         insert(body, files, engine)
     return caught.value
 
@@ -97,7 +97,7 @@ def test_a_partial_that_cannot_be_inserted_is_a_problem_at_its_line(
 
 
 def test_a_mustache_partial_among_other_delimiters_is_refused() -> None:
-    with pytest.raises(PartialProblem) as caught:
+    with pytest.raises(CompositionProblem) as caught:
         insert("{{=<% %>=}}\n<%> _x %>", {"_x": "{{y}}"}, mustache)
     assert caught.value.code == "include-form"
 

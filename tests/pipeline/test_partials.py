@@ -1,7 +1,6 @@
 """A prompt includes partials: files beside it whose names begin with an underscore."""
 
 import os
-import re
 import time
 from pathlib import Path
 
@@ -183,24 +182,8 @@ def test_a_changed_partial_is_read_again_and_an_unchanged_one_is_not(folder: Pat
     (folder / "_rules.md").write_text("Be rude.")
     assert prepare(load(path))[0].text == "Be rude."
     assert prepare(agent)[0].text == "Be kind to Ada.\nBe brief."
-    assert agent.partials.keys() == {"_rules.md"}
-    assert agent.partials != load(path).partials
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "partials.md"
-FILE = re.compile(r"^`([\w.]+)`:\n\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def test_the_files_of_the_page_about_partials_work(tmp_path: Path) -> None:
-    for name, text in FILE.findall(PAGE.read_text(encoding="utf-8")):
-        (tmp_path / name).write_text(text)
-    path = tmp_path / "ask.prompty"
-    assert check(path) == []
-    assert said(prepare(path)) == [
-        ("system", "Answer in one sentence.\nIf you aren't sure, say so, Ada."),
-        ("user", "Answer in a friendly tone.\nWhat is a monad?"),
-    ]
-    assert load(path).partials.keys() == {"_rules.md", "_tone.md"}
+    assert agent.files.keys() == {"_rules.md"}
+    assert agent.files != load(path).files
 
 
 def test_a_call_sends_the_text_of_the_partial(folder: Path) -> None:

@@ -394,3 +394,17 @@ def test_any_text_renders_or_is_a_render_error(template: str, strict: bool) -> N
     except RenderError as error:
         assert error.cause
         assert error.fix
+
+
+@pytest.mark.parametrize(
+    ("template", "cause", "fix"),
+    [
+        ("{{ x|uper }}", "No filter named 'uper'", "Did you mean `upper`?"),
+        ("{{ x|qqqq }}", "No filter named 'qqqq'", "Use a filter of Jinja2"),
+        ("{% if %}", "Expected an expression", "Correct this line"),
+    ],
+)
+def test_a_mistake_in_an_expression_is_explained_at_its_line(template: str, cause: str, fix: str) -> None:
+    with pytest.raises(RenderError) as caught:
+        renderer(f"Hello\n{template}", {"x": "abc", "y": {"items": 1}})
+    assert (caught.value.line, cause in caught.value.cause, fix in caught.value.fix) == (2, True, True)

@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, prepare
 from prompty.errors import RenderError
-from prompty.pipeline.partials import Partial, PartialProblem, insert_partials
+from prompty.pipeline.blocks import merge_bodies
+from prompty.pipeline.frontmatter import BaseBody
+from prompty.pipeline.partials import CompositionProblem, Partial, insert_partials
 from prompty.renderers.jinja2 import renderer as jinja2_renderer
 from prompty.renderers.mustache import renderer as mustache_renderer
 from tests.soak import SOAK
@@ -210,7 +212,7 @@ def check_partial(engine: str, body: str, partial: str, place: float, hostile: l
     template = body[:position] + tag + body[position:]
     try:
         composition = insert_partials(template, renderer, lambda _: Partial(Path("_part"), partial))
-    except PartialProblem:
+    except CompositionProblem:
         return
     check_template(engine, composition.text if composition else template, hostile)
 
@@ -229,3 +231,18 @@ def test_no_value_changes_the_structure_of_a_mustache_template_with_a_partial(
     body: str, partial: str, place: float, hostile: list[Values]
 ) -> None:
     check_partial("mustache", body, partial, place, hostile)
+
+
+@thorough
+@given(jinja2, jinja2, st.floats(0, 1), hostile_values)
+def test_no_value_changes_the_structure_of_a_variant_with_a_block(
+    body: str, replaced: str, place: float, hostile: list[Values]
+) -> None:
+    position = round(place * len(body))
+    base = f"{body[:position]}{{% block part %}}\nOld.\n{{% endblock %}}{body[position:]}"
+    own = f"{{% block part %}}\n{replaced}\n{{% endblock %}}"
+    try:
+        merged, _ = merge_bodies(own, BaseBody(Path("base.prompty"), base, 1, ""), jinja2_renderer)
+    except CompositionProblem:
+        return
+    check_template("jinja2", merged, hostile)

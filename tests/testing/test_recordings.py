@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -190,6 +191,22 @@ def test_an_executor_of_a_provider_is_recorded_and_played(path: Path) -> None:
     with Player(path):
         assert asyncio.run(ProviderExecutor().execute_async(scripted(), [user("Hi")])) == live[0]
         assert ProviderExecutor().execute(scripted(), [user("Hi")]) == live[1]
+
+
+@every_mode
+def test_a_played_retry_does_not_wait(way: Way, server: Server, path: Path) -> None:
+    wire = Chat()
+    server.answer(json_reply({}, 429, {"retry-after-ms": "10"}), answers(wire, way, "Now then"))
+    with Recorder(path):
+        way.invoke(wire.agent(server))
+    text = path.read_text()
+    assert '"retry_after":0.01' in text
+    path.write_text(text.replace('"retry_after":0.01', '"retry_after":30.0'))
+    started = time.monotonic()
+    with Player(path):
+        played = way.invoke(wire.agent(NOWHERE))
+    assert time.monotonic() - started < 10
+    assert [retry.seconds for retry in played.of(Retry)] == [30.0]
 
 
 @every_wire

@@ -24,11 +24,12 @@ from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownNam
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.pipeline.body_places import BodyPlaces
-from prompty.pipeline.compose import insert_files
+from prompty.pipeline.compose import compose
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
-from prompty.pipeline.frontmatter import Frontmatter, Parts, read_frontmatter
-from prompty.pipeline.load import StrPath, open_source, read_outdated, read_prompt
-from prompty.pipeline.partials import PartialProblem
+from prompty.pipeline.frontmatter import BaseBody, Document, Frontmatter, Parts, open_document, read_frontmatter
+from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
+from prompty.pipeline.packages import locate
+from prompty.pipeline.partials import CompositionProblem
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
     Edit,
@@ -40,6 +41,7 @@ from prompty.pipeline.source_map import (
     first_problems,
     split_lines,
 )
+from prompty.pipeline.variants import variants
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.nearest import nearest
 from prompty.safety.redaction import find_secret, is_credential_name
@@ -52,26 +54,53 @@ FindVariables = Callable[[str], Mapping[str, int]]
 def check(
     path: StrPath,
     *,
+    variant: str | None = None,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     portable: bool = False,
     buffers: Mapping[StrPath, str] | None = None,
     registry: Registry = DEFAULT,
 ) -> list[Problem]:
-    """Return the problems of a file in the order of its lines, without running it.
+    """Return the problems of a file in the order of its lines, without running it, then those of its variants.
 
-    `portable` adds a warning for what other runtimes do not read. `buffers` are texts, by path, that replace the
-    contents of files: those that an editor has not saved yet.
+    `variant` names the only one to check, and "" stands for the file without variants. `portable` adds a warning for
+    what other runtimes do not read. `buffers` are texts, by path, that replace the contents of files: those that an
+    editor has not saved yet.
     """
     check_path(path, "check()", "the path of a .prompty file")
-    file, name = Path(path).absolute(), os.fspath(path)
     unsaved = {Path(buffer).resolve(): text for buffer, text in (buffers or {}).items()}
+    problems: list[Problem] = []
     try:
-        text, _ = read_prompt(file, name, unsaved)
+        path = locate(path)
+        for name in ["", *variants(path)] if variant is None else [variant]:
+            found = _check_file(
+                path, name, References(None, allowed_roots, env, unsaved, registry.dotenv), registry, portable
+            )
+            found = [problem for problem in found if problem not in problems]  # a variant has those of its base
+            problems += [_name_variant(problem, name, path) for problem in found]
     except LoadError as error:
         return list(error.problems)
-    references = References(file.parent, allowed_roots, env, unsaved, registry.dotenv)
-    return _check(text, name, references, registry, portable)
+    return problems
+
+
+def _name_variant(problem: Problem, variant: str, path: StrPath) -> Problem:
+    """Say that a problem of a base is none without its variant."""
+    if not variant or Path(problem.path).name != Path(path).name:
+        return problem
+    return replace(problem, message=f"{problem.message} in the variant `{variant}`")
+
+
+def _check_file(
+    path: StrPath, variant: str, references: References, registry: Registry, portable: bool
+) -> list[Problem]:
+    file, name = Path(path).absolute(), os.fspath(path)
+    references.base_dir = file.parent
+    try:
+        chosen = choose_file(file, name, variant, "", references)
+        document = read_document(chosen, str(Path(name).with_name(chosen.name)), references, _read_frontmatter)
+    except LoadError as error:
+        return list(error.problems)
+    return _check(document, references, registry, portable)
 
 
 def check_text(
@@ -86,17 +115,21 @@ def check_text(
 ) -> list[Problem]:
     """Like `check`, for the text of a file."""
     references = References(base_dir, allowed_roots, env, dotenv=registry.dotenv)
-    return _check(text, name, references, registry, portable)
-
-
-def _check(text: str, name: str, references: References, registry: Registry, portable: bool) -> list[Problem]:
     try:
-        source, parts = open_source(text, name)
+        document = open_document(text, name, _read_frontmatter)
     except LoadError as error:
         return list(error.problems)
-    frontmatter, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
+    return _check(document, references, registry, portable)
+
+
+def _check(document: Document, references: References, registry: Registry, portable: bool) -> list[Problem]:
+    source, parts, frontmatter, base = document
+    if base is None:
+        _, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
+    else:
+        _, warnings, extensions = _analyze(frontmatter)
     text = parts.body
-    if outdated := read_outdated(frontmatter, text, references, name):
+    if outdated := read_outdated(frontmatter, text, references, source.path):
         frontmatter, text = outdated.frontmatter, outdated.body
         unknown, extensions = _analyze_keys(frontmatter)
         warnings = (*warnings, *outdated.notes, *unknown)
@@ -104,9 +137,9 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
     refused: list[Problem] = []
     try:
-        built = built._replace(agent=insert_files(built.agent, references, registry))
-    except PartialProblem as problem:
-        refused = [BodyPlaces(source, parts.body, parts.body_start, built.agent).place(problem)]
+        built = built._replace(agent=compose(built.agent, base, references, registry))
+    except CompositionProblem as problem:
+        refused = [BodyPlaces(document, built.agent).place(problem)]
         find_variables = None  # the template is not complete
     text = built.agent.instructions
     body = analyze_body(text, find_variables)
@@ -120,10 +153,11 @@ def _check(text: str, name: str, references: References, registry: Registry, por
     if outdated:
         below = [*outdated.body_notes, *map(outdated.locate_in_body, below)]
     if portable:
-        refused += source.problems(_find_includes(built.agent, parts.body, name, registry), parts.body_start)
+        refused += source.problems(_find_variant(base, source.path), 0)
+        refused += source.problems(_find_includes(built.agent, parts.body, source.path, registry), parts.body_start)
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
-        *BodyPlaces(source, parts.body, parts.body_start, built.agent).problems(below),
+        *BodyPlaces(document, built.agent).problems(below),
         *refused,
     ]
     if all(problem.code.startswith("version-1") for problem in problems):  # another mistake may hide the model
@@ -148,9 +182,17 @@ def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> 
     yield from find_open_outputs(built.agent, source_map)
 
 
+def _find_variant(base: BaseBody | None, name: str) -> Iterator[Finding]:
+    """Yield a warning for a variant, which other runtimes take for a prompt of its own."""
+    if base is not None:
+        fix = f"Write a file without a base: prompty build {shlex.quote(name)}"
+        message = f"other runtimes do not merge this variant with {base.path.name}"
+        yield Finding(0, 0, Problem(code="variant-used", message=message, fix=fix, severity="warning"))
+
+
 def _find_includes(agent: PromptAgent, body: str, name: str, registry: Registry) -> Iterator[Finding]:
     """Yield a warning for each include, which other runtimes do not read."""
-    engine: Any = registry.renderers.get(agent.template.format.kind) if agent.partials else None
+    engine: Any = registry.renderers.get(agent.template.format.kind) if agent.files else None
     for include in engine.includes(body) if engine else ():
         fix = f"Write a file without partials: prompty build {shlex.quote(name)}"
         problem = Problem(code="partial-used", message="other runtimes read no partials", fix=fix, severity="warning")
@@ -180,7 +222,14 @@ class FrontmatterAnalysis(NamedTuple):
 @lru_cache(maxsize=16)
 def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
     """Read and analyze the text of a frontmatter."""
-    frontmatter = read_frontmatter(text)
+    return _analyze(read_frontmatter(text))
+
+
+def _read_frontmatter(text: str) -> Frontmatter:
+    return analyze_frontmatter(text).frontmatter
+
+
+def _analyze(frontmatter: Frontmatter) -> FrontmatterAnalysis:
     data = frontmatter.data or {}
     is_v1 = find_v1_key(data) is not None  # its keys are known once it is read as v2
     unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)

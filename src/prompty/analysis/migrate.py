@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prompty.errors import FileMissing, LoadError, Problem
-from prompty.pipeline.frontmatter import read_frontmatter
-from prompty.pipeline.load import open_source, read_outdated
+from prompty.pipeline.frontmatter import open_document
+from prompty.pipeline.load import read_outdated
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import first_problems
 from prompty.v1.rewrite import rewrite
@@ -22,8 +22,7 @@ class Migration(NamedTuple):
 def migrate_text(text: str, name: str, base_dir: Path | None = None) -> Migration:
     """Return the v2 file that corresponds to the text of a file called `name`. Raise LoadError if it cannot be read,
     or a file that it needs is missing."""
-    source, parts = open_source(text, name)
-    frontmatter = read_frontmatter(parts.frontmatter or "")
+    source, parts, frontmatter, _ = open_document(text, name)
     outdated = None
     if not frontmatter.findings:
         outdated = read_outdated(frontmatter, parts.body, References(base_dir), name)

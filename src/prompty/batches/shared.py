@@ -14,7 +14,7 @@ from prompty.batches.row_index import hash_prompt
 from prompty.durable.engine import Engine, Status
 from prompty.durable.outcome import RunOutcome, get_outcome
 from prompty.durable.record import DurableOptions, Record, new_record
-from prompty.durable.runs import get_run_id, get_segment_number
+from prompty.durable.runs import get_run_id, get_segment_ids
 from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
@@ -77,7 +77,7 @@ class SharedBatch(Batch):
         if self.job.retry_failed:
             ended = self.engine.find_ended(list(records))
             self.engine.delete([status.id for status in ended if isinstance(_read_outcome(status), PromptyError)])
-        self.engine.submit(records)
+        self.engine.submit(records, prompt=self._template.prompt if self._template else "")
 
     def _build_record(self, planned: PlannedRow) -> dict[str, Json]:
         """Return the run of a row by its id, or nothing if the row cannot be run."""
@@ -127,8 +127,7 @@ class SharedBatch(Batch):
     def _handle_pause(self, planned: PlannedRow, status: Status, paused: Paused) -> None:
         """Follow a run that was answered, and goes on in another workflow. Otherwise the row has failed."""
         run_id = get_run_id(status.id)
-        segments = [other for other in self.engine.find(run_id, outputs=False) if get_run_id(other.id) == run_id]
-        last = max(segments, key=get_segment_number).id
+        last = get_segment_ids(self.engine, run_id)[-1]
         if last != status.id:
             self._running[last] = planned
             return

@@ -18,7 +18,9 @@ from prompty.version import __version__
 COMMANDS = {
     "new": "new:new",
     "check": "check:check",
+    "list": "list:list_prompts",
     "migrate": "migrate:migrate",
+    "import": "import_tests:import_tests",
     "build": "build:build",
     "render": "render:render",
     "run": "run:run",
@@ -29,11 +31,13 @@ COMMANDS = {
     "keys": "keys:keys",
     "doctor": "doctor:doctor",
     "chat": "chat:chat",
+    "test": "test:run_tests",
     "batch": "batch:batch",
     "worker": "durable:worker",
     "submit": "durable:submit",
     "trace": "trace:trace_app",
-    "runs": "durable:runs",
+    "runs": "runs:runs",
+    "db": "db:db",
 }
 DEBUG = "--debug"
 

@@ -19,20 +19,20 @@ from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
 from prompty.batches.progress import BatchProgress
-from prompty.batches.rows import count_rows, select_rows
 from prompty.batches.shared import SharedBatch, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, start_tracing
+from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, Variant, start_tracing
 from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Limits
-from prompty.durable.names import NameLock, name_lock
+from prompty.durable.locks import DatabaseLock, acquire_lock
 from prompty.durable.runtime import DurableRuntime
-from prompty.errors import NameInUse, RequestError
+from prompty.errors import RequestError
 from prompty.pipeline.load import load
 from prompty.pricing import get_pricer
+from prompty.rows import count_rows, select_rows
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
@@ -62,6 +62,7 @@ def batch(
     file: File,
     rows: Rows,
     output: Output,
+    variant: Variant = None,
     retry_failed: RetryFailed = False,
     limit: Limit = None,
     sample: Sample = None,
@@ -80,7 +81,7 @@ def batch(
     load_dotenv(file)
     try:
         start_tracing(trace)
-        agent = override_model(load(file), model, provider=provider, api_type=api)
+        agent = override_model(load(file, variant=variant), model, provider=provider, api_type=api)
         job = BatchJob(
             agent=agent,
             rows=rows,
@@ -163,7 +164,7 @@ def _run_shared(job: BatchJob, url: str, name: str | None) -> tuple[bool, BatchP
 
 @contextmanager
 def _run_worker(job: BatchJob, url: str, name: str | None) -> Iterator[None]:
-    """Run submitted rows in the background. A row that is interrupted continues when the worker `name` restarts."""
+    """Run submitted rows in the background. A row that is interrupted continues on another worker."""
     if name is None:
         yield
         return
@@ -177,13 +178,13 @@ def _run_worker(job: BatchJob, url: str, name: str | None) -> Iterator[None]:
         worker.close(DRAIN_SECONDS)
 
 
-def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, wait: bool) -> NameLock | None:
+def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, wait: bool) -> DatabaseLock | None:
     """Acquire the lock that lets one process at a time submit and collect. Return None if stopped while waiting."""
     reported = False
     while not stopping.is_set():
         try:
-            return name_lock(url, f"batch {batch}")
-        except NameInUse:
+            return acquire_lock(url, f"batch {batch}")
+        except BlockingIOError:
             if not wait:
                 raise RequestError(
                     f"another process is collecting the batch '{batch}'", "Add --name to run rows of it here as well."

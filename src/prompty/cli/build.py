@@ -6,20 +6,24 @@ from typing import Annotated
 from typer import Option, echo
 
 from prompty.analysis.build import build_text
-from prompty.cli.console import out
+from prompty.cli.console import fail, out
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import File
+from prompty.cli.options import File, Variant
+from prompty.pipeline.variants import find_base
 from prompty.safety.visible import visible
 
 
 def build(
     file: File,
+    variant: Variant = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Write to this file instead of printing.")] = None,
 ) -> None:
-    """Print FILE with its partials inserted, as one file that any runtime reads."""
+    """Print FILE as one file that any runtime reads: partials inserted, and a variant merged with its base."""
     load_dotenv(file)
-    text = build_text(file)
+    text = build_text(file, variant=variant)
     if output is not None:
+        if base := find_base(output.absolute()):
+            fail(f"{output} would be a variant of {base.name}\n    Choose a name without a dot, or another folder.")
         output.write_text(text, encoding="utf-8")
     else:
         echo(visible(text) if out.is_terminal else text, nl=False)

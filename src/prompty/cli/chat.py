@@ -31,6 +31,7 @@ from prompty.cli.options import (
     ModelOptionPairs,
     ProviderKey,
     TraceTo,
+    Variant,
     get_state_path,
     read_options,
     start_tracing,
@@ -63,6 +64,7 @@ _USUAL_NAMES = ("question", "input", "message", "query", "text")
 
 def chat(
     file: File,
+    variant: Variant = None,
     inputs: InputPairs = None,
     inputs_file: InputFile = None,
     tools: ToolFiles = None,
@@ -85,7 +87,7 @@ def chat(
     STDIN.claim("your messages")
     load_dotenv(file)
     start_tracing(trace)
-    agent = override_model(load(file), model, read_options(options), provider=provider, api_type=api)
+    agent = override_model(load(file, variant=variant), model, read_options(options), provider=provider, api_type=api)
     values = read_inputs(agent, inputs, inputs_file)
     load_mcp(mcp)
     functions = select_functions(agent, tools, all_tools=all_tools)

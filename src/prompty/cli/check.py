@@ -1,7 +1,7 @@
-"""`prompty check`: list the mistakes and the doubtful parts of prompt files."""
+"""`prompty check`: list the mistakes and the doubtful parts of prompts and their test files."""
 
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,31 +9,41 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.analysis.check import check as check_file
-from prompty.cli.console import err, fail, out, print_json, print_problem
+from prompty.cases.reading import SUFFIXES, check_suite, find_test_file
+from prompty.cli.console import fail, out, print_json, print_problem
 from prompty.cli.inputs import load_dotenv
-from prompty.drivers.model_override import find_default_model
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
 from prompty.pipeline.load import load
-from prompty.registry import DEFAULT
+from prompty.pipeline.packages import locate
+from prompty.pipeline.variants import find_base
 from prompty.safety.visible import visible
 
 
 def check(
-    files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
+    files: Annotated[list[Path], Argument(help="Prompts and test files, or folders to search for them.")],
+    variant: Annotated[
+        str | None, Option("--variant", metavar="NAME", help="Check only this variant of FILES, and not all of them.")
+    ] = None,
     portable: Annotated[bool, Option("--portable", help="Also warn of what other runtimes do not read.")] = False,
     strict: Annotated[bool, Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
-    """List the errors and warnings of FILES without running them.
+    """List the errors and warnings of FILES without running them. The test file of a prompt is checked with it.
 
     The exit code is 1 if there is an error, and with --strict if there is a warning.
     """
-    prompts = list(find_prompts(files))
+    named = [file for file in files if file.name.endswith(SUFFIXES)]
+    prompts = list(find_prompts([file for file in files if file not in named]))
+    tests = dict.fromkeys([*named, *filter(None, map(find_test_file, prompts))])
     problems: list[Problem] = []
     for file in prompts:
+        if variant is None and find_base(file) in prompts:
+            continue  # a prompt is checked with its variants
         load_dotenv(file)
-        problems += check_file(file, portable=portable)
+        problems += check_file(file, variant=variant, portable=portable)
+    for file in tests:
+        problems += check_suite(file)
     if as_json:
         print_json([asdict(problem) for problem in problems])
     else:
@@ -41,34 +51,15 @@ def check(
             print_problem(problem, out)
         for file in prompts:
             _print_policies(file)
-        out.print(_summarize(len(prompts), problems))
+        out.print(_summarize(len(prompts) + len(tests), problems))
     if any(problem.severity == "error" or strict for problem in problems):
-        raise Exit(1)
-
-
-# Problems of the model that the file names. Those of another one, from the command line, are not in the file.
-_MODEL_PROBLEMS = frozenset({"missing-model", "unknown-provider", "unknown-api-type", "wrong-connection-kind"})
-
-
-def report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
-    """Print the problems of a prompt that is about to run, and exit with 1 if it cannot."""
-    settled: Collection[str] = ()
-    if overridden:
-        settled = _MODEL_PROBLEMS
-    elif find_default_model(DEFAULT)[0]:
-        settled = ("missing-model",)
-    problems = [problem for problem in found if problem.code not in settled]
-    for problem in problems:
-        print_problem(problem, err)
-    if any(problem.code == "version-1" for problem in problems):  # loading the file must not say it again
-        warnings.filterwarnings("ignore", message=r"(?s).*this is a Prompty v1 file", category=PromptyWarning)
-    if any(problem.severity == "error" for problem in problems):
         raise Exit(1)
 
 
 def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the files that a command names, and those in the folders that it names."""
     for path in paths:
+        path = Path(locate(path))
         found = sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
         if not found:
             fail(f"the folder '{path}' has no .prompty files\n    Pass a file, or a folder that has some.")
@@ -80,7 +71,7 @@ def _print_policies(file: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            tools = load(file).tools
+            tools = load(file, variant="").tools
     except PromptyError:
         return  # its problems are printed above
     for tool in tools:

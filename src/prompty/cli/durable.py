@@ -1,6 +1,7 @@
-"""`prompty worker`, `submit` and `runs`: commands for durable runs."""
+"""`prompty worker` and `submit`: execute and queue durable runs."""
 
-import json
+import platform
+import random
 import signal
 import threading
 from collections.abc import Iterator
@@ -8,34 +9,32 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated
 
-from rich.table import Table
 from rich.text import Text
-from typer import Argument, BadParameter, Option, Typer
+from typer import BadParameter, Option
 
-from prompty.cli.console import fail, out
+from prompty.cli.console import err, out
+from prompty.cli.durations import parse_duration
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
     ApiType,
-    AsJson,
     File,
     InputPairs,
     ModelId,
     ProviderKey,
     TraceTo,
+    Variant,
     get_state_path,
     start_tracing,
 )
 from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Limits
-from prompty.durable.runs import RunState
+from prompty.durable.leases import LEASE_SECONDS
+from prompty.durable.operations import report_metrics, serve_probes
+from prompty.durable.probes import parse_address
+from prompty.durable.runs import explain_version
 from prompty.durable.runtime import DurableRuntime
-from prompty.errors import NameInUse, PromptyError
-from prompty.loop.policy import deny, use_result
-from prompty.model.event import Event, ModelReply, Retry, ToolFinished
-from prompty.model.paused import GatedCall, Paused
 from prompty.pipeline.load import load
-from prompty.safety.json import read_json
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
@@ -47,54 +46,76 @@ DatabaseUrl = Annotated[
         help="The database: sqlite:///runs.db, or postgresql://… for several machines.",
     ),
 ]
-runs: Typer = Typer(
-    name="runs", help="List, show, answer, cancel, retry and delete durable runs.", no_args_is_help=True
-)
-RunId = Annotated[str, Argument(help="The id of the run.")]
-_VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
+
+PRUNE_SECONDS = 600.0
 
 
 def worker(
-    name: Annotated[str, Option(help="A unique name. Use it again to continue the runs of this worker.")],
     tools: ToolFiles = None,
+    name: Annotated[
+        str | None, Option(help="A label for `prompty runs list`. By default the name of the host.")
+    ] = None,
     database: DatabaseUrl = None,
     concurrency: Annotated[
         int | None, Option(metavar="N", help="Execute at most N runs at once in this worker.")
     ] = None,
     total: Annotated[int | None, Option(metavar="N", help="Execute at most N runs at once in all workers.")] = None,
     rate: Annotated[str | None, Option(metavar="N/SECONDS", help="Start at most N runs in so many seconds.")] = None,
-    adopt: Annotated[
-        list[str] | None, Option(metavar="NAME", help="Take over the runs of a worker that is gone for good.")
-    ] = None,
-    force: Annotated[bool, Option("--force", help="Adopt from a worker whose process hangs.")] = False,
+    lease: Annotated[
+        float, Option(help="Seconds without a heartbeat after which other workers take over the runs of this one.")
+    ] = LEASE_SECONDS,
     drain: Annotated[float, Option(help="Seconds to let runs finish when the worker is stopped.")] = 30.0,
+    probes: Annotated[
+        str | None,
+        Option(metavar="[HOST:]PORT", help="Serve /livez, /readyz and /metrics. Without HOST to this machine alone."),
+    ] = None,
+    keep: Annotated[
+        timedelta | None,
+        Option(parser=parse_duration, metavar="AGE", help="Delete runs that ended AGE ago, like 12h or 7d."),
+    ] = None,
     trace: TraceTo = None,
 ) -> None:
-    """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue when a worker of this name starts."""
+    """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue on another worker."""
     limits = Limits(worker_concurrency=concurrency, concurrency=total, rate=_parse_rate(rate))
-    url = get_database_url(database)
+    address = None if probes is None else parse_address(probes)
+    url, label = get_database_url(database), name or platform.node() or "worker"
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     start_tracing(trace)
-    runtime = DurableRuntime(url, name=name, limits=limits, tools=load_functions(tools))
+    runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools))
+    report_metrics(runtime)
+    server = None if address is None else serve_probes(runtime, address)
     runtime.open()
-    for lost in adopt or []:
-        _adopt(runtime, lost, force=force)
-    out.print(visible(f"{name}: working on {mask_secrets(url)}"))
+    _report_versions(runtime)
+    if keep is not None:
+        threading.Thread(target=_prune_regularly, args=(runtime, keep, stopping), daemon=True).start()
+    out.print(visible(f"{label}: working on {mask_secrets(url)}"))
     stopping.wait()
-    out.print(visible(f"{name}: stopping"))
+    out.print(visible(f"{label}: stopping"))
     runtime.close(drain)
+    if server is not None:
+        server.close()
 
 
-def _adopt(runtime: DurableRuntime, lost: str, *, force: bool) -> None:
-    try:
-        out.print(visible(f"took over {runtime.engine.adopt(lost, force=force)} runs of {lost}"))
-    except NameInUse:
-        runtime.close()
-        fail(
-            f"the worker '{lost}' is still running\n    Stop it first. If it hangs and cannot be stopped, add --force."
-        )
+def _prune_regularly(runtime: DurableRuntime, keep: timedelta, stopping: threading.Event) -> None:
+    """Delete old runs until the worker stops. Workers that started together soon do it at different times."""
+    while not stopping.is_set():
+        try:
+            runtime.prune(keep)
+        except Exception as error:  # whatever it is, the worker goes on, and tries again later
+            if not stopping.is_set():
+                err.print(Text(visible(mask_secrets(f"old runs could not be deleted: {error}")), "yellow"))
+        stopping.wait(PRUNE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  not for secrets
+
+
+def _report_versions(runtime: DurableRuntime) -> None:
+    """Say which runs this worker leaves alone. Nothing else would: they wait for a worker of their version."""
+    for count in runtime.engine.count_versions():
+        if count.version != runtime.engine.version and count.unfinished:
+            runs = "1 run" if count.unfinished == 1 else f"{count.unfinished} runs"
+            why = explain_version(count.version)
+            err.print(Text(visible(f"{runs} left alone: each {why}. See `prompty runs migrate`."), "yellow"))
 
 
 def _parse_rate(text: str | None) -> tuple[int, float] | None:
@@ -109,6 +130,7 @@ def _parse_rate(text: str | None) -> tuple[int, float] | None:
 
 def submit(
     file: File,
+    variant: Variant = None,
     inputs: InputPairs = None,
     database: DatabaseUrl = None,
     run_id: Annotated[
@@ -126,7 +148,7 @@ def submit(
     """Queue a run of FILE for the workers, and print its id."""
     load_dotenv(file)
     with open_client(database) as runtime:
-        agent = override_model(load(file), model, provider=provider, api_type=api)
+        agent = override_model(load(file, variant=variant), model, provider=provider, api_type=api)
         run = runtime.start(
             agent,
             read_pairs(agent, inputs or []),
@@ -136,119 +158,6 @@ def submit(
             approval="always" if approve else None,
         )
         out.print(visible(run.id))
-
-
-@runs.command("list")
-def list_runs(
-    database: DatabaseUrl = None,
-    state: Annotated[RunState | None, Option(help="List only runs in this state.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List runs, oldest first."""
-    with open_client(database) as runtime:
-        summaries = runtime.list(state)
-    if as_json:
-        entries = [
-            {"id": run.id, "state": run.state, "worker": run.worker, "segments": run.segments} for run in summaries
-        ]
-        out.print_json(json.dumps(entries, ensure_ascii=True))
-        return
-    table = Table("run", "state", "worker", "started", "segments", box=None)
-    for run in summaries:
-        started = f"{run.created:%Y-%m-%d %H:%M:%S}"
-        table.add_row(*map(visible, (run.id, run.state, run.worker or "", started, str(run.segments))))
-    out.print(table)
-
-
-@runs.command()
-def show(run_id: RunId, database: DatabaseUrl = None) -> None:
-    """Show the events of a run, and the calls that need approval."""
-    with open_client(database) as runtime:
-        runtime.attach(run_id)
-        [state] = [run.state for run in runtime.list() if run.id == run_id]
-        out.print(visible(f"{run_id}: {state}"))
-        if state in ("waiting", "running"):
-            return
-        for event in runtime.events(run_id):
-            _show_event(event.event)
-        _show_outcome(runtime, run_id)
-
-
-def _show_event(event: Event) -> None:
-    if isinstance(event, ToolFinished):
-        out.print(Text(visible(f"  {event.call.name}({event.call.arguments}) → {event.result.text}")))
-    elif isinstance(event, ModelReply) and event.reply.text:
-        out.print(Text(visible(f"  {event.reply.text}")))
-    elif isinstance(event, Retry):
-        out.print(Text(visible(f"  the model call was retried: {event.reason}")))
-
-
-def _show_outcome(runtime: DurableRuntime, run_id: str) -> None:
-    try:
-        outcome = runtime.result(run_id)
-    except PromptyError as error:
-        out.print(Text(visible(str(error)), "bold red"))
-        return
-    if isinstance(outcome, Paused):
-        for number, call in enumerate(outcome.pending, 1):
-            out.print(Text(visible(f"  {number}. {_describe(call)}"), "yellow"))
-        out.print(f"Answer each call in order: prompty runs answer {visible(run_id)} … with {_VERDICTS}.")
-
-
-def _describe(call: GatedCall) -> str:
-    text = f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
-    return f"{text} was interrupted, and may have happened" if call.unknown else f"{text} needs approval"
-
-
-@runs.command()
-def answer(
-    run_id: RunId,
-    verdicts: Annotated[list[str], Argument(help=f"One verdict for each call, in order: {_VERDICTS}.")],
-    database: DatabaseUrl = None,
-) -> None:
-    """Answer a paused run with a verdict for each pending call. Repeating an answer does nothing."""
-    parsed = [_parse_verdict(word) for word in verdicts]
-    with open_client(database) as runtime:
-        runtime.answer(run_id, parsed)
-
-
-def _parse_verdict(word: str) -> object:
-    kind, separator, text = word.partition("=")
-    match kind:
-        case "yes" | "retry" if not separator:
-            return True
-        case "no" | "fail":
-            return deny(text)
-        case "use" if separator:
-            try:
-                return use_result(read_json(text))
-            except ValueError:
-                return use_result(text)
-    raise BadParameter(f"{word!r} is not a verdict. Write {_VERDICTS}.")
-
-
-@runs.command()
-def cancel(run_id: RunId, database: DatabaseUrl = None) -> None:
-    """Cancel a run."""
-    with open_client(database) as runtime:
-        runtime.cancel(run_id)
-
-
-@runs.command()
-def retry(run_id: RunId, database: DatabaseUrl = None) -> None:
-    """Continue a run that was cancelled or broke, after its last finished step."""
-    with open_client(database) as runtime:
-        runtime.retry(run_id)
-
-
-@runs.command()
-def prune(
-    days: Annotated[float, Option(help="Delete runs that ended at least this many days ago.")] = 30.0,
-    database: DatabaseUrl = None,
-) -> None:
-    """Delete runs that have ended. Paused runs stay."""
-    with open_client(database) as runtime:
-        out.print(f"{runtime.prune(timedelta(days=days))} runs deleted")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from prompty.cli.options import (
     ModelId,
     ModelOptionPairs,
     ProviderKey,
+    Variant,
     read_options,
 )
 from prompty.cli.prompts import Prompt
@@ -31,6 +32,7 @@ from prompty.safety.visible import visible
 def explain(
     file: FileOrStdin,
     value: InputValue = None,
+    variant: Variant = None,
     inputs: InputPairs = None,
     inputs_file: InputFile = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Explain a streamed call.")] = False,
@@ -41,7 +43,7 @@ def explain(
     options: ModelOptionPairs = None,
 ) -> None:
     """Print the messages of FILE and the exact request for them, without sending it. Secrets are masked."""
-    agent = override_model(Prompt(file).load(), model, read_options(options), provider=provider, api_type=api)
+    agent = override_model(Prompt(file, variant).load(), model, read_options(options), provider=provider, api_type=api)
     explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]

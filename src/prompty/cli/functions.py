@@ -1,9 +1,7 @@
 """`--tools` and `--mcp`: load functions from a Python file or an installed module, and the servers of a file."""
 
-import traceback
 from collections.abc import Sequence, Set
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -16,9 +14,9 @@ from prompty.errors import ToolError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.tool import CustomTool, FunctionTool
-from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import MARK, make_handler
+from prompty.tools.source import import_source
 
 ToolFiles = Annotated[
     list[str] | None,
@@ -81,37 +79,7 @@ def _require_all(agent: PromptAgent, known: Set[str], sources: list[str]) -> Non
 
 def load_functions(sources: list[str] | None) -> list[object]:
     """Return the functions marked with `@tool` in these files and modules."""
-    return [function for source in sources or [] for function in _find_tools(_import(source), source)]
-
-
-def _import(source: str) -> ModuleType:
-    path = Path(source)
-    if path.suffix != ".py":
-        try:
-            return import_module(source)
-        except ImportError as error:
-            raise ToolError(f"there is no module '{source}': {error}", "Name a Python file or a module.") from None
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ToolError(f"there is no file '{source}'", "Name a Python file or an installed module.")
-    module = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ToolError(
-            _describe_failure(error, path), "Correct the file. To see the traceback, add --debug."
-        ) from error
-    return module
-
-
-def _describe_failure(error: Exception, path: Path) -> str:
-    """Return the reason why a file cannot be imported, with its line."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: {error.msg}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.absolute()]
-    line = f":{frames[-1].lineno}" if frames else ""
-    cause = next(iter(mask_secrets(f"{type(error).__name__}: {error}").splitlines()), "")
-    return f"{path}{line}: {cause}"
+    return [function for source in sources or [] for function in _find_tools(import_source(source), source)]
 
 
 def _find_tools(module: ModuleType, source: str) -> list[object]:

@@ -24,7 +24,8 @@ def migrate(
 ) -> None:
     """Rewrite FILES of Prompty v1 as v2.
 
-    Comments and the order of keys are kept. What v2 cannot say is listed with its line. A v2 file is not changed.
+    Comments and the order of keys are kept. Keys without a counterpart are listed with their line. A v2 file is not
+    changed.
     Without an option, the new text of a single file is printed; of several files, those that would change are listed.
     The exit code is 1 if a file cannot be migrated, and with --check if one would change.
     """

@@ -12,6 +12,10 @@ from prompty.tracing.sinks import trace_to
 
 File = Annotated[Path, Argument(help="The .prompty file.")]
 FileOrStdin = Annotated[Path, Argument(help="The .prompty file, or - to read it from standard input.")]
+Variant = Annotated[
+    str | None,
+    Option("--variant", metavar="NAME", help="Use a variant of FILE, for example claude for answer.claude.prompty."),
+]
 InputValue = Annotated[
     str | None,
     Argument(metavar="INPUT", show_default=False, help="The value of the only required input that has none yet."),

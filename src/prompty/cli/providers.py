@@ -4,7 +4,7 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import AsJson, File, ProviderKey
+from prompty.cli.options import AsJson, File, ProviderKey, Variant
 from prompty.drivers.model_override import override_model
 from prompty.pipeline.load import load
 from prompty.providers.models import list_models
@@ -40,10 +40,10 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
     }
 
 
-def models(file: File, provider: ProviderKey = None, as_json: AsJson = False) -> None:
+def models(file: File, variant: Variant = None, provider: ProviderKey = None, as_json: AsJson = False) -> None:
     """Ask the server of FILE which models it has, and print their ids."""
     load_dotenv(file)
-    found = list_models(override_model(load(file), provider=provider))
+    found = list_models(override_model(load(file, variant=variant), provider=provider))
     if as_json:
         print_json(found)
         return

@@ -7,7 +7,7 @@ from typer import Option
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import read_inputs
-from prompty.cli.options import AsJson, FileOrStdin, InputFile, InputPairs, InputValue
+from prompty.cli.options import AsJson, FileOrStdin, InputFile, InputPairs, InputValue, Variant
 from prompty.cli.prompts import Prompt
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
@@ -20,13 +20,14 @@ _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assista
 def render(
     file: FileOrStdin,
     value: InputValue = None,
+    variant: Variant = None,
     inputs: InputPairs = None,
     inputs_file: InputFile = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the template uses a variable without a value.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Render FILE and print its messages, without calling a model."""
-    agent = Prompt(file).load()
+    agent = Prompt(file, variant).load()
     messages = prepare(agent, read_inputs(agent, inputs, inputs_file, value), strict=strict)
     if as_json:
         print_json([message.to_json() for message in messages])

@@ -2,18 +2,18 @@
 
 import json
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.text import Text
-from typer import Option
+from typer import Exit, Option
 
 from prompty.api import invoke, turn as run_turn
 from prompty.cli.approval import Approver, describe_call
-from prompty.cli.check import report_problems
-from prompty.cli.console import err, fail, out, print_json
+from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.display import describe_event, shorten
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
 from prompty.cli.inputs import read_inputs
@@ -29,23 +29,27 @@ from prompty.cli.options import (
     ModelOptionPairs,
     ProviderKey,
     TraceTo,
+    Variant,
     read_options,
     start_tracing,
 )
 from prompty.cli.prompts import Prompt
-from prompty.drivers.model_override import override_model
+from prompty.drivers.model_override import find_default_model, override_model
+from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import ToolCall, Usage
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool, McpTool
+from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 
 
 def run(
     file: FileOrStdin,
     value: InputValue = None,
+    variant: Variant = None,
     inputs: InputPairs = None,
     inputs_file: InputFile = None,
     tools: ToolFiles = None,
@@ -72,8 +76,8 @@ def run(
 
     Without --tools, --mcp or --turn the model is called once, and the tool calls it asks for are printed.
     """
-    prompt = Prompt(file)
-    report_problems(prompt.check(), overridden=bool(model or provider or api))
+    prompt = Prompt(file, variant)
+    _report_problems(prompt.check(), overridden=bool(model or provider or api))
     agent = override_model(prompt.load(), model, read_options(options), provider=provider, api_type=api)
     values = read_inputs(agent, inputs, inputs_file, value)
     load_mcp(mcp)
@@ -181,3 +185,23 @@ def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
     if any(isinstance(tool, McpTool) for tool in agent.tools):
         return f"not run: {names}. Add --mcp FILE.json, which names the servers, to run them."
     return f"not run: {names}. Add --turn to run them."
+
+
+# Problems of the model that the file names. Those of another one, from the command line, are not in the file.
+_MODEL_PROBLEMS = frozenset({"missing-model", "unknown-provider", "unknown-api-type", "wrong-connection-kind"})
+
+
+def _report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
+    """Print the problems of a prompt that is about to run, and exit with 1 if it cannot."""
+    settled: Collection[str] = ()
+    if overridden:
+        settled = _MODEL_PROBLEMS
+    elif find_default_model(DEFAULT)[0]:
+        settled = ("missing-model",)
+    problems = [problem for problem in found if problem.code not in settled]
+    for problem in problems:
+        print_problem(problem, err)
+    if any(problem.code == "version-1" for problem in problems):  # loading the file must not say it again
+        warnings.filterwarnings("ignore", message=r"(?s).*this is a Prompty v1 file", category=PromptyWarning)
+    if any(problem.severity == "error" for problem in problems):
+        raise Exit(1)

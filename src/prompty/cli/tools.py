@@ -8,7 +8,7 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import ApiType, AsJson, File, ProviderKey
+from prompty.cli.options import ApiType, AsJson, File, ProviderKey, Variant
 from prompty.drivers.model_override import override_model
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
@@ -31,13 +31,15 @@ class OfferedFunction(NamedTuple):
     bound: tuple[str, ...]
 
 
-def tools(file: File, provider: ProviderKey = None, api: ApiType = None, as_json: AsJson = False) -> None:
+def tools(
+    file: File, variant: Variant = None, provider: ProviderKey = None, api: ApiType = None, as_json: AsJson = False
+) -> None:
     """List the functions that the model of FILE can call.
 
     --json prints their definitions exactly as the provider gets them.
     """
     load_dotenv(file)
-    agent = override_model(load(file), provider=provider, api_type=api)
+    agent = override_model(load(file, variant=variant), provider=provider, api_type=api)
     offered = asyncio.run(_list_functions(agent))
     definitions = _build_definitions(agent, [entry.function for entry in offered])
     if as_json:

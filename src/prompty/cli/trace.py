@@ -45,7 +45,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print the spans of a recorded run as a tree."""
-    trace = _open(file)
+    trace = open_trace(file)
     if as_json:
         print_json(trace_to_json(trace))
         return
@@ -61,7 +61,7 @@ def html(
     output: Annotated[Path | None, Option("--output", "-o", help="The page to write. Default: beside FILE.")] = None,
 ) -> None:
     """Write a recorded run as one self-contained HTML page that only you can read."""
-    trace = _open(file)
+    trace = open_trace(file)
     target = output or trace.path.with_suffix(".html")
     try:
         write_page(trace, target)
@@ -80,7 +80,8 @@ def _find_files(folder: Path) -> list[Path]:
     return files
 
 
-def _open(file: Path) -> RecordedTrace:
+def open_trace(file: Path) -> RecordedTrace:
+    """Read a trace, or the newest one of a folder."""
     return read_trace(_find_files(file)[0] if file.is_dir() else file)
 
 

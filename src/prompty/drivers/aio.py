@@ -42,7 +42,7 @@ from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
-from prompty.providers import AsyncBytes
+from prompty.providers import AsyncBytes, has_live_transport
 from prompty.tools.results import ReportedFailure
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
 from prompty.wire.json_bytes import MALFORMED, read_reply
@@ -190,6 +190,8 @@ class AsyncDriver:
             case Checkpoint():
                 return None
             case Wait(seconds):
+                if not has_live_transport():
+                    return None
                 jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
                 pause = check_deadline(self.clock.current, jittered)
                 return await interruptible(asyncio.sleep(pause), self.cancel)

@@ -6,8 +6,8 @@ from pathlib import Path
 from prompty.analysis.check import check
 from prompty.errors import InputError, PromptyError, RenderError, RequestError, ToolError, UnknownName
 from prompty.model.agent import PromptAgent
-from prompty.pipeline.frontmatter import read_frontmatter
-from prompty.pipeline.load import open_source, read_prompt
+from prompty.pipeline.load import read_document
+from prompty.pipeline.references import References
 from prompty.pipeline.request import NO_MODEL
 from prompty.pipeline.source_map import KeyPath
 
@@ -16,8 +16,8 @@ _WITHOUT_MODEL = ("empty-file", "missing-model")
 
 def _find_inputs(agent: PromptAgent, path: str) -> tuple[dict[str, str], str]:
     """Return the place of each input that a file declares, and the place for any other."""
-    source, parts = open_source(read_prompt(Path(path), path)[0], path)
-    source_map = read_frontmatter(parts.frontmatter or "").source_map
+    source, parts, frontmatter, _ = read_document(Path(path), path, References(None))
+    source_map = frontmatter.source_map
     keys: list[KeyPath] = [("inputs",), *(("inputs", index) for index in range(len(agent.inputs)))]
     findings = [source_map.locate(key, "", "", "", on_key=True) for key in keys]
     shown = _shorten_path(path)
@@ -48,7 +48,7 @@ def place_error(error: PromptyError, agent: PromptAgent) -> None:
         or not isinstance(error, UnknownName | RequestError | ToolError | RenderError)
     ):
         return
-    for problem in check(agent.path, allowed_roots=agent.allowed_roots, registry=agent.registry):
+    for problem in check(agent.path, variant="", allowed_roots=agent.allowed_roots, registry=agent.registry):
         if problem.message == error.cause or (error.cause == NO_MODEL and problem.code in _WITHOUT_MODEL):
             error.problem = replace(problem, fix=error.fix) if problem.code == "missing-model" else problem
             error.args = (str(error.problem),)

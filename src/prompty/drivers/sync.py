@@ -42,7 +42,7 @@ from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
-from prompty.providers import Bytes
+from prompty.providers import Bytes, has_live_transport
 from prompty.tracing.spans import NULL_SPAN
 from prompty.wire.json_bytes import MALFORMED, read_reply
 
@@ -147,6 +147,8 @@ class SyncDriver:
             case Checkpoint():
                 return None
             case Wait(seconds):
+                if not has_live_transport():
+                    return None
                 jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
                 self._wait(check_deadline(self.clock.current, jittered))
                 return None

@@ -10,17 +10,39 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prompty.durable.engine import Limits, State, Status, StepBody, StoredStep, Workflow
+from prompty.durable.catalog import (
+    ATTEMPT,
+    PROMPT,
+    WORKFLOW,
+    count_runs,
+    count_versions,
+    delete_workflows,
+    label_outcome,
+    select_runs,
+)
+from prompty.durable.dbos_leases import (
+    QUARANTINED,
+    DbosLeases,
+    create_tables,
+    find_claim,
+    is_taken_over,
+    mark_execution,
+)
+from prompty.durable.engine import Limits, State, Status, StepBody, StoredStep, VersionCount, Workflow
 from prompty.durable.envelope import SCHEMA
-from prompty.durable.names import NameLock, name_lock
+from prompty.durable.leases import LEASE_SECONDS, Lease, get_label
+from prompty.durable.metrics import RunCount, WorkerMetrics
+from prompty.durable.probation import Probation, Trial
+from prompty.durable.selection import Outcome, Position, Selection
+from prompty.durable.watcher import Watcher
 from prompty.errors import RequestError, RunRefused, UnknownRun
 from prompty.extras import require
 from prompty.model.message import Json
@@ -32,8 +54,9 @@ QUEUE = "prompty"
 APPLICATION_VERSION = f"prompty-{SCHEMA}"
 TOPIC = "steering"
 STREAM = "deltas"
-WORKFLOW = "prompty.turn"
 POLL_SECONDS = 0.1
+PROBE_SECONDS = 5.0
+QUERY_SECONDS = 5.0
 # Give up on a run that kills its worker every time. The default of DBOS, 100, is within reach of a long run on workers
 # that come and go, and a run is also counted when another one on the same worker is to blame.
 MAX_RECOVERIES = 1000
@@ -43,6 +66,7 @@ _STATES: dict[str, State] = {
     "PENDING": "running",
     "SUCCESS": "finished",
     "CANCELLED": "cancelled",
+    QUARANTINED: "quarantined",
 }
 _ENDED_STATES = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
@@ -50,7 +74,14 @@ _ENDED_STATES = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDE
 class DbosEngine:
     """Workflows in a database: `sqlite:///runs.db` or `postgresql://…`."""
 
-    def __init__(self, url: str, name: str | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str | None = None,
+        limits: Limits | None = None,
+        lease: float = LEASE_SECONDS,
+        metrics: WorkerMetrics | None = None,
+    ) -> None:
         if not url.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
             raise RequestError(
                 f"unsupported database URL {mask_secrets(url)!r}", "Use sqlite:///runs.db or postgresql://…"
@@ -58,12 +89,21 @@ class DbosEngine:
         self.url = url
         self.name = name
         self.limits: Limits = limits or Limits()
+        self._metrics = metrics or WorkerMetrics()
         self._dbos: Any = None
         self._client: Any = None
         self._loop: _LoopThread | None = None
-        self._lock: NameLock | None = None
+        self._lease: Lease | None = None
+        self._lease_seconds = lease
         self._running: dict[str, Future[Any]] = {}
+        self._watcher = Watcher(self._find_owners)
+        self._watching: asyncio.Task[None] | None = None
+        self._probation = Probation()
         self._opening = threading.Lock()
+
+    @property
+    def version(self) -> str:
+        return APPLICATION_VERSION
 
     # The worker.
 
@@ -72,26 +112,27 @@ class DbosEngine:
             return
         if _working:
             raise RequestError("this process already has a worker", "Close it first: DBOS allows one per process.")
-        self._lock = name_lock(self.url, self.name)
         _working.append((self, workflow))
         try:
+            leases = DbosLeases(self.client._sys_db.engine, QUEUE, WORKFLOW, APPLICATION_VERSION, self._lease_seconds)
             self._loop = _LoopThread()
-            self._dbos = self._loop.run(self._launch())
+            self._lease = Lease(leases, self.name, self._lease_seconds, self._metrics, self._leave_lost_runs)
+            self._dbos = self._loop.run(self._launch(self._lease.id))
         except BaseException:
             self.close()
             raise
 
-    async def _launch(self) -> Any:
+    async def _launch(self, worker_id: str) -> Any:
         """Launch DBOS on the loop that it will use."""
-        _refuse_pickles()
-        _prepare_database(self.url)
         dbos = _library()
         _register_workflow()
         config = {
             "name": APPLICATION,
             "system_database_url": self.url,
             "application_version": APPLICATION_VERSION,
-            "executor_id": self.name,
+            "executor_id": worker_id,
+            "run_migrations": False,  # the client has run them
+            "sys_db_idle_transaction_timeout_sec": self._lease_seconds / 2,  # a stopped process would keep its locks
             "serializer": dbos.DBOSPortableJSONSerializer(),
             "log_level": "ERROR",
         }
@@ -105,11 +146,12 @@ class DbosEngine:
             limiter={"limit": rate[0], "period": rate[1]} if rate else None,
             polling_interval_sec=POLL_SECONDS,
         )
+        self._watching = asyncio.create_task(self._watcher.run())
         return instance
 
     def close(self, drain: float = 0) -> None:
         if self._loop is not None and drain == 0:
-            self._loop.run(_cancel_all())  # before DBOS is destroyed: they would log errors
+            self._stop_executions(self._loop)
         database = None if self._dbos is None else self._dbos._sys_db
         if self._dbos is not None:
             _library().DBOS.destroy(workflow_completion_timeout_sec=int(drain))
@@ -119,45 +161,117 @@ class DbosEngine:
             self._loop = None
         if database is not None:
             database.engine.dispose()  # once more: what ended after DBOS was destroyed has put its connections back
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
         _working[:] = [entry for entry in _working if entry[0] is not self]
         if self._client is not None:
             self._client.destroy()
             self._client = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
 
-    # For the running workflow.
+    def _stop_executions(self, loop: "_LoopThread") -> None:
+        """Take no more workflows and cancel those that run, before DBOS is destroyed: they would log errors, and leave
+        connections behind."""
+        starting = threading.Thread(target=self._finish_starting, name="prompty stopping", daemon=True)
+        starting.start()
+        for _ in range(2):  # a workflow that was about to start has started meanwhile
+            loop.run(_cancel_tasks())
+            loop.wait_for_queries()
+            starting.join(QUERY_SECONDS)
 
-    async def step(self, name: str, body: StepBody, /) -> Json:
-        async def run() -> Json:
-            return await body()
+    def _finish_starting(self) -> None:
+        """Wait until DBOS has started what it took from the queue. It does not wait itself."""
+        if self._dbos is None:
+            return
+        for event in self._dbos.background_thread_stop_events:
+            event.set()
+        for thread in self._dbos._background_threads:
+            if "queue_thread" in thread.name:
+                thread.join(QUERY_SECONDS)
+        if (executor := self._dbos._executor_field) is not None:
+            executor.shutdown(wait=True, cancel_futures=True)
 
-        result: Json = await _library().DBOS.run_step_async({"name": name, "preemptible": True}, run)
-        return result
+    async def run(self, workflow: Workflow, record: Json) -> Json:
+        """Execute a workflow as long as it is this execution's own."""
+        context, lease = _context(), self._lease
+        assert lease is not None  # noqa: S101  a worker has one
+        worker_id = lease.id
+        with self._watcher.watch(context.workflow_id, context.owner_xid):
+            return await self._run(workflow, record, context.workflow_id, lease, worker_id)
 
-    async def receive(self) -> list[str]:
-        texts: list[str] = []
-        while (text := await _library().DBOS.recv_async(TOPIC, timeout_seconds=0)) is not None:
-            texts.append(str(text))
-        return texts
+    async def _run(self, workflow: Workflow, record: Json, id: str, lease: Lease, worker_id: str) -> Json:
+        executor, deaths = await self._ask(lambda engine: find_claim(engine, id))
+        if executor != worker_id:  # this process claimed it before it lost its lease
+            raise asyncio.CancelledError("the worker lost its lease")
+        steps = _Steps(lease, worker_id, self.client._sys_db, self._probation)
+        if deaths == 0:
+            return await workflow(steps, record)
 
-    async def is_owner(self) -> bool:
-        context, database = require("dbos._context", extra="durable").get_local_dbos_context(), self._dbos._sys_db
+        async def mark() -> None:
+            await self._ask(lambda engine: mark_execution(engine, id, worker_id))
 
-        def check() -> None:
-            with database.engine.begin() as connection:
-                database._check_owner_txn(connection, context.workflow_id, context.owner_xid)
+        async def clear() -> None:
+            await self._ask(lambda engine: mark_execution(engine, id, None))
 
+        async with self._probation.start(deaths, mark, clear) as steps.trial:
+            output = await workflow(steps, record)
+            await steps.trial.pass_step()
+            return output
+
+    async def _ask(self, query: Callable[[Any], T]) -> T:
+        """Ask the database, and wait for it while it is away."""
+        database = self.client._sys_db
+        results: list[T] = []
+        await asyncio.to_thread(_retry_on_disconnect(database, lambda: results.append(query(database.engine))))
+        return results[-1]
+
+    def _leave_lost_runs(self, worker_id: str) -> None:
+        """Cancel what another worker has taken over, and claim workflows under the next id."""
+        require("dbos._utils", extra="durable").GlobalParams.executor_id = worker_id
+        if self._loop is not None:
+            self._loop.call(self._watcher.cancel_all)
+
+    def _find_owners(self, ids: Sequence[str]) -> dict[str, str | None]:
+        sql = require("sqlalchemy", extra="durable")
+        columns = _workflow_columns()
+        query = sql.select(columns.workflow_uuid, columns.owner_xid).where(columns.workflow_uuid.in_(ids))
+        with self.client._sys_db.engine.connect() as connection:
+            return dict(connection.execute(query).all())
+
+    # For the probes of an orchestrator.
+
+    def check_live(self) -> str | None:
+        """Return what is wrong with this process, so that only a restart helps."""
+        if self._loop is None:  # it starts, or stops
+            return None
         try:
-            await asyncio.to_thread(check)
-        except _library().error.DBOSWorkflowConflictIDError:
-            return False
-        return True
+            self._loop.submit(asyncio.sleep(0)).result(PROBE_SECONDS)
+        except TimeoutError:
+            return f"the event loop has not answered for {PROBE_SECONDS:g} seconds"
+        return None
 
-    async def write(self, value: Json, /) -> None:
-        with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself fails with the same error
-            await _library().DBOS.write_stream_async(STREAM, value)
+    def check_ready(self) -> str | None:
+        """Return why this worker cannot execute runs at the moment."""
+        if self._loop is None or self._dbos is None:
+            return "the worker is starting or stopping"
+        if (problem := self.check_live()) is not None:
+            return problem
+        query = asyncio.wait_for(asyncio.to_thread(self._ask_database), PROBE_SECONDS)
+        try:
+            self._loop.submit(query).result()
+        except Exception as error:  # whatever the database driver raises
+            return f"the database does not answer: {type(error).__name__}"
+        if self._lease is None or not self._lease.is_held(self._lease.id):
+            return "the worker has not renewed its lease"
+        return None
+
+    def _ask_database(self) -> None:
+        with self.client._sys_db.engine.connect() as connection:
+            connection.execute(require("sqlalchemy", extra="durable").text("SELECT 1"))
+
+    def count_runs(self) -> list[RunCount]:
+        """Return how many runs of each state need a worker or a person."""
+        return count_runs(self.client._sys_db)
 
     # For workers and clients.
 
@@ -166,34 +280,42 @@ class DbosEngine:
         with self._opening:
             if self._client is None:
                 _refuse_pickles()
-                if self.name is None:
-                    _prepare_database(self.url)
-                    _library().DBOS.migrate(self.url)
+                _prepare_database(self.url)
+                _library().DBOS.migrate(self.url)
                 self._client = _library().DBOSClient(
                     system_database_url=self.url,
                     serializer=_library().DBOSPortableJSONSerializer(),
                     application_name=APPLICATION,
                 )
+                create_tables(self._client._sys_db.engine)
             return self._client
 
-    def start(self, id: str, record: Json, /, *, priority: int | None = None) -> None:
+    def migrate(self, role: str | None = None) -> None:
+        """Create or update the tables. A `role` of PostgreSQL gets the rights to read and write their rows."""
+        if role is not None and not self.url.startswith("postgresql"):
+            raise RequestError("a SQLite database has no roles", "Leave the role out, or use PostgreSQL.")
+        create_tables(self.client._sys_db.engine)
+        if role is not None:  # now that all tables are there
+            _library().DBOS.migrate(self.url, application_role=role)
+
+    def start(self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "") -> None:
         if self._loop is None:
-            self.client.enqueue({**_queue_options(id), **({} if priority is None else {"priority": priority})}, record)
+            chosen = {} if priority is None else {"priority": priority}
+            self.client.enqueue({**_queue_options(id, prompt), **chosen}, record)
             return
-        handle = self._loop.run(_start_workflow(id, record))
+        handle = self._loop.run(_start_workflow(id, record, prompt))
         future = self._running[id] = self._loop.submit(handle.get_result(polling_interval_sec=POLL_SECONDS))
         future.add_done_callback(lambda _: self._running.pop(id, None))
 
-    def submit(self, records: Mapping[str, Json], /) -> None:
+    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "") -> None:
         database = self.client._sys_db
 
         def enqueue_all() -> None:
             with database.engine.begin() as connection:
                 for id, record in records.items():
-                    self.client.enqueue_in_transaction(connection, _queue_options(id), record)
+                    self.client.enqueue_in_transaction(connection, _queue_options(id, prompt), record)
 
-        retry_on_disconnect = require("dbos._sys_db", extra="durable").db_retry(sys_db=database)
-        retry_on_disconnect(enqueue_all)()
+        _retry_on_disconnect(database, enqueue_all)()
 
     def status(self, id: str, /) -> Status | None:
         workflows = self.client.list_workflows(workflow_ids=[id])
@@ -213,10 +335,23 @@ class DbosEngine:
                 return status
             time.sleep(min(POLL_SECONDS, left))
 
-    def find(self, prefix: str = "", /, *, outputs: bool = True) -> list[Status]:
-        selection: dict[str, Any] = {"workflow_id_prefix": prefix} if prefix else {}
-        options = {"name": WORKFLOW, "load_input": False, "load_output": outputs}
-        return [_to_status(workflow) for workflow in self.client.list_workflows(**options, **selection)]
+    def find(self, ids: Sequence[str], /, *, outputs: bool = False) -> list[Status]:
+        if not ids:
+            return []
+        found = self.client.list_workflows(workflow_ids=list(ids), load_input=False, load_output=outputs)
+        return [_to_status(workflow) for workflow in found]
+
+    def select(
+        self, selection: Selection, /, *, limit: int, after: Position | None = None, oldest_first: bool = False
+    ) -> list[Position]:
+        database = self.client._sys_db
+        query = partial(select_runs, database, selection, limit=limit, after=after, oldest_first=oldest_first)
+        return _retry_on_disconnect(database, query)()
+
+    def count_versions(self) -> list[VersionCount]:
+        database = self.client._sys_db
+        counts = _retry_on_disconnect(database, partial(count_versions, database))()
+        return [_to_version_count(version, states) for version, states in sorted(counts.items())]
 
     def find_ended(self, ids: Sequence[str], /) -> list[Status]:
         if not ids:
@@ -239,6 +374,7 @@ class DbosEngine:
 
     def retry(self, id: str, /) -> None:
         status = self.wait(id, 0)
+        self.client.update_workflow_attributes(id, {ATTEMPT: 0}, merge=True)  # attempts are counted anew
         if status.state == "cancelled" or status.error is None:  # or it reached MAX_RECOVERIES
             self.client.resume_workflow(id, queue_name=QUEUE)
         else:
@@ -250,17 +386,51 @@ class DbosEngine:
             )
 
     def delete(self, ids: Sequence[str], /) -> None:
-        self.client.delete_workflows(list(ids))
+        database = self.client._sys_db
+        _retry_on_disconnect(database, partial(delete_workflows, database, ids))()
 
-    def adopt(self, name: str, /, *, force: bool = False) -> int:
-        if self._dbos is None:
-            raise RequestError("only a worker can take over the runs of another worker", "Give the runtime a name.")
-        lock = None if force else name_lock(self.url, name)
-        try:
-            return len(_library().DBOS._recover_pending_workflows([name]))
-        finally:
-            if lock is not None:
-                lock.release()
+    def is_taken_over(self, id: str, /) -> bool:
+        return is_taken_over(self.client._sys_db.engine, id)
+
+
+class _Steps:
+    """The engine as a running workflow sees it. Its side effects need the lease under which it began."""
+
+    def __init__(self, lease: Lease, worker_id: str, database: Any, probation: Probation) -> None:
+        self._lease, self._worker_id, self._database, self._probation = lease, worker_id, database, probation
+        self.trial: Trial | None = None
+
+    async def step(self, name: str, body: StepBody, /) -> Json:
+        is_new = False
+
+        async def run() -> Json:
+            nonlocal is_new
+            is_new = True
+            async with self._probation.step(self.trial):
+                return await body()
+
+        result: Json = await _library().DBOS.run_step_async({"name": name}, run)
+        if is_new and self.trial is not None:
+            await self.trial.pass_step()
+        return result
+
+    async def receive(self) -> list[str]:
+        texts: list[str] = []
+        while (text := await _library().DBOS.recv_async(TOPIC, timeout_seconds=0)) is not None:
+            texts.append(str(text))
+        return texts
+
+    async def fence(self) -> None:
+        await self._lease.fence(self._worker_id)
+
+    async def write(self, value: Json, /) -> None:
+        with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself fails with the same error
+            await _library().DBOS.write_stream_async(STREAM, value)
+
+    async def label(self, outcome: Outcome, /) -> None:
+        context, database = _context(), self._database
+        store = partial(label_outcome, database, context.workflow_id, context.owner_xid, outcome)
+        await asyncio.to_thread(_retry_on_disconnect(database, store))
 
 
 # The worker of this process: the open engine and its workflow function. DBOS allows one.
@@ -272,23 +442,44 @@ def _library() -> Any:
     return require("dbos", extra="durable")
 
 
+def _workflow_columns() -> Any:
+    return require("dbos._schemas.system_database", extra="durable").SystemSchema.workflow_status.c
+
+
+def _context() -> Any:
+    """Return what DBOS knows of the current execution."""
+    return require("dbos._context", extra="durable").get_local_dbos_context()
+
+
+def _retry_on_disconnect(database: Any, query: Callable[[], T]) -> Callable[[], T]:
+    """Return a query that waits while the database is away, as those of DBOS do."""
+    retrying: Callable[[], T] = require("dbos._sys_db", extra="durable").db_retry(sys_db=database)(query)
+    return retrying
+
+
 @cache
 def _register_workflow() -> Any:
     """Return the workflow function. Its registration survives the destruction of DBOS."""
 
     async def turn(record: Json) -> Json:
         [(engine, workflow)] = _working
-        return await workflow(engine, record)
+        return await engine.run(workflow, record)
 
     return _library().DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MAX_RECOVERIES)(turn)
 
 
-def _queue_options(id: str) -> dict[str, Any]:
-    return {"workflow_name": WORKFLOW, "queue_name": QUEUE, "workflow_id": id, "app_version": APPLICATION_VERSION}
+def _queue_options(id: str, prompt: str) -> dict[str, Any]:
+    return {
+        "workflow_name": WORKFLOW,
+        "queue_name": QUEUE,
+        "workflow_id": id,
+        "app_version": APPLICATION_VERSION,
+        "attributes": {PROMPT: prompt},
+    }
 
 
-async def _start_workflow(id: str, record: Json) -> Any:
-    with _library().SetWorkflowID(id):
+async def _start_workflow(id: str, record: Json, prompt: str) -> Any:
+    with _library().SetWorkflowID(id), _library().SetWorkflowAttributes({PROMPT: prompt}):
         return await _library().DBOS.start_workflow_async(_register_workflow(), record)
 
 
@@ -328,11 +519,21 @@ def _to_status(workflow: Any) -> Status:
         record=next(iter(arguments.get("args", ())), None),
         output=workflow.output,
         error=_describe_error(workflow.error),
-        worker=workflow.executor_id,
+        worker=None if workflow.executor_id is None else get_label(workflow.executor_id),
         recovered=max((workflow.recovery_attempts or 0) - 1, 0),  # the first execution is counted too
         created=_to_datetime(workflow.created_at),
         ended=None if ended is None else _to_datetime(ended),
+        prompt=(workflow.attributes or {}).get(PROMPT),
+        version=workflow.app_version or "",
     )
+
+
+def _to_version_count(version: str, states: Mapping[str, int]) -> VersionCount:
+    counts = {"waiting": 0, "running": 0, "ended": 0}
+    for state, count in states.items():
+        kind = _STATES.get(state, "broken")
+        counts[kind if kind in ("waiting", "running") else "ended"] += count
+    return VersionCount(version, **counts)
 
 
 def _describe_error(error: object) -> str | None:
@@ -362,11 +563,27 @@ def _to_steps(steps: Sequence[Any]) -> Iterator[StoredStep]:
             texts = []
 
 
+class _QueryThreads(ThreadPoolExecutor):
+    """Threads for the queries of an event loop. `pending` are those that have not ended."""
+
+    def __init__(self) -> None:
+        super().__init__(thread_name_prefix="prompty query")
+        self.pending: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        future = super().submit(fn, *args, **kwargs)
+        self.pending.add(future)
+        future.add_done_callback(self.pending.discard)
+        return future
+
+
 class _LoopThread:
     """Event loop on its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._queries = _QueryThreads()
+        self._loop.set_default_executor(self._queries)
         self._thread = threading.Thread(target=self._loop.run_forever, name="prompty durable", daemon=True)
         self._thread.start()
 
@@ -375,6 +592,13 @@ class _LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.submit(coroutine).result()
+
+    def call(self, function: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(function)
+
+    def wait_for_queries(self) -> None:
+        """Wait for queries whose tasks were cancelled, but not for a database that is away."""
+        wait(list(self._queries.pending), QUERY_SECONDS)
 
     def stop(self) -> None:
         """Cancel all tasks and stop. Workflows among them stay unfinished in the database."""
@@ -385,8 +609,12 @@ class _LoopThread:
 
 
 async def _cancel_all() -> None:
+    await _cancel_tasks()
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+async def _cancel_tasks() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()

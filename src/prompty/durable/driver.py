@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
+from http import HTTPStatus
 from logging import Logger, getLogger
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
@@ -27,7 +28,8 @@ from prompty.durable.codec import (
 from prompty.durable.delta_stream import DeltaWriter
 from prompty.durable.engine import Steps
 from prompty.durable.envelope import seal, unseal
-from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused, ToolError
+from prompty.durable.metrics import WorkerMetrics
+from prompty.errors import Cancelled, ModelError, PromptyError, RunBroken, RunRefused, ToolError
 from prompty.loop.effects import (
     CallModel,
     CallTools,
@@ -47,12 +49,11 @@ from prompty.loop.options import Settings
 from prompty.memory.store import MemoryStore
 from prompty.model.event import Event, ModelFailed, ModelReply, ModelRequested
 from prompty.model.message import Json, Message
+from prompty.model.reply import Reply
 from prompty.safety.redaction import masked_traceback
 
 T = TypeVar("T")
 CANCELLED = "the run was cancelled"
-OWNER_CHECK_AFTER = 0.25  # seconds between the start of a step and its side effect; no takeover is that quick
-MAX_OWNER_CHECKS = 3
 logger: Logger = getLogger("prompty")
 
 
@@ -84,11 +85,13 @@ class DurableDriver:
         run_id: str,
         hooks: Json,
         memory: MemoryStore | None,
+        metrics: WorkerMetrics,
         *,
         pace: CallLimiter | None = None,
         cancelled: bool = False,
     ) -> None:
         self.steps = steps
+        self.metrics = metrics
         self.inner = inner
         self.run_id = run_id
         self.hooks = hooks
@@ -100,7 +103,6 @@ class DurableDriver:
         self.stored: int = 0
         self.idempotent: frozenset[str] = frozenset()
         self._found_kinds = False
-        self._started_at: dict[str, float] = {}
         self._requested: ModelRequested | None = None
         self._tools.before_call = self._check_call
         self._finding = asyncio.Lock()
@@ -178,17 +180,18 @@ class DurableDriver:
     async def _step(self, name: str, body: Callable[[], Awaitable[object]]) -> dict[str, object]:
         """Return the value of a step, stored or new. Errors are stored as values: the engine would return them as
         errors of another class."""
-        started = time.monotonic()
 
         async def kept() -> Json:
             try:
-                await self._check_owner(started)
-                return seal(await body())
-            except PromptyError as error:
-                return seal({"error": error_to_json(error)})
+                await self.steps.fence()
+                begun = time.monotonic()
+                result = await body()
+                self.metrics.record_step(name.partition(":")[0], time.monotonic() - begun)
+                return seal(result)
             except Exception as error:
-                logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error))
-                return seal({"error": error_to_json(RunBroken(f"{type(error).__name__}: {error}"))})
+                if _is_cancelled():  # this execution ends, so the step has no result
+                    raise asyncio.CancelledError from error
+                return seal({"error": error_to_json(self._failure(error))})
 
         value = unseal(await self.steps.step(name, kept), self._place(name))
         if not isinstance(value, dict):
@@ -197,21 +200,15 @@ class DurableDriver:
             raise error_from(value["error"], self._place(name))
         return value
 
-    async def _check_owner(self, started: float) -> None:
-        """Fence a stale worker: raise if another worker took the run over before this side effect.
+    def _failure(self, error: Exception) -> PromptyError:
+        if isinstance(error, PromptyError):
+            return error
+        logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error))
+        return RunBroken(f"{type(error).__name__}: {error}")
 
-        A process that was suspended can wake up after a takeover. The engine already rejects what a stale worker
-        stores; this keeps it from acting.
-        """
-        for _ in range(MAX_OWNER_CHECKS):  # it may be suspended during the check, too
-            if time.monotonic() - started <= OWNER_CHECK_AFTER:
-                return
-            started = time.monotonic()
-            if not await self.steps.is_owner():
-                raise RunBroken(f"another worker has taken the run '{self.run_id}' over")
-
-    async def _check_call(self, planned: PlannedCall) -> None:
-        await self._check_owner(self._started_at[planned.key])
+    async def _check_call(self, _: PlannedCall) -> None:
+        """Fence a call that waited for a free slot or for its kind."""
+        await self.steps.fence()
 
     def _place(self, name: str) -> str:
         return f"the step '{name}' of the run '{self.run_id}'"
@@ -226,14 +223,32 @@ class DurableDriver:
                 self.inner.host.emit(self._requested)
                 self._requested = None
             async with DeltaWriter(self.steps.write, name, self.nonce) as deltas:
-                events = self.inner.perform(effect)
+                events = self._fenced(self.inner.perform(effect))
                 if self.pace is not None:
                     events = self.pace(events)
-                reply = await drain(deltas.record(events) if streams else events)
+                reply = await self._metered(drain(deltas.record(events) if streams else events))
             return {"answer": answer_to_json(effect, reply), "attempt": self.nonce}
 
         kept = await self._step(name, body)
         return answer_from(effect, kept.get("answer"), self._place(name))
+
+    async def _metered(self, reply: Awaitable[Reply]) -> Reply:
+        try:
+            received = await reply
+        except ModelError as error:
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                self.metrics.count("prompty.model.rate_limited")
+            raise
+        self.metrics.count_tokens(received.usage)
+        return received
+
+    async def _fenced(
+        self, events: AsyncGenerator[Event | Outcome[T], None]
+    ) -> AsyncGenerator[Event | Outcome[T], None]:
+        """Fence a call that `pace` delayed."""
+        await self.steps.fence()
+        async for event in events:
+            yield event
 
     async def _stage(self, stage: CallTools) -> list[Message | OutcomeUnknown | None]:
         """Run each call as a step of its own. All steps start in order before any is awaited: the engine tells them
@@ -261,7 +276,6 @@ class DurableDriver:
 
     async def _call(self, planned: PlannedCall, intended: object, room: asyncio.Semaphore) -> Message | OutcomeUnknown:
         name = self.names.of_call(planned)
-        self._started_at[planned.key] = time.monotonic()
 
         async def body() -> Json:
             async with room:
@@ -272,6 +286,7 @@ class DurableDriver:
     async def _result(self, planned: PlannedCall, intended: object) -> Message | OutcomeUnknown:
         """Run a call, unless an earlier execution may have run it already."""
         if intended != self.nonce and planned.call.name not in self.idempotent:
+            self.metrics.count("prompty.calls.uncertain")
             return OutcomeUnknown()
         await self._find_kinds()
         if planned.call.name not in self._tools.tools:
@@ -325,3 +340,9 @@ class DurableDriver:
         known = self.session.load(effect.session_id)[self.stored :]
         if not any(known[at : at + len(new)] == new for at in range(len(known) - len(new) + 1)):
             self.session.save(effect.session_id, effect.messages)
+
+
+def _is_cancelled() -> bool:
+    """Return True if the current task was cancelled. What it awaits may turn that into another error."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,8 +1,8 @@
 """The port to a durable engine: everything that runs need of one. An engine must pass `durable.suite`.
 
 An engine runs workflows. A workflow is a function from a JSON record to a JSON output, under an id. When the process of
-a worker dies, the next worker of the same name calls the function again with the same record, and finished steps return
-their stored results.
+a worker dies, another worker calls the function again with the same record, and finished steps return their stored
+results.
 Above: `durable.driver`, `durable.runtime`. Below: DBOS, which only `durable.dbos_engine` knows.
 """
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
+from prompty.durable.selection import Outcome, Position, Selection
 from prompty.model.message import Json
 
-State = Literal["waiting", "running", "finished", "broken", "cancelled"]
+State = Literal["waiting", "running", "finished", "broken", "cancelled", "quarantined"]
 Workflow = Callable[["Steps", Json], Awaitable[Json]]
 StepBody = Callable[[], Awaitable[Json]]
 
@@ -30,13 +31,19 @@ class Steps(Protocol):
         """Return the messages sent to the workflow since the last call. They are stored like the result of a step."""
         ...
 
-    async def is_owner(self) -> bool:
-        """Return False if another worker has taken over this workflow. Call it in a step, before a side effect: the
-        engine already rejects writes from a stale owner."""
+    async def fence(self) -> None:
+        """Return when this worker may begin a side effect: at once, unless it has not renewed its lease for a while.
+        Raise CancelledError if another worker may have taken over. Call it in a step. The engine already rejects
+        writes from a stale owner."""
         ...
 
     async def write(self, value: Json, /) -> None:
         """Append to the workflow's stream while a step runs. A step that is run again writes again."""
+        ...
+
+    async def label(self, outcome: Outcome, /) -> None:
+        """Store how this execution is about to end, so that `Engine.select` finds the workflow without reading its
+        output. Call it last. A workflow that ends without a label is `done`."""
         ...
 
 
@@ -50,7 +57,8 @@ class StoredStep(NamedTuple):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
     """State of a workflow. `record` and `output` come from storage and are not trusted. `recovered` counts restarts
-    after a worker died; whatever ran at that moment may have been done twice."""
+    after a worker died; whatever ran at that moment may have been done twice. Only workers of the same `version` run
+    it."""
 
     id: str
     state: State
@@ -61,6 +69,21 @@ class Status:
     recovered: int = 0
     created: datetime
     ended: datetime | None = None
+    prompt: str | None = None
+    version: str = ""
+
+
+class VersionCount(NamedTuple):
+    """Workflows of one version: how many are waiting, running, and ended."""
+
+    version: str
+    waiting: int
+    running: int
+    ended: int
+
+    @property
+    def unfinished(self) -> int:
+        return self.waiting + self.running
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,22 +97,27 @@ class Limits:
 
 class Engine(Protocol):
     """Storage and execution of workflows. With a name it is a worker: it runs what it starts, what is queued, and what
-    the last worker of its name left unfinished. Without a name it is a client. Its methods block, and can be called
-    from any thread."""
+    workers without a lease left unfinished. The name is a label for people and need not be unique. Without a name it is
+    a client. Its methods block, and can be called from any thread."""
+
+    @property
+    def version(self) -> str:
+        """Version of the workflows that it starts and runs. Others stay as they are, for workers of their version."""
+        ...
 
     def open(self, workflow: Workflow, /) -> None:
-        """Start the worker. Raise `NameInUse` while another process has this name."""
+        """Start the worker."""
         ...
 
     def close(self, drain: float = 0) -> None:
-        """Stop the worker after at most `drain` seconds. Unfinished workflows continue when the name opens again."""
+        """Stop the worker after at most `drain` seconds. Unfinished workflows continue on any other worker."""
         ...
 
-    def start(self, id: str, record: Json, /, *, priority: int | None = None) -> None:
-        """Start a workflow, unless there is one with this id."""
+    def start(self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "") -> None:
+        """Start a workflow, unless there is one with this id. `select` finds it by the name of its prompt."""
         ...
 
-    def submit(self, records: Mapping[str, Json], /) -> None:
+    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "") -> None:
         """Queue workflows by id in one transaction. Existing ones stay as they are."""
         ...
 
@@ -99,8 +127,19 @@ class Engine(Protocol):
         """Return the status when the workflow has ended, or after `seconds`."""
         ...
 
-    def find(self, prefix: str = "", /, *, outputs: bool = True) -> list[Status]:
-        """Return the workflows whose ids have this prefix, oldest first, without their records."""
+    def find(self, ids: Sequence[str], /, *, outputs: bool = False) -> list[Status]:
+        """Return those of the workflows that exist, oldest first, without their records."""
+        ...
+
+    def select(
+        self, selection: Selection, /, *, limit: int, after: Position | None = None, oldest_first: bool = False
+    ) -> list[Position]:
+        """Return the positions of runs, the newest first. A run is a chain of workflows (`id`, `id#1`, …), and its
+        position is that of the last one. No inputs or outputs are read."""
+        ...
+
+    def count_versions(self) -> list["VersionCount"]:
+        """Return how many workflows there are of each version."""
         ...
 
     def find_ended(self, ids: Sequence[str], /) -> list[Status]:
@@ -131,7 +170,7 @@ class Engine(Protocol):
         """Delete workflows with everything stored about them."""
         ...
 
-    def adopt(self, name: str, /, *, force: bool = False) -> int:
-        """Take over the workflows of a worker that is gone for good, and return how many. Raise `NameInUse` while its
-        process is alive, unless `force`: it may be in the middle of a side effect."""
+    def is_taken_over(self, id: str, /) -> bool:
+        """Return True if another worker took a workflow over so recently that a process which hangs may still be in the
+        middle of a side effect."""
         ...

@@ -1,4 +1,8 @@
-"""Outcome of a segment, and its stored form: a result, a pause or an error."""
+"""Outcome of a segment, and its stored form: a result, a pause or an error.
+
+A result is stored without its messages: they are in the steps, and `durable.replay` puts them together. The database
+would hold each conversation twice. Version 0.1.0 stored them.
+"""
 
 from decimal import Decimal
 from typing import Any
@@ -11,6 +15,7 @@ from prompty.model.event import Done, Event, RunCancelled, RunFailed, RunPaused
 from prompty.model.message import Json, Message, Usage
 from prompty.model.paused import Paused
 
+QUARANTINE_REASON = "its workers died one after the other while they executed it"
 RunOutcome = Done | Paused | PromptyError
 
 
@@ -22,7 +27,6 @@ def outcome_to_json(outcome: RunOutcome) -> Json:
     return seal(
         {
             "result": outcome.result,
-            "messages": [message.to_json() for message in outcome.messages],
             "usage": outcome.usage.to_json(),
             "cost": None if outcome.cost is None else str(outcome.cost),
             "iterations": outcome.iterations,
@@ -36,9 +40,10 @@ def get_outcome(status: Status) -> RunOutcome | None:
         return None
     if status.state == "cancelled":
         return Cancelled("the run was cancelled")
+    if status.state == "quarantined":
+        return RunBroken(f"the run '{status.id}' is quarantined: {QUARANTINE_REASON}\n    Find out why, then retry it.")
     if status.state == "broken":
-        cause = status.error or f"its worker died {status.recovered} times, which is the limit"
-        return RunBroken(f"the run '{status.id}' broke: {cause}")
+        return RunBroken(f"the run '{status.id}' broke: {status.error}")
     place = f"the outcome of the run '{status.id}'"
     value: Any = unseal(status.output, place)
     try:
@@ -54,7 +59,7 @@ def get_outcome(status: Status) -> RunOutcome | None:
 def _done_from(value: dict[str, Any]) -> Done:
     return Done(
         result=value["result"],
-        messages=tuple(Message.from_json(message) for message in value["messages"]),
+        messages=tuple(Message.from_json(message) for message in value.get("messages", ())),
         usage=Usage(**value["usage"]),
         cost=None if value["cost"] is None else Decimal(value["cost"]),
         iterations=value["iterations"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, TypedDict, cast
 
 from pydantic import ValidationError
@@ -105,6 +105,11 @@ class Record:
 
     def to_json(self) -> Json:
         return seal(asdict(self))
+
+    @property
+    def prompt(self) -> str:
+        """Name by which the run is listed: that of the file, or of an agent without one."""
+        return PurePath(self.path).name if self.path else str(self.agent.get("name") or "")
 
     def after(self, paused: Paused, decisions: Mapping[str, Decision], *, cancelled: bool = False) -> "Record":
         """Return the segment that continues from a pause."""

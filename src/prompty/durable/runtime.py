@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, islice
+from logging import Logger, getLogger
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
@@ -17,6 +18,8 @@ from prompty.durable.delta_stream import DeltaLog
 from prompty.durable.driver import DurableDriver
 from prompty.durable.engine import Engine, Limits, Status, Steps
 from prompty.durable.envelope import unseal
+from prompty.durable.leases import LEASE_SECONDS
+from prompty.durable.metrics import WorkerMetrics
 from prompty.durable.outcome import RunOutcome, get_final_event, get_outcome, outcome_to_json
 from prompty.durable.record import (
     DurableOptions,
@@ -29,16 +32,20 @@ from prompty.durable.record import (
 )
 from prompty.durable.replay import Replay
 from prompty.durable.runs import (
+    Ids,
     RunEvent,
-    RunState,
+    RunSummary,
     Segments,
     Summaries,
     find_paused_segment,
+    get_label,
     get_run_id,
+    get_segment_ids,
     get_segment_number,
     segment_id,
     summarize_run,
 )
+from prompty.durable.selection import ENDED, Position, RunState, Selection
 from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
@@ -51,9 +58,12 @@ from prompty.tracing import names
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.structured import cast
 
+logger: Logger = getLogger("prompty")
 T = TypeVar("T")
 POLL = 0.1
 FOREVER = 3_000_000.0
+PAGE = 500  # runs whose outcomes are in memory at a time
+CHUNK = 1000  # runs to delete in one transaction
 _END = object()
 Inputs = Mapping[str, object] | None
 
@@ -61,9 +71,10 @@ Inputs = Mapping[str, object] | None
 class DurableRuntime:
     """Durable runs in a database: `sqlite:///runs.db` for one machine, `postgresql://…` for a set of workers.
 
-    With a `name` it works: it runs what it starts, what others have left for workers, and what a worker of its name
-    left behind when it died. Names are stable, and no two processes have the same one at a time. Without a name it
-    starts, reads, answers and steers, and runs nothing. Use it as a context manager, or `open` and `close` it.
+    With a `name` it works: it runs what it starts, what others have left for workers, and what workers left behind when
+    they died. The name is a label for people. A worker that has not renewed its `lease` for that many seconds loses its
+    runs to the others. Without a name it starts, reads, answers and steers, and runs nothing. Use it as a context
+    manager, or `open` and `close` it.
 
     Tools, gate, guardrails and the like are the worker's: functions are not stored. `secrets` are values by names that
     all workers know; a run keeps the name. Every model call goes through `pace`, which may make it wait.
@@ -75,9 +86,11 @@ class DurableRuntime:
         *,
         name: str | None = None,
         limits: Limits | None = None,
+        lease: float = LEASE_SECONDS,
         **parts: Unpack[WorkerOptions],
     ) -> None:
-        self.engine: Engine = DbosEngine(url, name, limits) if isinstance(url, str) else url
+        self.metrics: WorkerMetrics = WorkerMetrics()
+        self.engine: Engine = DbosEngine(url, name, limits, lease, self.metrics) if isinstance(url, str) else url
         self.parts: WorkerParts = WorkerParts(**parts)
 
     def open(self) -> None:
@@ -104,6 +117,12 @@ class DurableRuntime:
 
     async def _segment(self, steps: Steps, stored: Json) -> Json:
         """Run one segment, from its start or a pause to its end or the next pause. It is a workflow of the engine."""
+        outcome = await self._run_segment(steps, stored)
+        if label := get_label(outcome):
+            await steps.label(label)
+        return outcome_to_json(outcome)
+
+    async def _run_segment(self, steps: Steps, stored: Json) -> RunOutcome:
         try:
             record = record_from(stored, "the record of a run")
             spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
@@ -119,12 +138,13 @@ class DurableRuntime:
                         record.run_id,
                         self.parts.hooks(),
                         run.settings.memory,
+                        self.metrics,
                         pace=self.parts.pace,
                         cancelled=record.cancelled,
                     )
-                    return outcome_to_json(await driver.drive(run.loop()))
+                    return await driver.drive(run.loop())
         except PromptyError as error:
-            return outcome_to_json(error)
+            return error
 
     def start(
         self,
@@ -145,7 +165,7 @@ class DurableRuntime:
         record = new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets)
         if "#" in record.run_id:
             raise RequestError(f"the run id {record.run_id!r} has a '#' in it", "Leave it out: it parts segments.")
-        self.engine.start(record.run_id, record.to_json(), priority=priority)
+        self.engine.start(record.run_id, record.to_json(), priority=priority, prompt=record.prompt)
         return DurableRun(self, record.run_id)
 
     def attach(self, run_id: str) -> "DurableRun":
@@ -155,8 +175,8 @@ class DurableRuntime:
         return DurableRun(self, run_id)
 
     def result(self, run_id: str, *, timeout: float | None = None, output_type: type[Any] | None = None) -> Any:
-        """Wait for a run: its result, or the `Paused` value where it waits for a person. What ended it otherwise is
-        raised, with the messages so far; TimeoutError if it has not ended in time."""
+        """Wait for a run. Return its result, or the `Paused` value if it waits for a person. Raise the error that ended
+        it, with the messages so far, or TimeoutError if it has not ended in time."""
         status = self.engine.wait(self._last_id(run_id), FOREVER if timeout is None else timeout)
         end = self._end(status)
         if end is None:
@@ -226,13 +246,25 @@ class DurableRuntime:
             raise RequestError(f"the run '{run_id}' does not wait for an answer", "See `prompty runs show`.")
         paused = get_outcome(segments[at])
         assert isinstance(paused, Paused)  # noqa: S101  it was chosen for that
+        self._warn_of_takeover(segments[at].id, paused)
         self._follow(segments[at].id, paused, lambda record: record.after(paused, parse_decisions(paused, verdicts)))
+
+    def _warn_of_takeover(self, id: str, paused: Paused) -> None:
+        """Warn that the process which began an interrupted call may hang, and finish it after this answer."""
+        unknown = [call.name for call in paused.pending if call.unknown]
+        if unknown and self.engine.is_taken_over(id):
+            logger.warning(
+                "The run '%s' was taken over a moment ago. If its last worker hangs and was not killed, it may still "
+                "finish '%s' after your answer. Make sure that it is gone.",
+                paused.run_id,
+                "', '".join(unknown),
+            )
 
     def _follow(self, id: str, paused: Paused, following: Callable[[Record], Record]) -> None:
         """Start the segment after a pause; one that is there already must be the same."""
         record = following(self._record(id))
         next_id = segment_id(record.run_id, record.segment)
-        self.engine.start(next_id, record.to_json())
+        self.engine.start(next_id, record.to_json(), prompt=record.prompt)
         if self._record(next_id).answers != record.answers:
             raise RequestError(f"the run '{record.run_id}' was answered otherwise", "See `prompty runs show`.")
 
@@ -246,7 +278,7 @@ class DurableRuntime:
         self.engine.send(last.id, text)
 
     def cancel(self, run_id: str) -> None:
-        """End a run. What is under way ends with it; what has ended stays as it is."""
+        """End a run that is under way. One that has ended stays unchanged."""
         last = self._last(run_id)
         end = get_outcome(last)
         if isinstance(end, Paused):
@@ -257,39 +289,88 @@ class DurableRuntime:
     def retry(self, run_id: str) -> None:
         """Let a run that was cancelled while it ran, or broke, go on from its last step."""
         last = self._last(run_id)
-        if last.state not in ("broken", "cancelled"):
+        if last.state not in ("broken", "cancelled", "quarantined"):
             raise RequestError(f"the run '{run_id}' was neither cancelled nor broken", "Start a new one.")
         self.engine.retry(last.id)
 
-    def list(self, state: RunState | None = None) -> Summaries:
-        """All runs, or those of one state, the oldest first."""
-        found: dict[str, list[Status]] = {}
-        for status in self.engine.find():
-            found.setdefault(get_run_id(status.id), []).append(status)
-        runs = [summarize_run(run_id, sorted(segments, key=get_segment_number)) for run_id, segments in found.items()]
-        return [run for run in runs if state in (None, run.state)]
+    def list(
+        self,
+        state: RunState | None = None,
+        *,
+        prompt: str | None = None,
+        older_than: timedelta | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Summaries:
+        """Return runs, the newest first: all, or those of a state, of a prompt, or so long in their state. `limit` and
+        `after`, the cursor of a run, select a page. A run that cannot be read is listed as `refused`, with the reason,
+        whatever its state was. To find all of those with `state="refused"`, everything that ended is read."""
+        position = Position.from_cursor(after) if after is not None else None
+        wanted = _select(() if state in (None, "refused") else (state,), prompt, older_than)
+        runs = (run for run in self._summaries(wanted, position, limit) if state != "refused" or run.state == "refused")
+        return list(islice(runs, limit))
 
-    def prune(self, older_than: timedelta) -> int:
-        """Forget runs that ended so long ago; how many. A paused run has not ended."""
-        before = datetime.now(UTC) - older_than
-        ended = ("done", "failed", "cancelled")
-        runs = [run for run in self.list() if run.state in ended and run.ended and run.ended < before]
-        for run in runs:
-            self.engine.delete([segment_id(run.id, number) for number in range(run.segments)])
-        return len(runs)
+    def summary(self, run_id: str) -> RunSummary:
+        """Return the state of one run."""
+        ids = self._segment_ids(run_id)
+        found = {status.id: status for status in self.engine.find([run_id, ids[-1]], outputs=True)}
+        return summarize_run(found[ids[-1]], found[run_id].created, self.engine.version)
 
-    def _segments(self, run_id: str) -> Segments:
-        return [self.engine.wait(segment_id(run_id, number), 0) for number in range(self._count(run_id))]
-
-    def _count(self, run_id: str) -> int:
-        """How many segments a run has."""
-        count = sum(get_run_id(status.id) == run_id for status in self.engine.find(run_id, outputs=False))
-        if count == 0:
-            raise UnknownRun(run_id)
+    def prune(self, older_than: timedelta, *, state: RunState | None = None, prompt: str | None = None) -> int:
+        """Delete runs that ended so long ago, and return how many: all of them, or those that are `done`, `failed`,
+        `cancelled` or `refused`. A paused run has not ended. Chunks are deleted one by one, and work goes on beside."""
+        if state is not None and state not in (*ENDED, "refused"):
+            raise RequestError(f"a run that is {state} has not ended", "Cancel it first.")
+        if state == "refused":
+            refused = self.list(state, prompt=prompt, older_than=older_than)
+            for start in range(0, len(refused), CHUNK):
+                self._delete([Position.from_cursor(run.cursor).id for run in refused[start : start + CHUNK]])
+            return len(refused)
+        selection, last, count = _select((state,) if state else ENDED, prompt, older_than), None, 0
+        while found := self.engine.select(selection, limit=CHUNK, after=last, oldest_first=True):
+            self._delete([position.id for position in found])
+            last, count = found[-1], count + len(found)
         return count
 
+    def delete(self, run_id: str) -> None:
+        """Delete a run that has ended, or cannot be read."""
+        run = self.summary(run_id)
+        if run.state not in (*ENDED, "refused"):
+            raise RequestError(f"the run '{run_id}' is {run.state}", "Cancel it first.")
+        self.engine.delete(self._segment_ids(run_id))
+
+    def _delete(self, last_ids: Sequence[str]) -> None:
+        """Delete runs by the ids of their last segments."""
+        numbers = {id: range(get_segment_number(id) + 1) for id in last_ids}
+        self.engine.delete([segment_id(get_run_id(id), number) for id in last_ids for number in numbers[id]])
+
+    def _summaries(self, selection: Selection, after: Position | None, limit: int | None) -> Iterator[RunSummary]:
+        """Yield runs, the newest first. The outcomes of one page at a time are in memory."""
+        size = min(limit or PAGE, PAGE)
+        while True:
+            page = self.engine.select(selection, limit=size, after=after)
+            last = {status.id: status for status in self.engine.find([position.id for position in page], outputs=True)}
+            continued = [get_run_id(id) for id in last if get_segment_number(id) > 0]
+            created = {status.id: status.created for status in self.engine.find(continued)}
+            for position in page:
+                if status := last.get(position.id):  # or it was deleted meanwhile
+                    start = created.get(get_run_id(status.id), status.created)
+                    yield summarize_run(status, start, self.engine.version)
+            if len(page) < size:
+                return
+            after = page[-1]
+
+    def _segments(self, run_id: str) -> Segments:
+        return [self.engine.wait(id, 0) for id in self._segment_ids(run_id)]
+
+    def _segment_ids(self, run_id: str) -> Ids:
+        ids = get_segment_ids(self.engine, run_id)
+        if not ids:
+            raise UnknownRun(run_id)
+        return ids
+
     def _last_id(self, run_id: str) -> str:
-        return segment_id(run_id, self._count(run_id) - 1)
+        return self._segment_ids(run_id)[-1]
 
     def _last(self, run_id: str) -> Status:
         return self.engine.wait(self._last_id(run_id), 0)
@@ -345,18 +426,38 @@ class DurableRuntime:
         """Like `retry`."""
         await _elsewhere(lambda: self.retry(run_id))
 
-    async def list_async(self, state: RunState | None = None) -> Summaries:
+    async def list_async(
+        self,
+        state: RunState | None = None,
+        *,
+        prompt: str | None = None,
+        older_than: timedelta | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Summaries:
         """Like `list`."""
-        return await _elsewhere(lambda: self.list(state))
+        return await _elsewhere(
+            lambda: self.list(state, prompt=prompt, older_than=older_than, limit=limit, after=after)
+        )
 
-    async def prune_async(self, older_than: timedelta) -> int:
+    async def summary_async(self, run_id: str) -> RunSummary:
+        """Like `summary`."""
+        return await _elsewhere(lambda: self.summary(run_id))
+
+    async def delete_async(self, run_id: str) -> None:
+        """Like `delete`."""
+        await _elsewhere(lambda: self.delete(run_id))
+
+    async def prune_async(
+        self, older_than: timedelta, *, state: RunState | None = None, prompt: str | None = None
+    ) -> int:
         """Like `prune`."""
-        return await _elsewhere(lambda: self.prune(older_than))
+        return await _elsewhere(lambda: self.prune(older_than, state=state, prompt=prompt))
 
 
 @dataclass(frozen=True, slots=True)
 class DurableRun:
-    """A run, wherever it runs. What it can do stands at `DurableRuntime`."""
+    """A run, wherever it runs. `DurableRuntime` describes its methods."""
 
     runtime: DurableRuntime
     id: str
@@ -383,6 +484,11 @@ def _advanced(replay: Replay, steps: Mapping[str, object], told: DeltaLog) -> It
         if events is None:
             return
         yield from ((event, True) for event in events)
+
+
+def _select(states: tuple[RunState, ...], prompt: str | None, older_than: timedelta | None) -> Selection:
+    before = None if older_than is None else datetime.now(UTC) - older_than
+    return Selection(states=states, prompt=prompt, before=before)
 
 
 def _attempt(stored: object) -> str | None:

@@ -12,8 +12,7 @@ from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.provenance import Provenance, read_trusted
-from prompty.pipeline.frontmatter import read_frontmatter
-from prompty.pipeline.load import load, open_source, read_outdated, read_prompt
+from prompty.pipeline.load import load, read_document, read_outdated
 from prompty.pipeline.references import References
 from prompty.safety.origins import Source
 from prompty.safety.redaction import is_credential_name
@@ -146,9 +145,8 @@ def _read_text(agent: PromptAgent, keys: Keys) -> object:
         return None
     try:
         name = agent.path.name
-        _, parts = open_source(read_prompt(agent.path, name)[0], name)
-        frontmatter = read_frontmatter(parts.frontmatter or "")
         references = References(agent.path.parent, agent.allowed_roots)
+        _, parts, frontmatter, _ = read_document(agent.path, name, references)
         outdated = read_outdated(frontmatter, parts.body, references, name)
         return _get_at((outdated.frontmatter if outdated else frontmatter).data, keys)
     except (PromptyError, LookupError, TypeError, ValueError):
@@ -167,6 +165,6 @@ def _read_secret(agent: PromptAgent, keys: Keys) -> object:
     if isinstance(text, str) and "${" not in text:
         return text
     try:
-        return _get_at(_to_frontmatter(load(agent.path)), keys).get_secret_value() if agent.path else None
+        return _get_at(_to_frontmatter(load(agent.path, variant="")), keys).get_secret_value() if agent.path else None
     except (PromptyError, AttributeError, LookupError, TypeError):
         return None

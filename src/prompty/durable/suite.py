@@ -9,13 +9,12 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from prompty.durable.engine import Engine, Status, StepBody, Steps, Workflow
-from prompty.errors import NameInUse
+from prompty.durable.selection import Position, RunState, Selection
 from prompty.model.message import Json
 
 VALUE: Json = {"text": "Grüße, 世界 🌍 \x00", "number": 1.5, "big": 2**60, "nothing": None, "list": [True, {"a": []}]}
@@ -53,7 +52,7 @@ class EngineSuite:
     def test_an_unknown_workflow_has_no_status_and_no_steps(self, tmp_path: Path) -> None:
         with self.open_engine(tmp_path, return_record) as engine:
             assert engine.status("a") is None
-            assert engine.find() == []
+            assert engine.select(Selection(), limit=10) == []
             assert engine.steps("a") == []
 
     def test_a_workflow_that_is_started_twice_runs_once(self, tmp_path: Path) -> None:
@@ -218,18 +217,71 @@ class EngineSuite:
             assert engine.wait("a", SECONDS).state == "finished"
         assert ran == ["first", "last"]
 
-    def test_workflows_are_found_by_the_prefix_of_their_ids_and_can_be_deleted(self, tmp_path: Path) -> None:
+    def test_workflows_are_found_by_their_ids_and_can_be_deleted(self, tmp_path: Path) -> None:
         with self.open_engine(tmp_path, return_record) as engine:
             for id in ("a", "a#1", "b"):
                 engine.start(id, {})
                 engine.wait(id, SECONDS)
-            assert [status.id for status in engine.find("a")] == ["a", "a#1"]
-            assert [status.id for status in engine.find()] == ["a", "a#1", "b"]
+            assert [status.id for status in engine.find(["b", "a#1", "a", "c"])] == ["a", "a#1", "b"]
+            assert engine.find([]) == []
             assert [status.id for status in engine.find_ended(["a", "b", "c"])] == ["a", "b"]
             assert engine.find_ended([]) == []
             engine.delete(["a", "a#1"])
-            assert [status.id for status in engine.find()] == ["b"]
+            assert [status.id for status in engine.find(["a", "a#1", "b"])] == ["b"]
             assert engine.status("a") is None
+
+    def test_runs_are_selected_by_state_prompt_and_age(self, tmp_path: Path) -> None:
+        async def workflow(steps: Steps, record: Json) -> Json:
+            if outcome := record.get("outcome"):
+                await steps.label(outcome)  # type: ignore[arg-type]  # one of the outcomes
+            if record.get("raises"):
+                raise ValueError("broken")
+            return record
+
+        records: dict[str, Json] = {
+            "done": {},
+            "paused": {"outcome": "paused"},
+            "failed": {"outcome": "failed"},
+            "broken": {"raises": True},
+            "gone": {"outcome": "cancelled"},
+            "answered": {"outcome": "paused"},
+            "answered#1": {},
+        }
+        with self.open_engine(tmp_path, workflow) as engine:
+            for id, record in records.items():
+                engine.start(id, record, prompt=f"{id}.prompty")
+                engine.wait(id, SECONDS)
+        client = self.engine(tmp_path, None)
+        client.start("queued", {}, prompt="queued.prompty")
+
+        def select(*states: RunState, prompt: str | None = None, before: datetime | None = None) -> list[str]:
+            selection = Selection(states=states, prompt=prompt, before=before)
+            positions = client.select(selection, limit=100)
+            assert positions == sorted(positions, reverse=True), "the newest is the first"
+            return sorted(position.id for position in positions)
+
+        assert select("waiting") == ["queued"]
+        assert select("running") == []
+        assert select("done") == ["answered#1", "done"]
+        assert select("paused") == ["paused"], "one that was answered is not paused"
+        assert select("failed") == ["broken", "failed"]
+        assert select("cancelled") == ["gone"]
+        assert select("paused", "cancelled") == ["gone", "paused"]
+        everything = select()
+        assert everything == ["answered#1", "broken", "done", "failed", "gone", "paused", "queued"]
+        assert select(prompt="paused") == select(prompt="prompts/paused.prompty") == ["paused"]
+        assert select(before=datetime.now(UTC) - timedelta(hours=1)) == []
+        assert select(before=datetime.now(UTC) + timedelta(hours=1)) == everything
+        for oldest_first in (False, True):
+            pages, last = list[Position](), None
+            while page := client.select(Selection(), limit=2, after=last, oldest_first=oldest_first):
+                pages += page
+                last = page[-1]
+            assert pages == sorted(pages, reverse=not oldest_first)
+            assert sorted(position.id for position in pages) == everything
+        [counted] = client.count_versions()
+        assert (counted.version, counted.waiting, counted.running, counted.ended) == (client.version, 1, 0, 7)
+        client.close()
 
     def test_a_client_starts_workflows_for_workers(self, tmp_path: Path) -> None:
         client = self.engine(tmp_path, None)
@@ -243,32 +295,29 @@ class EngineSuite:
             assert [status.recovered for status in client.find_ended(["a"])] == [0]
         client.close()
 
-    def test_a_name_has_one_worker_at_a_time(self, tmp_path: Path) -> None:
-        with self.open_engine(tmp_path, return_record), pytest.raises(NameInUse, match="'worker'"):
-            self.open_elsewhere(tmp_path, "worker")
-        with self.open_engine(tmp_path, return_record):
-            pass
-
-    def open_elsewhere(self, folder: Path, name: str) -> None:
-        """Open a worker of this name in another process. Override it if a process can have only one engine."""
-        self.engine(folder, name).open(return_record)
-
-    def test_the_workflows_of_a_worker_that_does_not_come_back_are_adopted(self, tmp_path: Path) -> None:
+    def test_a_worker_that_stops_leaves_its_workflows_to_a_worker_of_any_name(self, tmp_path: Path) -> None:
         released: list[bool] = []
 
         async def workflow(steps: Steps, _: Json) -> Json:
             await steps.step("first", append_name([], "first"))
             return await steps.step("gate", wait_for(released))
 
-        with self.open_engine(tmp_path, workflow, "lost") as engine:
+        with self.open_engine(tmp_path, workflow, "first") as engine:
             engine.start("a", {})
             self.wait_for_steps(engine, "a", "first")
         released.append(True)
-        with self.open_engine(tmp_path, workflow, "other") as engine:
-            assert engine.wait("a", 1).state == "running"
-            assert engine.adopt("lost") == 1
+        with self.open_engine(tmp_path, workflow, "second") as engine:
             assert engine.wait("a", SECONDS).state == "finished"
-            assert engine.adopt("lost") == 0
+            assert not engine.is_taken_over("a"), "its worker said that it stopped"
+
+    def test_a_worker_with_a_lease_may_act(self, tmp_path: Path) -> None:
+        async def workflow(steps: Steps, record: Json) -> Json:
+            await steps.fence()
+            return record
+
+        with self.open_engine(tmp_path, workflow) as engine:
+            engine.start("a", VALUE)
+            assert engine.wait("a", SECONDS).output == VALUE
 
     def wait_for_steps(self, engine: Engine, id: str, *names: str) -> None:
         """Wait until these steps have ended."""

@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BodyLines:
-    """The file of each line of a body with partials: `places[i]` is that of the line `starts[i]` and those below it."""
+    """The files of the lines of a body: `places[i]` is where the line `starts[i]` comes from, and those below it."""
 
     starts: tuple[int, ...]
     places: tuple[Place, ...]
@@ -78,12 +78,13 @@ class PromptAgent(Frontmatter):
     """A loaded prompt: its frontmatter, its body, and the path of its file.
 
     An agent is immutable, and `load` returns the same object as long as the file is unchanged. To change an agent, copy
-    it: `agent.model_copy(update={"instructions": …})`. `partials` are the hashes of the files in its body, by name.
+    it: `agent.model_copy(update={"instructions": …})`. `files` are the hashes of its partials, and of the
+    base of a variant, by name.
     """
 
     kind: Literal["prompt"] = "prompt"
     instructions: str = ""
-    partials: SkipJsonSchema[dict[str, str]] = Field({}, exclude_if=lambda hashes: not hashes, repr=False)
+    files: SkipJsonSchema[dict[str, str]] = Field({}, exclude_if=lambda hashes: not hashes, repr=False)
     path: Path | None = Field(None, exclude=True, description="The file it was loaded from.")
     base_dir: Path | None = Field(None, exclude=True, repr=False, description="The folder of the files it names.")
     allowed_roots: tuple[Path, ...] = Field((), exclude=True, repr=False, description="Other folders of such files.")

@@ -1,4 +1,4 @@
-"""Put findings in a body at their lines: of the prompt, or of the partial that a line comes from."""
+"""Put findings in a body at their lines: of the prompt, or of the partial or the base that a line comes from."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,16 +6,18 @@ from pathlib import Path
 
 from prompty.errors import Problem
 from prompty.model.agent import BodyLines, PromptAgent
-from prompty.pipeline.partials import PartialProblem
-from prompty.pipeline.source_map import Edit, Finding, Source, split_lines
+from prompty.pipeline.frontmatter import Document
+from prompty.pipeline.partials import CompositionProblem
+from prompty.pipeline.source_map import Edit, Finding, split_lines
 from prompty.safety.redaction import mask_line
 
 
 class BodyPlaces:
-    """Puts findings in the body of a file, with or without partials, at the lines of the files they come from."""
+    """Puts findings in the body of an agent at the lines of the files they come from."""
 
-    def __init__(self, source: Source, body: str, body_start: int, agent: PromptAgent) -> None:
-        self._source, self._lines, self._start = source, split_lines(body), body_start
+    def __init__(self, document: Document, agent: PromptAgent) -> None:
+        self._source, parts = document.source, document.parts
+        self._lines, self._start = split_lines(parts.body), parts.body_start
         self._inserted, self._text = agent.body_lines, agent.instructions
         self._folder = agent.base_dir
 
@@ -41,7 +43,7 @@ class BodyPlaces:
         shown = replace(finding.problem, path=self._name(place.path), text=mask_line(line)[:200])
         return replace(shown, line=place.line, column=column + 1, end_line=place.line, end_column=column + length + 1)
 
-    def place(self, problem: PartialProblem) -> Problem:
+    def place(self, problem: CompositionProblem) -> Problem:
         """Return a partial that cannot be inserted as a problem of the file that names it."""
         path, line = problem.place
         found = Problem(code=problem.code, message=problem.cause, fix=problem.fix)

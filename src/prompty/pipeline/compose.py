@@ -1,8 +1,9 @@
-"""Read the partials of a prompt, and put the body that results into its agent."""
+"""Compose the body of a prompt: merge that of a variant with its base, and insert partials."""
 
 import re
 from collections.abc import Collection
 from functools import partial
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -11,8 +12,8 @@ from pydantic import ValidationError
 from prompty.errors import RenderError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.files import Unreadable
-from prompty.pipeline.frontmatter import Unclosed, normalize, read_frontmatter, split
-from prompty.pipeline.partials import Partial, insert_partials
+from prompty.pipeline.frontmatter import BaseBody, Unclosed, normalize, read_frontmatter, split
+from prompty.pipeline.partials import CompositionProblem, Partial, insert_partials
 from prompty.pipeline.references import References
 from prompty.registry import Registry
 
@@ -21,20 +22,43 @@ _MAY_INCLUDE = re.compile(r"%[-+]?\s*include\b|\{\{\s*>")
 _EXTENSION = ".md"
 
 
-def insert_files(agent: PromptAgent, references: References, registry: Registry) -> PromptAgent:
-    """Return an agent with the partials of its body, or as it is if it has none. Raise PartialProblem.
+def compose(agent: PromptAgent, base: BaseBody | None, references: References, registry: Registry) -> PromptAgent:
+    """Return an agent with its whole body: that of a variant and its `base`, with partials.
 
     Inputs of partials that the file does not declare, and that no tag around the include sets, become inputs of the
-    agent.
+    agent. Raise CompositionProblem if a file cannot be used.
     """
-    body, kind = agent.instructions, agent.template.format.kind
-    if not _MAY_INCLUDE.search(body) or not registry.renderers.has(kind):
+    kind = agent.template.format.kind
+    if not registry.renderers.has(kind):
         return agent
-    engine: Any = registry.renderers.get(kind)
-    composition = insert_partials(body, engine, partial(_read_partial, references))
+    engine: Any = registry.renderers.get(kind) if base or _MAY_INCLUDE.search(agent.instructions) else None
+    if base is not None:
+        agent = _merge_body(agent, base, engine)
+    return agent if engine is None else _insert_partials(agent, references, engine)
+
+
+def _merge_body(agent: PromptAgent, base: BaseBody, engine: Any) -> PromptAgent:
+    blocks = import_module("prompty.pipeline.blocks")  # only variants need it
+    text, lines = blocks.merge_bodies(agent.instructions, base, engine)
+    files = {base.path.name: base.hash}
+    return agent.model_copy(update={"instructions": text, "files": files, "body_lines": lines})
+
+
+def _insert_partials(agent: PromptAgent, references: References, engine: Any) -> PromptAgent:
+    merged = agent.body_lines
+    try:
+        composition = insert_partials(agent.instructions, engine, partial(_read_partial, references))
+    except CompositionProblem as problem:
+        if merged and problem.place.path is None:
+            problem.place = merged.locate(problem.place.line)
+        raise
     if composition is None:
         return agent
-    changes = {"instructions": composition.text, "partials": composition.hashes, "body_lines": composition.lines}
+    lines = composition.lines
+    if merged:
+        lines = import_module("prompty.pipeline.blocks").trace_lines(lines, merged)
+    files = {**agent.files, **composition.hashes}
+    changes = {"instructions": composition.text, "files": files, "body_lines": lines}
     if composition.inputs:
         declared, free = {entry.name for entry in agent.inputs}, _find_variables(engine, composition.text)
         more = {entry.name: entry for entry in composition.inputs if entry.name in free and entry.name not in declared}

@@ -1,11 +1,12 @@
 """Split a file into frontmatter and body (§2.2), and read the frontmatter as data."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.errors import Problem
-from prompty.pipeline.source_map import MAX_PROBLEMS, Edit, Finding, SourceMap, split_lines
+from prompty.errors import LoadError, Problem
+from prompty.pipeline.source_map import MAX_PROBLEMS, Edit, Finding, Source, SourceMap, split_lines
 from prompty.safety.yaml import YamlError, YamlProblem, read_yaml
 
 # A delimiter is a whole line. The printed expression also closes inside values: `apiKey: sk---abc` would pour the
@@ -37,6 +38,39 @@ class Frontmatter(NamedTuple):
     data: Mapping[str, Any] | None
     source_map: SourceMap
     findings: list[Finding]
+
+
+class BaseBody(NamedTuple):
+    """The body of the file that a variant changes, and the line of the file that it begins at."""
+
+    path: Path
+    text: str
+    first_line: int
+    hash: str
+
+
+class Document(NamedTuple):
+    """A file, or a variant that is merged with its base, whose body is then `base`.
+
+    `parts` are the halves of the file itself. The frontmatter is that of both files.
+    """
+
+    source: Source
+    parts: Parts
+    frontmatter: Frontmatter
+    base: BaseBody | None = None
+
+
+def open_document(text: str, name: str, read: "Callable[[str], Frontmatter] | None" = None) -> Document:
+    """Split the text of a file, which may be called `name`, and read its frontmatter. Raise LoadError."""
+    source = Source(name, normalize(text))
+    try:
+        parts = split(source.text)
+    except Unclosed as error:
+        fix = "Add a line `---` below the last key; the body follows it."
+        problem = Problem(code="unclosed-frontmatter", message=str(error), fix=fix)
+        raise LoadError(source.problems([Finding(error.start, error.start + 3, problem)], 0)) from None
+    return Document(source, parts, (read or read_frontmatter)(parts.frontmatter or ""))
 
 
 def normalize(text: str) -> str:

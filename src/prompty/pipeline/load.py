@@ -6,7 +6,8 @@ Every stage collects its problems instead of stopping at the first, so that a fi
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +18,13 @@ from prompty.model.agent import PromptAgent
 from prompty.model.provenance import read_trusted
 from prompty.model.secrets import secrets_in
 from prompty.pipeline.body_places import BodyPlaces
-from prompty.pipeline.compose import insert_files
+from prompty.pipeline.compose import compose
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
-from prompty.pipeline.frontmatter import Frontmatter, Parts, Unclosed, normalize, read_frontmatter, split
-from prompty.pipeline.partials import PartialProblem
+from prompty.pipeline.frontmatter import Document, Frontmatter, open_document, read_frontmatter
+from prompty.pipeline.partials import CompositionProblem
 from prompty.pipeline.references import References, StrPath
-from prompty.pipeline.source_map import Finding, Source, first_problems
+from prompty.pipeline.source_map import first_problems
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
@@ -31,12 +32,22 @@ from prompty.tracing.spans import begin
 if TYPE_CHECKING:
     from prompty.pipeline.version_1 import Reading
 
-__all__ = ["StrPath", "load", "loads", "open_source", "read_agent", "read_outdated", "read_prompt"]
+__all__ = [
+    "StrPath",
+    "load",
+    "loads",
+    "read_agent",
+    "read_default_variant",
+    "read_document",
+    "read_outdated",
+    "read_prompt",
+]
 
 
 def load(
     path: StrPath,
     *,
+    variant: str | None = None,
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
@@ -44,12 +55,16 @@ def load(
 ) -> PromptAgent:
     """Load a .prompty file. An unchanged file with unchanged references is not read again.
 
+    `pkg:package/answer.prompty` is a file of a Python package. `variant="claude"` merges `answer.claude.prompty` into
+    it. The default is the variable `PROMPTY_VARIANT`, for prompts that have variants, and "" is the file itself.
     Credentials of the environment may go to `trusted_endpoints`, even if only the file names them.
     """
+    if variant is not None and not isinstance(variant, str):
+        raise WrongArgument("load(variant=…)", variant, "the name of a variant", "Write 'name'.")
     _check_arguments("load", allowed_roots, env, trusted_endpoints, registry)
     with begin("load") as span:
         span.record("inputs", {"path": path} if span.live else None)
-        return _load(path, allowed_roots, env, tuple(trusted_endpoints), registry)
+        return _load(path, variant, allowed_roots, env, tuple(trusted_endpoints), registry)
 
 
 def open_agent(agent_or_path: PromptAgent | StrPath, function: str) -> PromptAgent:
@@ -82,6 +97,7 @@ def _is_list_of_text(value: object) -> bool:
 
 def _load(
     path: StrPath,
+    variant: str | None,
     allowed_roots: Sequence[StrPath],
     env: Mapping[str, str] | None,
     trusted_endpoints: tuple[str, ...],
@@ -89,20 +105,68 @@ def _load(
 ) -> PromptAgent:
     if not isinstance(path, str):
         check_path(path, "load()", "the path of a .prompty file")
-    key = (registry, os.fspath(path), tuple([os.fspath(root) for root in allowed_roots]), trusted_endpoints)
+    if (name := os.fspath(path)).startswith("pkg:"):
+        name = os.fspath(path := import_module("prompty.pipeline.packages").locate(path))
+    default = read_default_variant(env, registry) if variant is None else ""
+    key = (
+        registry,
+        name,
+        variant or default,
+        default,
+        tuple([os.fspath(root) for root in allowed_roots]),
+        trusted_endpoints,
+    )
     if env is None and (cached := _get_cached(key)):
         return cached
     if isinstance(path, str) and "\n" in path:
         fix = "To load text, call loads()."
         raise FileMissing([Problem(code="file-missing", message="the path is the text of a prompt", fix=fix)])
     file = Path(path).absolute()
-    text, identity = read_prompt(file, os.fspath(path))
     trusted = read_trusted(trusted_endpoints)
     references = References(file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
-    agent = _build(text, os.fspath(path), references, registry, file)
+    chosen = choose_file(file, name, variant, default, references)
+    document = read_document(chosen, name if chosen is file else str(Path(name).with_name(chosen.name)), references)
+    agent = _build(document, references, registry, chosen)
     if env is None:
-        _cache_agent(key, agent, identity, references)
+        _cache_agent(key, agent, references.files.pop(file), references)
     return agent
+
+
+def read_default_variant(env: Mapping[str, str] | None = None, registry: Registry = DEFAULT) -> str:
+    """Return the variant that the environment chooses for prompts that have variants."""
+    name = "PROMPTY_VARIANT"
+    return (os.environ if env is None else env).get(name) or registry.dotenv.get(name) or ""
+
+
+def choose_file(file: Path, name: str, variant: str | None, default: str, references: References) -> Path:
+    """Return the file of a prompt, or of the variant that the caller or else the environment names. Raise LoadError."""
+    if not variant and not default:
+        return file
+    variants = import_module("prompty.pipeline.variants")
+    chosen: Path = variants.choose_file(file, name, variant or default, references, is_default=not variant)
+    return chosen
+
+
+def read_document(
+    file: Path, name: str, references: References, read: Callable[[str], Frontmatter] = read_frontmatter
+) -> Document:
+    """Read a file called `name`, merged with its base if it is a variant. `references` records the files."""
+    text, references.files[file] = read_prompt(file, name, references.buffers)
+    document = open_document(text, name, read)
+    if file.name.count(".") < 2:
+        return document
+    variants = import_module("prompty.pipeline.variants")  # most prompts do not need it
+    if (base := variants.find_base(file)) is None:
+        references.absent.update({variants.get_base(file)} - {None})
+        return document
+    if variants.find_base(base) is not None:
+        fix = "Rename it: a variant changes a prompt, not another variant."
+        problem = Problem(code="variant-of-variant", message=f"{base.name} is a variant itself", fix=fix, path=name)
+        raise LoadError([problem])
+    base_name = str(Path(name).with_name(base.name))
+    text, references.files[base] = read_prompt(base, base_name, references.buffers)
+    merged: Document = variants.merge_with_base(document, open_document(text, base_name, read), base)
+    return merged
 
 
 def loads(
@@ -131,13 +195,13 @@ def loads(
 
 
 def _load_text(text: str, references: References, registry: Registry) -> PromptAgent:
-    return _build(text, "<text>", references, registry)
+    return _build(open_document(text, "<text>"), references, registry)
 
 
-def _build(text: str, name: str, references: References, registry: Registry, path: Path | None = None) -> PromptAgent:
-    source, parts = open_source(text, name)
-    frontmatter, body = read_frontmatter(parts.frontmatter or ""), parts.body
-    references.is_lenient = (outdated := read_outdated(frontmatter, body, references, name)) is not None
+def _build(document: Document, references: References, registry: Registry, path: Path | None = None) -> PromptAgent:
+    source, parts, frontmatter, _ = document
+    body = parts.body
+    references.is_lenient = (outdated := read_outdated(frontmatter, body, references, source.path)) is not None
     if outdated:
         frontmatter, body = outdated.frontmatter, outdated.body
     built = build_agent(frontmatter, body, references, path)
@@ -151,30 +215,29 @@ def _build(text: str, name: str, references: References, registry: Registry, pat
         notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
         warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
     remember_secrets([*secrets_in(built.agent), *references.secrets])
-    agent = _insert_partials(built.agent, references, registry, source, parts)
+    agent = _compose(built.agent, document, references, registry)
     return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
 
 
-def _insert_partials(
-    agent: PromptAgent, references: References, registry: Registry, source: Source, parts: Parts
-) -> PromptAgent:
+def _compose(agent: PromptAgent, document: Document, references: References, registry: Registry) -> PromptAgent:
     try:
-        return insert_files(agent, references, registry)
-    except PartialProblem as problem:
-        located = BodyPlaces(source, parts.body, parts.body_start, agent).place(problem)
+        return compose(agent, document.base, references, registry)
+    except CompositionProblem as problem:
+        located = BodyPlaces(document, agent).place(problem)
         raise (FileMissing if problem.code == "file-missing" else LoadError)([located]) from None
 
 
 def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry) -> PromptAgent:
     """Return as much of a file's agent as is valid, without a warning: other stages report its problems."""
-    text, _ = read_prompt(file, str(file))
-    _, parts = open_source(text, str(file))
     references = References(file.parent, allowed_roots, dotenv=registry.dotenv)
-    frontmatter, body = read_frontmatter(parts.frontmatter or ""), parts.body
+    _, parts, frontmatter, base = read_document(file, str(file), references)
+    body = parts.body
     if outdated := read_outdated(frontmatter, body, references, file.name):
         frontmatter, body = outdated.frontmatter, outdated.body
-    built = build_agent(frontmatter, body, references, file)
-    return built.agent.model_copy(update={"registry": registry})
+    agent = build_agent(frontmatter, body, references, file).agent
+    with suppress(CompositionProblem):
+        agent = compose(agent, base, references, registry)
+    return agent.model_copy(update={"registry": registry})
 
 
 def read_outdated(frontmatter: Frontmatter, body: str, references: References, name: str) -> "Reading | None":
@@ -185,17 +248,6 @@ def read_outdated(frontmatter: Frontmatter, body: str, references: References, n
     version_1 = import_module("prompty.pipeline.version_1")  # no other file needs it
     reading: Reading = version_1.read_version_1(frontmatter, body, references, name, first_key)
     return reading
-
-
-def open_source(text: str, name: str) -> tuple[Source, Parts]:
-    """Return the text of a file, which may be called `name`, and its two halves."""
-    source = Source(name, normalize(text))
-    try:
-        return source, split(source.text)
-    except Unclosed as error:
-        fix = "Add a line `---` below the last key; the body follows it."
-        problem = Problem(code="unclosed-frontmatter", message=str(error), fix=fix)
-        raise LoadError(source.problems([Finding(error.start, error.start + 3, problem)], 0)) from None
 
 
 def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[str, Identity]:
@@ -214,7 +266,7 @@ def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[
 _YOUNG_NANOSECONDS = 50_000_000
 _MAX_CACHED = 1024
 
-_Key = tuple[Registry, str, tuple[str, ...], tuple[str, ...]]
+_Key = tuple[Registry, str, str, str, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +274,8 @@ class _Cached:
     agent: PromptAgent
     identity: Identity
     variables: tuple[tuple[str, str | None], ...]
-    files: tuple[tuple[Path, Identity], ...]
+    files: tuple[tuple[str, Identity], ...]
+    absent: tuple[str, ...]
     dotenv: Mapping[str, str]
 
 
@@ -239,6 +292,7 @@ def _get_cached(key: _Key) -> PromptAgent | None:
             and key[0].dotenv is entry.dotenv
             and all(os.environ.get(name) == value for name, value in entry.variables)
             and all(identify(os.stat(file)) == known for file, known in entry.files)
+            and not any(map(os.path.lexists, entry.absent))
         )
     except OSError:
         fresh = False
@@ -251,5 +305,6 @@ def _cache_agent(key: _Key, agent: PromptAgent, file: Identity, references: Refe
         return
     if len(_cache) >= _MAX_CACHED:
         _cache.pop(next(iter(_cache)), None)
-    variables, files = tuple(references.variables.items()), tuple(references.files.items())
-    _cache[key] = _Cached(agent, file, variables, files, references.dotenv)
+    variables, absent = tuple(references.variables.items()), tuple(map(str, references.absent))
+    files = tuple([(str(path), known) for path, known in references.files.items()])
+    _cache[key] = _Cached(agent, file, variables, files, absent, references.dotenv)

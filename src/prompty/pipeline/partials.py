@@ -46,7 +46,7 @@ class Composition(NamedTuple):
     inputs: tuple[Property, ...]
 
 
-class PartialProblem(Exception):
+class CompositionProblem(Exception):
     """A partial cannot be inserted. `place` is the line of the include, or the line in the partial that is wrong."""
 
     def __init__(self, place: Place, code: str, cause: str, fix: str) -> None:
@@ -63,7 +63,7 @@ Read = Callable[[str], Partial]
 def insert_partials(body: str, engine: object, read: Read) -> Composition | None:
     """Return a body with its partials, or None if it has none. `read` returns the partial that an include names.
 
-    Raise PartialProblem if one cannot be inserted. A template that is not valid has no partials: others report it.
+    Raise CompositionProblem if one cannot be inserted. A template that is not valid has no partials: others report it.
     """
     if not hasattr(engine, "includes"):
         return None
@@ -72,7 +72,7 @@ def insert_partials(body: str, engine: object, read: Read) -> Composition | None
         if not composer.engine.includes(body):
             return None
     except WrongInclude as error:
-        raise PartialProblem(Place(None, error.line or 1), "include-form", error.cause, error.fix) from None
+        raise CompositionProblem(Place(None, error.line or 1), "include-form", error.cause, error.fix) from None
     except RenderError:
         return None
     return composer.compose(body)
@@ -112,15 +112,17 @@ class _Composer:
         self._includes += 1
         if name in chain:
             path = " → ".join((*chain[chain.index(name) :], name))
-            raise PartialProblem(place, "include-cycle", f"partials include each other: {path}", "Remove one include.")
+            raise CompositionProblem(
+                place, "include-cycle", f"partials include each other: {path}", "Remove one include."
+            )
         if len(chain) >= _MAX_DEPTH or self._includes > _MAX_INCLUDES:
             cause = f"more than {_MAX_DEPTH} partials inside each other, or more than {_MAX_INCLUDES} of them"
-            raise PartialProblem(place, "include-depth", cause, "Use fewer partials.")
+            raise CompositionProblem(place, "include-depth", cause, "Use fewer partials.")
         if name not in self._partials:
             try:
                 partial = self._partials[name] = self._read(name)
             except Unreadable as error:
-                raise PartialProblem(place, error.code, error.message, error.fix) from None
+                raise CompositionProblem(place, error.code, error.message, error.fix) from None
             self._check(partial)
             self._hashes[name] = hashlib.sha256(partial.body.encode()).hexdigest()
             self._inputs += partial.inputs or ()
@@ -135,7 +137,7 @@ class _Composer:
         except RenderError as error:
             place = Place(partial.path, partial.first_line + (error.line or 1) - 1)
             code = "include-form" if isinstance(error, WrongInclude) else "template-syntax"
-            raise PartialProblem(place, code, error.cause, error.fix) from None
+            raise CompositionProblem(place, code, error.cause, error.fix) from None
         if partial.inputs is None:
             return
         declared = {one.name for one in partial.inputs}
@@ -143,7 +145,9 @@ class _Composer:
             if name not in declared:
                 cause = f"the partial reads `{name}`, which is not one of its `inputs`"
                 place = Place(partial.path, partial.first_line + line - 1)
-                raise PartialProblem(place, "partial-input", cause, f"Declare `{name}` in the partial, or remove it.")
+                raise CompositionProblem(
+                    place, "partial-input", cause, f"Declare `{name}` in the partial, or remove it."
+                )
 
     def _write(self, text: str, path: Path | None, line: int, indent: str) -> None:
         """Append a stretch of a file that begins at a line of it."""
@@ -168,9 +172,9 @@ class _Composer:
         self._line += text.count("\n")
 
 
-def _too_large() -> PartialProblem:
+def _too_large() -> CompositionProblem:
     cause = f"the body and its partials have more than {MAX_CHARACTERS:,} characters"
-    return PartialProblem(Place(None, 1), "include-size", cause, "Use smaller partials.")
+    return CompositionProblem(Place(None, 1), "include-size", cause, "Use smaller partials.")
 
 
 def _cut(text: str, includes: list[Include]) -> Iterator[str]:

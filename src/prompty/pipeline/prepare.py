@@ -117,8 +117,8 @@ def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict
     with begin("render") as span:
         text = _render_body(agent, values, nonce, strict)
         span.record("result", text.replace(nonce, "") if span.live else None)
-        if agent.partials:
-            span.record("partials", agent.partials)
+        if agent.files:
+            span.record("files", agent.files)
         return text
 
 

@@ -29,7 +29,8 @@ _KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials, which ar
 
 @dataclass
 class References:
-    """Resolver for one file. `variables` and `files` record what the result depends on, `failures` what is missing.
+    """Resolver for one file. `variables`, `files` and `absent` files record what the result depends on,
+    `failures` what is missing.
 
     `env` replaces the environment of the process, and `dotenv` has variables that it lacks. `buffers` are texts that
     replace those of files.
@@ -43,6 +44,7 @@ class References:
     trusted: frozenset[Origin] = frozenset()
     variables: dict[str, str | None] = field(default_factory=dict)
     files: dict[Path, Identity] = field(default_factory=dict)
+    absent: set[Path] = field(default_factory=set)
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
     texts: dict[str, Source] = field(default_factory=dict)
     endpoints: dict[str, Source] = field(default_factory=dict)

@@ -147,7 +147,7 @@ class SourceMap:
         `replacement`, in which `{}` is the text itself, becomes an edit if the path leads to plain text of the file:
         not to an alias, a merged key, a reference or a secret.
         """
-        node, key_node, known = self._find(keys)
+        node, key_node, known = self.find(keys)
         target = key_node if on_key and key_node is not None else node
         start, end = self._range(target)
         problem = Problem(code=code, message=message, fix=fix, key=".".join(map(str, known or keys)), severity=severity)
@@ -159,7 +159,7 @@ class SourceMap:
 
     def describe(self, keys: KeyPath) -> str:
         """Return the text at a key path for a message; secrets are masked."""
-        node, _, _ = self._find(keys)
+        node, _, _ = self.find(keys)
         if isinstance(node, yaml.MappingNode):
             return "a mapping"
         if isinstance(node, yaml.SequenceNode):
@@ -178,7 +178,7 @@ class SourceMap:
             text = text.partition("\n")[0]
         return node.start_mark.index, node.start_mark.index + len(text.rstrip())
 
-    def _find(self, keys: KeyPath) -> tuple[yaml.Node | None, yaml.Node | None, list[str | int]]:
+    def find(self, keys: KeyPath) -> tuple[yaml.Node | None, yaml.Node | None, list[str | int]]:
         """Follow a key path as deep as the file goes, skipping steps it does not have (the tag of a union, say)."""
         node, key_node, known = self._root, None, list[str | int]()
         for key in keys:

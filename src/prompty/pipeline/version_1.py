@@ -38,12 +38,12 @@ _Failures = list[tuple[Keys, Unreadable]]
 class TranslatedSourceMap(SourceMap):
     """Positions in a v1 file by the key paths of the v2 file."""
 
-    def __init__(self, text: str, moves: Mapping[Keys, Keys], data: Mapping[str, Any]) -> None:
-        super().__init__(text)
-        self._moves = moves
+    def __init__(self, positions: SourceMap, moves: Mapping[Keys, Keys], data: Mapping[str, Any]) -> None:
+        super().__init__(positions.text)
+        self._positions, self._moves = positions, moves
         self._names = {group: list(data[group]) for group in ("inputs", "outputs") if isinstance(data.get(group), dict)}
 
-    def _find(self, keys: KeyPath) -> tuple[Node | None, Node | None, list[str | int]]:
+    def find(self, keys: KeyPath) -> tuple[Node | None, Node | None, list[str | int]]:
         path = tuple(keys)
         names = self._names.get(str(path[0])) if path else None
         if names and len(path) > 1 and isinstance(index := path[1], int) and index < len(names):
@@ -52,7 +52,7 @@ class TranslatedSourceMap(SourceMap):
             if (origin := self._moves.get(path[:length])) is not None:
                 path = origin + path[length:]
                 break
-        return super()._find(path)
+        return self._positions.find(path)
 
 
 class Reading(NamedTuple):
@@ -110,7 +110,7 @@ def read_version_1(
         for note in translation.notes
         if note.start >= 0
     )
-    source_map = TranslatedSourceMap(positions.text, translation.moves, translation.data)
+    source_map = TranslatedSourceMap(positions, translation.moves, translation.data)
     translated = Frontmatter(translation.data, source_map, findings)
     return Reading(translated, translation.body, [warning, *notes], body_notes, translation.edits, translation.moves)
 

@@ -57,8 +57,10 @@ class AsyncTransport(Protocol):
 class TransportInterceptor(ABC):
     """Replaces the transports of every provider within `with interceptor:`, to record or to answer requests.
 
-    It is active in this context, and in threads and tasks that copy it.
+    It is active in this context, and in threads and tasks that copy it. `is_live` is False if no server is asked.
     """
+
+    is_live: bool = True
 
     @abstractmethod
     def transport(self, provider: "Provider", agent: PromptAgent, /) -> Transport:
@@ -109,6 +111,12 @@ _substitutes: ContextVar[tuple[TransportSubstitute, ...]] = ContextVar("prompty_
 def active_interceptors() -> tuple[TransportInterceptor, ...]:
     """Return the interceptors of this context, the innermost last."""
     return _interceptors.get()
+
+
+def has_live_transport() -> bool:
+    """Return False if the answers of this context are recorded ones: no server needs a pause before a retry."""
+    interceptors = _interceptors.get()
+    return not interceptors or interceptors[-1].is_live
 
 
 # Call ids that an API accepts: by default any text.

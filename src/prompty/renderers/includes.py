@@ -1,4 +1,4 @@
-"""Includes: the tags of a template that name partials, which are inserted when a file is loaded."""
+"""The tags of a template by which files are composed when they are loaded: includes of partials, and blocks."""
 
 from typing import NamedTuple
 
@@ -20,3 +20,18 @@ class Include(NamedTuple):
     line: int
     name: str
     indent: str = ""
+
+
+class Block(NamedTuple):
+    """A part of a template that a variant can replace, from the character `start` up to `end`.
+
+    Its text is between `inner_start` and `inner_end`, and begins in `line`. `parents` are the blocks around it.
+    """
+
+    name: str
+    start: int
+    end: int
+    inner_start: int
+    inner_end: int
+    line: int
+    parents: tuple[str, ...]

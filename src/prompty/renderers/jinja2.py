@@ -1,5 +1,6 @@
 """Jinja2 templates, the default engine (§2.8). Templates run in a sandbox with limits and are compiled once."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import TracebackType
@@ -17,12 +18,14 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers.includes import Include
-from prompty.renderers.jinja2_includes import find_includes
+from prompty.renderers.includes import Block, Include
 from prompty.renderers.jinja2_limits import CHARACTERS, LimitExceeded
 from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
 from prompty.renderers.jinja2_structure import NONCE, check_structure
+from prompty.renderers.jinja2_tags import find_blocks, find_includes
+from prompty.safety.nearest import nearest
 
+_UNKNOWN_FILTER = re.compile(r"No filter named '(.+)'")
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
 # Besides Jinja2's own errors, Python's compiler raises these: too deep, too many lines, a number with too many digits.
@@ -57,6 +60,13 @@ class Jinja2Renderer:
         """Return the tags that name partials."""
         try:
             return list(find_includes(_environment(False), template))
+        except _COMPILE_ERRORS as error:
+            raise _render_error(error) from None
+
+    def blocks(self, template: str) -> list[Block]:
+        """Return the parts of a template that a variant can replace, each after the blocks in it."""
+        try:
+            return list(find_blocks(_environment(False), template))
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
 
@@ -122,17 +132,27 @@ def _split_at_marks(node: nodes.Expr) -> Iterator[nodes.Expr]:
 
 
 def _render_error(error: Exception) -> RenderError:
-    if isinstance(error, RenderError):
-        return error
     if isinstance(error, TemplateSyntaxError):
-        return RenderError(f"the template is not valid Jinja2: {error.message}", "Correct the template.", error.lineno)
+        cause = f"the template is not valid Jinja2: {error.message}"
+        return RenderError(cause, _find_fix(str(error.message)), error.lineno)
     line = _template_line(error.__traceback__)
+    if isinstance(error, RenderError):
+        return error if error.line else RenderError(error.cause, error.fix, line)
     if isinstance(error, LimitExceeded):
         return RenderError(f"the template asks for {error.message}", "Make the template do less.", line)
     if isinstance(error, RecursionError | MemoryError):
         return RenderError("the template is nested too deep or calls itself without end", "Make it flatter.", line)
     cause = f"{type(error).__name__}: {error}"  # Python quotes the value, which can have millions of characters
     return RenderError(cause[:500], "Correct the expression, or the inputs it reads.", line)
+
+
+def _find_fix(message: str) -> str:
+    """Return what to do about a syntax error. The name of a filter that is not known has probably been misspelt."""
+    unknown = _UNKNOWN_FILTER.match(message)
+    if unknown is None:
+        return "Correct this line of the template."
+    near = nearest(unknown[1], list(_environment(False).filters))
+    return f"Did you mean `{near}`?" if near else "Use a filter of Jinja2, or remove it."
 
 
 def _template_line(traceback: TracebackType | None) -> int | None:

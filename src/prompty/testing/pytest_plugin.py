@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("prompty").addoption(
         "--prompty-live",
         action="store_true",
-        help="call the real models, and replace the recordings of `prompty_recording`",
+        help="call the real models, and replace the recordings of `prompty_recording` and of collected cases",
     )
+    parser.addini("prompty_collect", "collect the cases of .test.yaml files", type="bool", default=False)
+    parser.addini("prompty_checks", "Python files with functions for `python:` checks", type="paths", default=[])
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Collector | None":
+    if not file_path.name.endswith((".test.yaml", ".test.yml")) or not parent.config.getini("prompty_collect"):
+        return None
+    items = import_module("prompty.cases.pytest_items")  # only a project that asks for it needs the code
+    file: pytest.Collector = items.PromptTestFile.from_parent(parent, path=file_path)
+    return file
 
 
 @pytest.hookimpl(wrapper=True)

@@ -194,7 +194,12 @@ class Recording(NamedTuple):
 
 
 class Player(TransportInterceptor):
-    """Within `with Player(path):`, answer model calls from a file. Each recording is played once, in order."""
+    """Within `with Player(path):`, answer model calls from a file. Each recording is played once, in order.
+
+    A recorded failure is followed by its retry at once.
+    """
+
+    is_live = False
 
     def __init__(self, path: str | Path) -> None:
         check_path(path, "Player()", "the path of a recording")

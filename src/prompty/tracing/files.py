@@ -143,6 +143,14 @@ class FileSink:
             _write_trace(frame.log.stem, frame.to_json())
 
 
+def find_trace_file(span: Span) -> Path | None:
+    """Return the file that a file sink has written, or will write, for the trace of a span."""
+    for sink, frame in span.handles.items():
+        if isinstance(sink, FileSink):
+            return Path(f"{frame.log.stem}.tracy")
+    return None
+
+
 def _encode_values(written: dict[str, bytes]) -> list[bytes]:
     return [_member(_encode_name(name), value) for name, value in written.items()]
 

@@ -17,7 +17,7 @@ logger: Logger = getLogger("prompty.tracing")
 
 
 class Sink(Protocol):
-    """Receives spans. What it raises is logged and does not affect the run.
+    """Receives spans. Its errors go to the log, and do not affect the run.
 
     `content`: it needs inputs, results and messages, which are not recorded otherwise. `wire`: it needs the requests
     and replies of models as they were sent.

@@ -14,19 +14,28 @@ _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def render_page(trace: RecordedTrace) -> str:
-    """Return the HTML. Its policy allows our style and script by their hashes, and loads nothing."""
-    style, script = _read_asset("page.css"), _read_asset("page.js")
+    """Return the HTML of a trace."""
+    return build_page("prompty.viewer", "page", "Trace", trace_to_json(trace))
+
+
+def build_page(package: str, name: str, title: str, data: Json) -> str:
+    """Return a page of `name`.html, .css and .js of a package, on our base page. Its policy allows our style and script
+    by their hashes, and loads nothing."""
+    body, own_style, script = (_read_asset(package, f"{name}.{kind}") for kind in ("html", "css", "js"))
+    style = _read_asset("prompty.viewer", "base.css") + own_style
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {
         "POLICY": policy,
+        "TITLE": title,
         "STYLE": style,
-        "DATA": json.dumps(trace_to_json(trace), allow_nan=False).translate(_ESCAPES),
+        "BODY": body,
+        "DATA": json.dumps(data, allow_nan=False).translate(_ESCAPES),
         "SCRIPT": script,
     }
-    pieces = _read_asset("page.html").split("%%")
+    pieces = _read_asset("prompty.viewer", "base.html").split("%%")
     return "".join(parts[piece] if position % 2 else piece for position, piece in enumerate(pieces))
 
 
@@ -79,8 +88,8 @@ def _frame_to_json(frame: Frame) -> Json:
     }
 
 
-def _read_asset(name: str) -> str:
-    return files("prompty.viewer").joinpath(name).read_text(encoding="utf-8")
+def _read_asset(package: str, name: str) -> str:
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -4,11 +4,10 @@ Pure functions between `Message` and `Reply` and the JSON of the API. Used by `p
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import chain
 from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
@@ -300,23 +299,27 @@ class ChatDecoder:
         self._id = self._id or as_text(data.get("id")) or None
         self._model = self._model or as_text(data.get("model")) or None
         self._usage = data.get("usage") or self._usage
-        first = (choice for choice in data.get("choices") or [] if not choice.get("index"))
-        return list(chain.from_iterable(map(self._feed_choice, first)))
+        deltas: list[Delta] = []
+        for choice in data.get("choices") or []:
+            if not choice.get("index"):
+                self._feed_choice(choice, deltas)
+        return deltas
 
-    def _feed_choice(self, choice: dict[str, Any]) -> Iterator[Delta]:
+    def _feed_choice(self, choice: dict[str, Any], deltas: list[Delta]) -> None:
         delta = choice.get("delta") or {}
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
         if text := _parse_text(delta.get("content")):
             self._text.append(text)
-            yield TextDelta(text)
+            deltas.append(TextDelta(text))
         if reasoning := _get_reasoning(delta):
             self._reasoning.append(reasoning)
-            yield ReasoningDelta(reasoning)
+            deltas.append(ReasoningDelta(reasoning))
         for piece in delta.get("reasoning_details") or []:
             _add_detail(self._details, piece)
         for call in delta.get("tool_calls") or []:
-            yield _add_call(self._calls, call.get("index"), call)
-        self._refusal.append(delta.get("refusal") or "")
+            deltas.append(_add_call(self._calls, call.get("index"), call))
+        if refusal := delta.get("refusal"):
+            self._refusal.append(refusal)
 
     def _reply(self) -> Reply:
         return Reply(

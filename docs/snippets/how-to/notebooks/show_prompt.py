@@ -1,0 +1,4 @@
+import prompty
+
+agent = prompty.load("greet.prompty")
+agent

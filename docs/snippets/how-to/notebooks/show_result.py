@@ -1,0 +1,4 @@
+import prompty
+
+result = prompty.invoke("greet.prompty", {"name": "Ada"}, details=True)
+result

@@ -1,0 +1,3 @@
+import prompty
+
+print(prompty.invoke("advise.prompty", {"topic": "dragons", "age": 9}))

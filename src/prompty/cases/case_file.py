@@ -1,0 +1,189 @@
+"""The definition of a test file, `answer.test.yaml`. Its JSON Schema is `schemas/test.schema.json`."""
+
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Level = Literal["render", "wire", "replay", "live"]
+ROWS_REFERENCE = r"^\$\{file:(.+\.(?:csv|jsonl|ndjson))\}$"
+LEVELS: tuple[Level, ...] = ("render", "wire", "replay", "live")
+
+
+class FilePart(BaseModel):
+    """Base class of the parts of a test file."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, validate_by_alias=True, validate_by_name=True
+    )
+
+
+def _to_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _to_range(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"min": value, "max": value} if is_number else value
+
+
+def _to_checks(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+class Range(FilePart):
+    """Limits, both inclusive. A number alone is exactly that number."""
+
+    min: float | None = Field(None, description="The smallest value that passes.")
+    max: float | None = Field(None, description="The largest value that passes.")
+
+
+Bounds = Annotated[Range | None, BeforeValidator(_to_range, json_schema_input_type=float | Range | None)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_to_list, json_schema_input_type=str | tuple[str, ...])]
+
+
+class Similarity(FilePart):
+    """How near the answer must be to a text, by the vectors of an embedding prompt."""
+
+    to: str = Field(description="The text to compare with.")
+    prompt: str = Field(description="A .prompty file with `apiType: embedding` and one required input.")
+    at_least: float = Field(0.8, ge=-1, le=1, description="The smallest cosine that passes.")
+
+
+class Check(FilePart):
+    """One or more conditions on what a level observes. All of them must hold."""
+
+    path: str | None = Field(None, description="The part to look at, for example `messages[0].content`.")
+    equals: Any = Field(None, description="The value must be equal to this one.")
+    contains: Texts = Field((), description="The text must contain all of these.")
+    not_contains: Texts = Field((), description="The text must contain none of these.")
+    regex: str | None = Field(None, description="The text must match this regular expression somewhere.")
+    json_schema: dict[str, Any] | None = Field(None, description="The value must be valid by this JSON Schema.")
+    length: Bounds = Field(None, description="The number of characters of a text, or of entries of a list.")
+    dropped: tuple[str, ...] | None = Field(None, description="Wire: the options that the provider does not take.")
+    tokens: Bounds = Field(None, description="Wire: estimated tokens of the request. Answers: tokens of the answer.")
+    tools: tuple[str | dict[str, dict[str, Any]], ...] | None = Field(
+        None, description="Answers: the tools called, in order. `{pay: {amount: 5}}` also checks arguments."
+    )
+    rounds: Bounds = Field(None, description="Answers: how often the model was asked.")
+    cost: Bounds = Field(None, description="Answers: the cost in dollars.")
+    seconds: Bounds = Field(None, description="Live: how long the run took.")
+    python: str | None = Field(None, description="Answers: `module:function` of a file named by `--checks`.")
+    similar: Similarity | None = Field(None, description="Answers: how near the answer is to a text.")
+    judge: str | None = Field(None, description="Answers: a .prompty file that scores the answer.")
+    at_least: float | None = Field(None, description="With `judge`: the smallest score that passes.")
+    judge_inputs: dict[str, Any] = Field({}, description="With `judge`: further inputs of the judge.")
+
+    @cached_property
+    def conditions(self) -> tuple[str, ...]:
+        """The keys of the conditions, in the order of their cost. One that is null says nothing, except `equals`."""
+        given = self.model_fields_set
+        return tuple(
+            name
+            for name in Check.model_fields
+            if name in given and (name == "equals" or getattr(self, name) is not None)
+        )
+
+
+Checks = Annotated[tuple[Check, ...], BeforeValidator(_to_checks, json_schema_input_type=Check | tuple[Check, ...])]
+
+
+class Expect(FilePart):
+    """Checks by level, the cheapest first. A level that fails stops the dearer ones."""
+
+    render: Checks = Field((), description="Checks of the messages. Nothing is sent.")
+    wire: Checks = Field((), description="Checks of the request body. Nothing is sent.")
+    replay: Checks = Field((), description="Checks of the answer: recorded, or fresh with `--live`.")
+    live: Checks = Field((), description="Checks of a fresh answer. They are skipped without `--live`.")
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that have checks, the cheapest first."""
+        return tuple(level for level in LEVELS if getattr(self, level))
+
+    @property
+    def level(self) -> Level:
+        """The highest level that has checks."""
+        return self.levels[-1] if self.levels else "render"
+
+
+NO_EXPECTATIONS = Expect()
+
+
+class Defaults(FilePart):
+    """Values for every case. A case adds to `inputs`, `tools`, `tags` and `expect`, and replaces the others."""
+
+    inputs: dict[str, Any] = Field({}, description="The inputs of the prompt.")
+    tools: dict[str, Any] = Field({}, description="Results of tools by name. A tool named here does not run.")
+    models: tuple[str, ...] | None = Field(None, description="Run each case with each of these: `provider:id`.")
+    variants: tuple[str, ...] | None = Field(
+        None, description="Run each case with each of these variants. An empty text is the file itself."
+    )
+    repeat: int | None = Field(None, ge=1, le=1000, description="Run a case this many times. 1 if not given.")
+    passes: int | None = Field(
+        None, alias="pass", ge=1, le=1000, description="How many runs must pass. All of them if not given."
+    )
+    tags: tuple[str, ...] = Field((), description="Words to select cases by, with `-k`.")
+    expect: Expect = Field(NO_EXPECTATIONS, description="What must hold.")
+
+
+class Case(Defaults):
+    """One case: inputs, and what must hold."""
+
+    name: str | None = Field(None, min_length=1, max_length=200, description="A unique name. `case 1` … if not given.")
+    label: float | bool | str | None = Field(
+        None, description="Of a judge: the score that a person gave, or `pass` or `fail`."
+    )
+
+
+class JudgeRules(FilePart):
+    """When a judge agrees with people well enough to fail a build."""
+
+    at_least: float | None = Field(None, description="Scores from here on count as a pass.")
+    min_kappa: float = Field(0.6, ge=-1, le=1, description="The smallest Cohen's kappa.")
+    min_labels: int = Field(20, ge=1, description="The smallest number of labelled cases.")
+
+
+RowsReference = Annotated[str, Field(pattern=ROWS_REFERENCE)]
+Cases = Annotated[
+    tuple[Case, ...], BeforeValidator(lambda value: value, json_schema_input_type=tuple[Case, ...] | RowsReference)
+]
+
+
+class CaseFile(FilePart):
+    """The whole file. `cases` may be `${file:rows.csv}` or `${file:rows.jsonl}`."""
+
+    prompt: str | None = Field(None, description="The prompt. By default the .prompty file of the same name.")
+    defaults: Defaults = Field(Defaults(), description="Values for every case.")
+    judge: JudgeRules | None = Field(None, description="The prompt is a judge, and its cases have labels.")
+    cases: Cases = Field((), description="The cases, or a file with one case per row.")
+
+
+# In the schema and in the documentation.
+EXAMPLE: dict[str, Any] = {
+    "defaults": {"models": ["openai:gpt-5-mini"]},
+    "cases": [
+        {
+            "name": "greets by name",
+            "inputs": {"name": "Ada"},
+            "expect": {
+                "render": {"contains": "Ada"},
+                "wire": {"path": "temperature", "equals": 0.2},
+                "replay": {"regex": "^Hello", "tokens": {"max": 80}},
+            },
+        },
+        {
+            "name": "pays only after looking",
+            "inputs": {"amount": 500},
+            "tools": {"look": "in stock", "pay": {"paid": True}},
+            "expect": {"replay": {"tools": ["look", {"pay": {"amount": 500}}], "rounds": {"max": 3}}},
+        },
+        {
+            "name": "is relevant",
+            "inputs": {"question": "${file:long.txt}"},
+            "expect": {"live": {"judge": "judges/relevance.prompty", "at_least": 4}},
+            "repeat": 5,
+            "pass": 4,
+        },
+    ],
+}

@@ -1,0 +1,208 @@
+"""Decide whether an observation meets a check. Pure functions, except for the checks that `Evaluators` make.
+
+Checks run in the order of their cost: those on text and data first, then functions, similarity, and judges. The dearer
+ones run only if the cheaper ones have passed.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import jsonschema_rs
+
+from prompty.cases.case_file import Check, Level, Range, Similarity
+from prompty.cases.json_path import get_value
+from prompty.cases.results import CheckResult
+
+_MAX_SHOWN = 160
+
+
+class Observation(NamedTuple):
+    """What a level gives to look at. `read_value` returns it as JSON, and `text` is what people would read."""
+
+    text: str
+    read_value: Callable[[], object]
+    dropped: Sequence[str] = ()
+    tokens: int | None = None
+    calls: Sequence[tuple[str, object]] = ()
+    rounds: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+
+class CheckOutcome(NamedTuple):
+    """The verdict of a check that runs something: its reason, and the score if there is one."""
+
+    passed: bool
+    message: str = ""
+    advisory: bool = False
+    score: float | None = None
+
+
+class Evaluators(Protocol):
+    """Checks that run code or models. Each of them can raise."""
+
+    def run_function(self, name: str, observation: Observation) -> CheckOutcome: ...
+    def measure_similarity(self, similar: Similarity, observation: Observation) -> CheckOutcome: ...
+    def ask_judge(self, check: Check, observation: Observation) -> CheckOutcome: ...
+
+
+def run_checks(
+    level: Level, checks: Sequence[Check], observation: Observation, evaluators: Callable[[], Evaluators]
+) -> list[CheckResult]:
+    """Return a result for each condition. The dearer ones run only if the cheaper ones have passed."""
+    results: list[CheckResult] = []
+    for check in checks:
+        seen = observation if check.path is None else _select(check.path, observation)
+        if isinstance(seen, str):
+            results.append(CheckResult(level, "path", False, seen))
+            continue
+        for name in check.conditions:
+            if name in _CHEAP:
+                message = _CHEAP[name](check, seen)
+                results.append(_fail(level, name, message, check) if message else _get_passed(level, name))
+    for name, evaluate in _DEAR.items():
+        for check in checks:
+            if name in check.conditions:
+                if not all(result.passed or result.advisory for result in results):
+                    return results
+                verdict = evaluate(evaluators(), check, observation)
+                results.append(CheckResult(level, name, *verdict))
+    return results
+
+
+@cache
+def _get_passed(level: Level, name: str) -> CheckResult:
+    return CheckResult(level, name, True)
+
+
+def _fail(level: Level, name: str, message: str, check: Check) -> CheckResult:
+    return CheckResult(level, name, False, message if check.path is None else f"`{check.path}`: {message}")
+
+
+_DEAR: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = {
+    "python": lambda evaluators, check, seen: evaluators.run_function(check.python, seen),
+    "similar": lambda evaluators, check, seen: evaluators.measure_similarity(check.similar, seen),
+    "judge": lambda evaluators, check, seen: evaluators.ask_judge(check, seen),
+}
+
+
+def _select(path: str, observation: Observation) -> Observation | str:
+    """Return the part at a path, or why there is none."""
+    try:
+        value = get_value(observation.read_value(), path)
+    except LookupError as error:
+        return str(error.args[0])
+    return observation._replace(text=value if isinstance(value, str) else _write(value), read_value=lambda: value)
+
+
+def _check_equals(check: Check, seen: Observation) -> str:
+    value, wanted = seen.read_value(), check.equals
+    same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+    return "" if same else f"expected {_show(wanted)}, found {_show(value)}"
+
+
+def _check_contains(check: Check, seen: Observation) -> str:
+    for wanted in check.contains:
+        if wanted not in seen.text:
+            return f"expected text that contains {_show(wanted)}, found {_show(seen.text)}"
+    return ""
+
+
+def _check_not_contains(check: Check, seen: Observation) -> str:
+    for unwanted in check.not_contains:
+        if unwanted in seen.text:
+            return f"expected text without {_show(unwanted)}, found {_show(seen.text)}"
+    return ""
+
+
+def _check_regex(check: Check, seen: Observation) -> str:
+    found = re.search(check.regex or "", seen.text)
+    return "" if found else f"expected text that matches {check.regex!r}, found {_show(seen.text)}"
+
+
+def _check_length(check: Check, seen: Observation) -> str:
+    value = seen.text if check.path is None else seen.read_value()
+    return _compare("length", check.length, len(value) if isinstance(value, str | list | dict) else None)
+
+
+def _check_dropped(check: Check, seen: Observation) -> str:
+    wanted, found = sorted(check.dropped or ()), sorted(seen.dropped)
+    return "" if wanted == found else f"dropped options: expected {_list(wanted)}, found {_list(found)}"
+
+
+# The conditions on data by their keys. Each returns why it does not hold, or an empty text.
+_CHEAP: dict[str, Callable[[Check, Observation], str]] = {
+    "equals": _check_equals,
+    "contains": _check_contains,
+    "not_contains": _check_not_contains,
+    "regex": _check_regex,
+    "json_schema": lambda check, seen: _validate(_write(check.json_schema), seen.read_value()),
+    "length": _check_length,
+    "dropped": _check_dropped,
+    "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
+    "tokens": lambda check, seen: _compare("tokens", check.tokens, seen.tokens),
+    "rounds": lambda check, seen: _compare("rounds", check.rounds, seen.rounds),
+    "cost": lambda check, seen: _compare("cost", check.cost, seen.cost),
+    "seconds": lambda check, seen: _compare("seconds", check.seconds, seen.seconds),
+}
+
+
+def _compare(name: str, limits: Range | None, found: float | None) -> str:
+    if found is None or limits is None:
+        return f"the {name} of this is not known"
+    low, high = limits.min, limits.max
+    if (low is None or found >= low) and (high is None or found <= high):
+        return ""
+    wanted = f"exactly {low:g}" if low == high else f"at least {low:g}" if low is not None and found < low else ""
+    return f"expected {name} of {wanted or f'at most {high:g}'}, found {found:g}"
+
+
+def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -> str:
+    """Return how calls differ from those expected, in order. Arguments that are not mentioned may be anything."""
+    expected = [(entry, {}) if isinstance(entry, str) else next(iter(entry.items())) for entry in wanted]
+    names, called = [name for name, _ in expected], [name for name, _ in found]
+    if names != called:
+        return f"expected the calls {_list(names)}, found {_list(called)}"
+    for (name, arguments), (_, given) in zip(expected, found, strict=True):
+        for key, value in arguments.items():
+            actual = given.get(key, _ABSENT) if isinstance(given, dict) else _ABSENT
+            if actual != value:
+                shown = "nothing" if actual is _ABSENT else _show(actual)
+                return f"expected `{name}` to be called with `{key}` = {_show(value)}, found {shown}"
+    return ""
+
+
+_ABSENT = object()
+
+
+@lru_cache(maxsize=256)
+def _build_validator(schema: str) -> Any:
+    return jsonschema_rs.validator_for(json.loads(schema))
+
+
+def _validate(schema: str, value: object) -> str:
+    try:
+        error = next(_build_validator(schema).iter_errors(value), None)
+    except ValueError as unusable:
+        return f"the JSON Schema cannot be used: {unusable}"
+    if error is None:
+        return ""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path).lstrip(".")
+    return f"the value is not valid{f' at `{place}`' if place else ''}: {error.message[:_MAX_SHOWN]}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _write(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _show(value: object) -> str:
+    """Return a value as JSON, shortened."""
+    text = _write(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text):,} characters)"

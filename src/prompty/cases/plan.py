@@ -1,0 +1,122 @@
+"""Expand cases into trials: one for each model and variant. Choose among them with `-k`."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompty.cases.case_file import Case
+from prompty.cases.reading import Suite, make_file_name
+from prompty.cases.results import format_key
+from prompty.errors import RequestError
+
+_WORD = re.compile(r"\s*(\(|\)|\"[^\"]*\"|'[^']*'|[^\s()\"']+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """A case with one model and one variant. None is what the file says."""
+
+    suite: Suite
+    case: Case
+    model: str | None = None
+    variant: str | None = None
+
+    @property
+    def key(self) -> str:
+        return format_key(self.suite.label, str(self.case.name), self.variant, self.model)
+
+    @property
+    def repeat(self) -> int:
+        return self.case.repeat or 1
+
+    @property
+    def needed(self) -> int:
+        """How many runs must pass."""
+        return self.case.passes or self.repeat
+
+
+def plan_trials(
+    suites: Iterable[Suite], *, models: Sequence[str] = (), variants: Sequence[str] = (), repeat: int | None = None
+) -> Iterator[Trial]:
+    """Yield the trials of all cases. `models`, `variants` and `repeat` replace those of the files."""
+    for suite in suites:
+        for case in suite.cases:
+            chosen = _repeat_case(case, repeat)
+            for variant in variants or case.variants or (None,):
+                for model in models or case.models or (None,):
+                    yield Trial(suite=suite, case=chosen, model=model, variant=variant or None)
+
+
+def _repeat_case(case: Case, repeat: int | None) -> Case:
+    """Return a case with another number of runs. The share that must pass stays the same."""
+    if repeat is None or case.repeat == repeat:
+        return case
+    passes = None if case.passes is None else max(1, round(case.passes / (case.repeat or 1) * repeat))
+    return case.model_copy(update={"repeat": repeat, "passes": passes})
+
+
+def get_recording_path(trial: Trial, number: int = 1, folder: Path | None = None) -> Path:
+    """Return the path of the recording of an run: `recordings/<prompt>/<case>[.<variant>][.<model>][.2].jsonl`."""
+    chosen = [make_file_name(part) for part in (trial.variant, trial.model) if part]
+    repeated = [str(number)] if number > 1 else []
+    name = ".".join([make_file_name(str(trial.case.name)), *chosen, *repeated])
+    return (folder or trial.suite.folder) / "recordings" / trial.suite.name / f"{name}.jsonl"
+
+
+def parse_selection(expression: str) -> Callable[[Trial], bool]:
+    """Parse `-k`: words that occur in a case's key or are one of its tags, with `and`, `or`, `not` and brackets."""
+    words = _WORD.findall(expression)
+    position = 0
+
+    def peek() -> str | None:
+        return words[position] if position < len(words) else None
+
+    def take() -> str:
+        nonlocal position
+        word = peek()
+        if word is None:
+            raise _unreadable(expression, "it ends too early")
+        position += 1
+        return word
+
+    def parse_or() -> Callable[[Trial], bool]:
+        tests = [parse_and()]
+        while peek() == "or":
+            take()
+            tests.append(parse_and())
+        return lambda trial: any(test(trial) for test in tests)
+
+    def parse_and() -> Callable[[Trial], bool]:
+        tests = [parse_not()]
+        while peek() == "and":
+            take()
+            tests.append(parse_not())
+        return lambda trial: all(test(trial) for test in tests)
+
+    def parse_not() -> Callable[[Trial], bool]:
+        word = take()
+        if word == "not":
+            inner = parse_not()
+            return lambda trial: not inner(trial)
+        if word == "(":
+            inner = parse_or()
+            if take() != ")":
+                raise _unreadable(expression, "a bracket is not closed")
+            return inner
+        if word in (")", "and", "or"):
+            raise _unreadable(expression, f"`{word}` stands where a word belongs")
+        return _match(word.strip("\"'").lower())
+
+    selection = parse_or()
+    if peek() is not None:
+        raise _unreadable(expression, f"`{peek()}` stands where `and` or `or` belongs")
+    return selection
+
+
+def _match(word: str) -> Callable[[Trial], bool]:
+    return lambda trial: word in trial.key.lower() or word in map(str.lower, trial.case.tags)
+
+
+def _unreadable(expression: str, cause: str) -> RequestError:
+    return RequestError(f"-k '{expression}' cannot be read: {cause}", "Write words with and, or, not and brackets.")

@@ -1,0 +1,83 @@
+"""Cases as tests of pytest. The plugin imports this module only if `prompty_collect = true` is set."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prompty.cases.judges import describe_report
+from prompty.cases.plan import Trial, plan_trials
+from prompty.cases.python_checks import load_checks
+from prompty.cases.reading import Suite, read_suite
+from prompty.cases.results import TrialResult
+from prompty.cases.runner import Runner, RunnerOptions, report_suite
+from prompty.cases.trial import OFFLINE, Mode
+from prompty.errors import LoadError
+
+RECORD = Mode(level="live", live=True, record=True)
+
+
+class CaseFailed(Exception):
+    """A case did not pass. Its message says why."""
+
+
+class PromptTestFile(pytest.File):
+    """A test file. Each case with a model and a variant is one test, and the agreement of a judge is another one."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        try:
+            suite = read_suite(self.path)
+        except LoadError as error:
+            raise self.CollectError(str(error)) from None
+        for trial in plan_trials([suite]):
+            name = trial.key.removeprefix(f"{suite.label}::")
+            yield CaseItem.from_parent(self, name=name, trial=trial)
+        if suite.judge is not None:
+            yield JudgeItem.from_parent(self, name="agreement", suite=suite)
+
+
+class _Item(pytest.Item):
+    def run_trials(self, trials: list[Trial]) -> list[TrialResult]:
+        """Run trials as the command line of pytest says. Functions of `prompty_checks` may be checks."""
+        files = [str(path) for path in self.config.getini("prompty_checks")]
+        mode = RECORD if self.config.getoption("--prompty-live") else OFFLINE
+        return Runner(RunnerOptions(mode=mode, jobs=1, checks=load_checks(files))).run(trials)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, CaseFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+class CaseItem(_Item):
+    """One case with one model and one variant."""
+
+    def __init__(self, *, trial: Trial, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.trial = trial
+        for tag in trial.case.tags:
+            self.extra_keyword_matches.add(tag)
+
+    def runtest(self) -> None:
+        [result] = self.run_trials([self.trial])
+        if result.status == "skipped":
+            pytest.skip(result.note)
+        if result.status != "passed":
+            raise CaseFailed("\n".join([result.key, *result.reasons]))
+
+
+class JudgeItem(_Item):
+    """The agreement of a judge with the labels of its cases."""
+
+    def __init__(self, *, suite: Suite, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.suite = suite
+
+    def runtest(self) -> None:
+        report = report_suite(self.suite, self.run_trials(list(plan_trials([self.suite]))))
+        if not report.trusted:
+            raise CaseFailed(describe_report(report))

@@ -1,0 +1,359 @@
+"""Read a test file: its YAML, the files it refers to, and every mistake in it with line and fix."""
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema_rs
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
+from prompty.cases.json_path import parse_path
+from prompty.cases.rows import read_case_rows
+from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError
+from prompty.pipeline.files import Unreadable
+from prompty.pipeline.frontmatter import normalize
+from prompty.pipeline.load import load, read_prompt
+from prompty.pipeline.references import References
+from prompty.pipeline.source_map import Finding, KeyPath, Source, SourceMap, first_findings, first_problems
+from prompty.rows import Kinds, get_input_kinds
+from prompty.safety.nearest import nearest
+from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_yaml
+
+SUFFIXES = (".test.yaml", ".test.yml")
+RULES = Rules(YAML_1_1, max_depth=64, max_nodes=1_000_000)
+_MAX_NAME_LENGTH = 100
+_UNSAFE = re.compile(r"[^\w=+-]")
+_FILE = re.compile(r"\$\{file:([^{}]+)\}")
+_ROWS = re.compile(ROWS_REFERENCE)
+_ANSWER_KEYS = frozenset({"tools", "rounds", "cost", "python", "similar", "judge", "at_least", "judge_inputs"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """The cases of one test file, with its defaults applied and a name for each.
+
+    `folder` is that of the test file, and `earlier` the same folder at an earlier time, if the prompt is from there.
+    """
+
+    path: Path
+    prompt: Path
+    cases: tuple[Case, ...]
+    judge: JudgeRules | None = None
+    earlier: Path | None = None
+
+    @cached_property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the file without its suffixes, which recordings and baselines share."""
+        return strip_suffix(self.path)
+
+    @cached_property
+    def label(self) -> str:
+        """The path of the file without its suffixes, as it was named."""
+        return self.path.with_name(self.name).as_posix()
+
+
+def strip_suffix(path: Path) -> str:
+    """Return the name of a test file without `.test.yaml`."""
+    return next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.stem)
+
+
+def find_test_file(prompt: Path) -> Path | None:
+    """Return the test file beside a prompt."""
+    candidates = (prompt.with_name(f"{prompt.stem}{suffix}") for suffix in SUFFIXES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def is_file_reference(text: str) -> bool:
+    """Return True if a test file takes a text for the contents of a file."""
+    return _FILE.fullmatch(text) is not None
+
+
+def make_file_name(text: str) -> str:
+    """Return the part of a recording's file name for a case, a variant or a model.
+
+    Spaces and colons become dashes. A text with other characters, or a long one, also gets a hash.
+    """
+    name = _UNSAFE.sub("-", text)[:_MAX_NAME_LENGTH]
+    is_plain = name == text.replace(" ", "-").replace(":", "-") and not name.startswith("-")
+    return name if is_plain else f"{name.strip('-')}-{sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a test file. Raise LoadError with all of its problems."""
+    text, _ = read_prompt(path, str(path))
+    source = Source(str(path), normalize(text))
+    file, findings = _read(source.text, path)
+    if findings or file is None:
+        raise LoadError(first_problems(source.problems(sorted(findings, key=lambda finding: finding.start), 0)))
+    cases = tuple(apply_defaults(file.defaults, case, number) for number, case in enumerate(file.cases, 1))
+    return Suite(path=path, prompt=_get_prompt_path(path, file.prompt), cases=cases, judge=file.judge)
+
+
+def check_suite(path: Path) -> list[Problem]:
+    """Return the problems of a test file."""
+    try:
+        read_suite(path)
+    except LoadError as error:
+        return list(error.problems)
+    return []
+
+
+def apply_defaults(defaults: Defaults, case: Case, number: int) -> Case:
+    """Return a case with the defaults of its file, and with a name."""
+    changes: dict[str, Any] = {} if case.name else {"name": f"case {number}"}
+    given = defaults.model_fields_set
+    for name in given & {"inputs", "tools"}:
+        changes[name] = {**getattr(defaults, name), **getattr(case, name)}
+    for name in given & {"models", "variants", "repeat", "passes"}:
+        if getattr(case, name) is None:
+            changes[name] = getattr(defaults, name)
+    if "tags" in given:
+        changes["tags"] = (*defaults.tags, *case.tags)
+    if "expect" in given and not case.expect.model_fields_set:
+        changes["expect"] = defaults.expect
+    elif "expect" in given:
+        levels: dict[str, Any] = {
+            level: getattr(defaults.expect, level) + getattr(case.expect, level) for level in LEVELS
+        }
+        changes["expect"] = case.expect.model_copy(update=levels)
+    return case.model_copy(update=changes) if changes else case
+
+
+def _read(text: str, path: Path) -> tuple[CaseFile | None, list[Finding]]:
+    try:
+        data, duplicates = read_yaml(text, RULES)
+    except YamlError as error:
+        return None, [_place(text, "invalid-yaml", error.problem)]
+    if not isinstance(data, dict):
+        fix = "Write `cases:`, and below it a list of cases."
+        return None, [_place(text, "invalid-yaml", YamlProblem("the file has no mapping of keys", fix, 0, 0))]
+    findings = [_place(text, "duplicate-key", problem) for problem in duplicates]
+    source_map = SourceMap(text)
+    resolved = cast(dict[str, Any], _insert_files(data, path, source_map, findings))
+    if findings:
+        return None, findings
+    try:
+        file = CaseFile.model_validate(resolved)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        return None, first_findings(_locate(detail, resolved, data, source_map) for detail in details)
+    return file, first_findings(_find_mistakes(file, data, source_map))
+
+
+def _place(text: str, code: str, problem: YamlProblem) -> Finding:
+    lines = text.split("\n")
+    start = sum(len(line) + 1 for line in lines[: problem.line]) + problem.column
+    end = start + len(lines[problem.line][problem.column :].rstrip()) if problem.line < len(lines) else start
+    return Finding(start, max(start, end), Problem(code=code, message=problem.message, fix=problem.fix))
+
+
+def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findings: list[Finding]) -> object:
+    """Return the data with each value `${file:…}` replaced by the file. Environment variables are not read."""
+    references = References(path.parent)
+
+    def insert(value: object, keys: tuple[str | int, ...]) -> object:
+        if isinstance(value, dict):
+            return {key: insert(entry, (*keys, key)) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [insert(entry, (*keys, index)) for index, entry in enumerate(value)]
+        reference = _FILE.fullmatch(value) if isinstance(value, str) else None
+        if reference is None:
+            return value
+        try:
+            if keys == ("cases",) and _ROWS.fullmatch(str(value)):
+                rows, _ = references.read_text(reference[1])
+                return read_case_rows(rows, _read_kinds(path, data.get("prompt")))
+            return references.read_data(reference[1])
+        except Unreadable as error:
+            outside = "Keep the file below the folder of the test file."
+            fix = outside if error.code == "file-outside" else error.fix
+            findings.append(source_map.locate(keys, error.code, error.message, fix))
+        except (InputError, RequestError) as error:
+            findings.append(source_map.locate(keys, "file-content", error.cause, error.fix))
+        return value
+
+    return insert(data, ())
+
+
+def _read_kinds(path: Path, prompt: object) -> Kinds:
+    """Return the kinds of the prompt's inputs. If it cannot be loaded, running its cases says so."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PromptyWarning)
+            return get_input_kinds(load(_get_prompt_path(path, prompt)))
+    except PromptyError:
+        return {}
+
+
+def _get_prompt_path(path: Path, prompt: object) -> Path:
+    return path.parent / (prompt if isinstance(prompt, str) else f"{strip_suffix(path)}.prompty")
+
+
+def _locate(detail: ErrorDetails, data: object, written: dict[str, Any], source_map: SourceMap) -> Finding:
+    """Return a problem that pydantic found, at its place in the file."""
+    keys = _follow(detail["loc"], data)
+    last = str(keys[-1]) if keys else ""
+    expected, fix = _EXPECTED.get(detail["type"].partition("_")[0], (None, "Correct the value of `{key}`."))
+    if keys[:1] == ["cases"] and isinstance(written.get("cases"), str) and len(keys) > 1:
+        place = ".".join(map(str, keys[2:]))
+        what = f"unknown key `{place}`" if detail["type"] == "extra_forbidden" else f"expected {expected} at `{place}`"
+        message = f"row {int(keys[1]) + 1}: {what if expected or 'unknown' in what else detail['msg']}"
+        return source_map.locate(("cases",), "wrong-value", message, "Write it as in a test file.")
+    if detail["type"] == "missing":
+        return source_map.locate(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")
+    if detail["type"] == "extra_forbidden":
+        known = _KNOWN_KEYS.get(_get_part(keys), ())
+        near = nearest(last, known)
+        fix = f"Write `{near}`." if near else f"Use one of {', '.join(known)}, or remove it."
+        return source_map.locate(keys, "unknown-key", f"unknown key `{last}`", fix, on_key=True)
+    found = f"expected {expected}, found {source_map.describe(keys)}" if expected else detail["msg"]
+    if keys == ["cases"]:
+        fix = "Write one `- name: …` for each case below `cases:`, or ${{file:rows.csv}}."
+    return source_map.locate(keys, "wrong-value", found, fix.format(key=last))
+
+
+_EXPECTED = {
+    "float": ("a number", "Write a number, for example `{key}: 0.7`."),
+    "int": ("a whole number", "Write a whole number, for example `{key}: 3`."),
+    "string": ("text", 'Put it in quotes: `{key}: "…"`.'),
+    "dict": ("a mapping", "Write keys and values, indented below `{key}:`."),
+    "model": ("a mapping", "Write keys and values, indented below `{key}:`."),
+    "tuple": ("a list", "Write one `- …` for each entry below `{key}:`."),
+}
+
+
+def _list_keys(part: type[Any]) -> tuple[str, ...]:
+    return tuple(field.alias or name for name, field in part.model_fields.items())
+
+
+_KNOWN_KEYS = {
+    "file": _list_keys(CaseFile),
+    "defaults": _list_keys(Defaults),
+    "judge": _list_keys(JudgeRules),
+    "case": _list_keys(Case),
+    "expect": LEVELS,
+    "check": _list_keys(Check),
+    "range": ("min", "max"),
+    "similar": ("to", "prompt", "at_least"),
+}
+
+
+def _get_part(keys: Sequence[str | int]) -> str:
+    """Return the part of the file that a key belongs to."""
+    above = [key for key in keys[:-1] if isinstance(key, str)]
+    if not above:
+        return "file"
+    if above[-1] in LEVELS:
+        return "check"
+    if above[-1] in ("expect", "defaults", "judge", "similar"):
+        return above[-1]
+    return "case" if above[-1] == "cases" else "range"
+
+
+def _follow(loc: tuple[str | int, ...], data: object) -> list[str | int]:
+    """Return the keys of the file for a place in the data that pydantic reports."""
+    keys: list[str | int] = []
+    for position, key in enumerate(loc):
+        is_last = position == len(loc) - 1
+        if isinstance(data, dict) and (key in data or is_last):
+            data = data.get(key)
+        elif isinstance(data, list | tuple) and isinstance(key, int) and key < len(data):
+            data = data[key]
+        elif not (is_last and isinstance(key, str)) or isinstance(data, str | int | float):
+            continue  # a step of pydantic's alone: the tag of a union, or an entry of a list that is not written as one
+        keys.append(key)
+    return keys
+
+
+def _find_mistakes(file: CaseFile, written: object, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield the mistakes that no type tells."""
+    yield from _find_wrong_checks(file.defaults, ("defaults",), source_map)
+    seen: dict[str, int] = {}
+    is_rows = isinstance(written, dict) and isinstance(written.get("cases"), str)
+    if not file.cases:
+        yield source_map.locate(("cases",), "missing-key", "the file has no cases", "Add one below `cases:`.")
+    for index, case in enumerate(file.cases):
+        keys: KeyPath = ("cases",) if is_rows else ("cases", index)
+        name = case.name or f"case {index + 1}"
+        file_name = make_file_name(name).lower()
+        if file_name in seen:
+            message = f"the name '{name}' is that of case {seen[file_name]}, too, or its recording would be"
+            yield source_map.locate((*keys, "name"), "duplicate-key", message, "Give each case a name of its own.")
+        seen.setdefault(file_name, index + 1)
+        yield from _find_wrong_case(file, case, keys, source_map)
+
+
+def _find_wrong_case(file: CaseFile, case: Case, keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:
+    repeat, passes = case.repeat or file.defaults.repeat or 1, case.passes or file.defaults.passes
+    if passes is not None and passes > repeat:
+        message = f"`pass` is {passes}, but the case runs {repeat} times"
+        yield source_map.locate((*keys, "pass"), "wrong-value", message, f"Write `repeat: {passes}`, or a smaller one.")
+    if file.judge and case.label is None:
+        message = "the case of a judge has no label"
+        yield source_map.locate(keys, "missing-key", message, "Add `label:` with the verdict of a person.")
+    if case.label is not None and file.judge is None:
+        message = "a label is for the cases of a judge"
+        fix = "Add `judge: {at_least: …}` at the top of the file, or remove the label."
+        yield source_map.locate((*keys, "label"), "wrong-value", message, fix)
+    yield from _find_wrong_checks(case, keys, source_map)
+
+
+def _find_wrong_checks(part: Defaults, keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:
+    if not part.expect.model_fields_set:
+        return
+    for level in LEVELS:
+        for index, check in enumerate(getattr(part.expect, level)):
+            place = (*keys, "expect", level, index) if index else (*keys, "expect", level)
+            for key, message, fix in find_check_mistakes(check, level):
+                yield source_map.locate((*place, key), "wrong-value", message, fix, on_key=not key)
+
+
+def find_check_mistakes(check: Check, level: Level) -> Iterator[tuple[str, str, str]]:
+    """Yield the key, the cause and the fix of each mistake in a check."""
+    given = check.model_fields_set
+    if level in ("render", "wire"):
+        for key in sorted(given & _ANSWER_KEYS):
+            yield key, f"`{key}` looks at an answer, but `{level}` has none", "Write it under `replay:` or `live:`."
+    if "seconds" in given and level != "live":
+        yield "seconds", "only a live run takes time", "Write it under `live:`."
+    if "dropped" in given and level != "wire":
+        yield "dropped", "options are dropped from requests", "Write it under `wire:`."
+    if "tokens" in given and level == "render":
+        yield "tokens", "messages have no tokens yet", "Write it under `wire:`."
+    if given & {"at_least", "judge_inputs"} and check.judge is None:
+        yield "at_least", "there is no `judge` to give a score", "Add `judge: FILE.prompty`, or remove it."
+    if given == {"path"}:
+        yield "path", "nothing is expected of this part", "Add `equals:`, `contains:` or another condition."
+    yield from _find_unusable(check)
+
+
+def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
+    try:
+        re.compile(check.regex or "")
+    except re.error as error:
+        yield "regex", f"the regular expression cannot be read: {error}", "Correct it, and quote it with '…'."
+    try:
+        jsonschema_rs.validator_for(check.json_schema or {})
+    except ValueError as error:
+        yield "json_schema", f"not a JSON Schema: {_first_line(error)}", "Correct the schema."
+    try:
+        parse_path(check.path or "")
+    except ValueError as error:
+        yield "path", str(error), "Write it like `choices[0].message`."
+    if check.python is not None and not re.fullmatch(r"[\w.]+:\w+", check.python):
+        yield "python", "not the name of a function in a module", "Write `python: module:function`."
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

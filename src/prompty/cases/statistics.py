@@ -1,0 +1,109 @@
+"""Statistics of tests, exact where that is possible. Pure functions on counts.
+
+Formulas: McNemar's test by the binomial distribution, Cohen's kappa, Wilson's interval of a proportion.
+"""
+
+from collections.abc import Hashable, Sequence
+from math import comb, inf, sqrt
+from typing import NamedTuple
+
+_Z_95 = 1.959963984540054  # 97.5 % of the normal distribution lie below
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval."""
+
+    low: float
+    high: float
+
+
+def compute_mcnemar(worse: int, better: int) -> float:
+    """Return the two-sided p-value of exact McNemar: how likely flips as uneven as these are if nothing changed.
+
+    `worse` counts the cases that only passed before, `better` those that only pass now.
+    """
+    flips = worse + better
+    tail = sum(comb(flips, count) for count in range(min(worse, better) + 1))
+    return min(1.0, float(2 * tail / 2**flips))
+
+
+def find_detectable_flips(flips: int, significance: float = 0.05) -> int | None:
+    """Return how many of `flips` flips must point one way to be significant, or None if even all of them are not."""
+    for one_way in range((flips + 1) // 2, flips + 1):
+        if compute_mcnemar(one_way, flips - one_way) <= significance:
+            return one_way
+    return None
+
+
+def find_smallest_difference(cases: int, flips: int = 0, significance: float = 0.05) -> float | None:
+    """Return the smallest change of the pass rate that these cases can show, as a share of all cases.
+
+    It takes the `flips` that were seen, and at least as many as can be significant at all. None means that there are
+    too few cases to show any change.
+    """
+    least = next(count for count in range(1, 64) if compute_mcnemar(count, 0) <= significance)
+    flips = max(flips, least)
+    if flips > cases:
+        return None
+    one_way = find_detectable_flips(flips, significance)
+    return None if one_way is None else (2 * one_way - flips) / cases
+
+
+def compute_wilson(passes: int, total: int, z: float = _Z_95) -> Interval:
+    """Return Wilson's score interval of a proportion. Of nothing, it is everything from 0 to 1."""
+    if total == 0:
+        return Interval(0.0, 1.0)
+    share, square = passes / total, z * z
+    center = share + square / (2 * total)
+    spread = z * sqrt(share * (1 - share) / total + square / (4 * total * total))
+    scale = 1 + square / total
+    low = 0.0 if passes == 0 else (center - spread) / scale
+    return Interval(low, 1.0 if passes == total else (center + spread) / scale)
+
+
+class Agreement(NamedTuple):
+    """How two raters agree. `kappa` is None if chance alone explains everything, as if both always say the same."""
+
+    total: int
+    agreed: int
+    kappa: float | None
+    base_rate: float
+
+    @property
+    def share(self) -> float:
+        return self.agreed / self.total if self.total else 0.0
+
+
+def compute_agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
+    """Return the agreement of pairs of labels: the first of a person, the second of a judge.
+
+    The base rate is the share of the most frequent label of the people: a judge that always says it agrees as often.
+    """
+    total = len(pairs)
+    if total == 0:
+        return Agreement(0, 0, None, 0.0)
+    labels = {label for pair in pairs for label in pair}
+    people = {label: sum(first == label for first, _ in pairs) for label in labels}
+    judged = {label: sum(second == label for _, second in pairs) for label in labels}
+    agreed = sum(first == second for first, second in pairs)
+    by_chance = sum(people[label] * judged[label] for label in labels)  # times total²
+    possible = total * total - by_chance
+    kappa = (agreed * total - by_chance) / possible if possible else None
+    return Agreement(total, agreed, kappa, max(people.values()) / total)
+
+
+def compute_binomial_tail(trials: int, least: int, chance: float) -> float:
+    """Return the probability of at least `least` successes."""
+    return sum(
+        comb(trials, count) * chance**count * (1 - chance) ** (trials - count) for count in range(least, trials + 1)
+    )
+
+
+def compute_cosine(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the cosine of two vectors, and 0 if one of them has no direction."""
+    if len(first) != len(second):
+        raise ValueError(f"a vector of {len(first)} numbers cannot be compared with one of {len(second)}")
+    lengths = sqrt(sum(x * x for x in first)) * sqrt(sum(y * y for y in second))
+    if lengths == 0 or lengths == inf:
+        return 0.0
+    return sum(x * y for x, y in zip(first, second, strict=True)) / lengths

@@ -1,0 +1,311 @@
+"""Run a case once: render, build the request, and get an answer from a recording or a model.
+
+Offline, every request of a model is answered by the recording of the run, whatever its provider. A request that
+was not recorded is an error, so nothing connects to an endpoint.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prompty.analysis.explain import explain
+from prompty.api import invoke, resume, turn
+from prompty.cases.case_file import LEVELS, Case, Level
+from prompty.cases.checks import Evaluators, Observation, run_checks
+from prompty.cases.judges import parse_score, passes
+from prompty.cases.plan import Trial, get_recording_path
+from prompty.cases.results import CaseRun, CheckResult
+from prompty.drivers.run import Result
+from prompty.errors import PromptyError, RecordingMissing, RequestError, ToolError
+from prompty.loop.context import CHARACTERS_PER_TOKEN
+from prompty.model.agent import PromptAgent
+from prompty.model.content import TextPart
+from prompty.model.event import Event, IterationStarted, ToolStarted
+from prompty.model.message import Json, Message, ToolCall
+from prompty.model.paused import Paused
+from prompty.model.tool import CustomTool, FunctionTool, PromptyTool
+from prompty.pipeline.prepare import prepare
+from prompty.safety.json import read_json
+from prompty.safety.redaction import mask_secrets
+from prompty.testing.recordings import Player, Recorder
+from prompty.tracing import names
+from prompty.tracing.files import find_trace_file
+from prompty.tracing.spans import begin
+
+_OFFLINE_KINDS = (FunctionTool, CustomTool, PromptyTool)
+MAX_PAUSES = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mode:
+    """How far runs go, and who answers: recordings, or models if it is `live`. `record` writes the recordings."""
+
+    level: Level = "replay"
+    live: bool = False
+    record: bool = False
+
+    def allows(self, level: Level) -> bool:
+        return level == "render" or LEVELS.index(level) <= LEVELS.index(self.level)
+
+
+OFFLINE = Mode()
+
+
+class TrialContext(NamedTuple):
+    """What a case runs with: the agent, the checks that run something, and the functions for its tools."""
+
+    agent: PromptAgent
+    mode: Mode
+    evaluators: Callable[[Trial], Evaluators]
+    trial: Trial
+    number: int = 1
+    functions: Sequence[object] = ()
+    keep_messages: bool = False
+
+    @property
+    def recording(self) -> Path:
+        """The recording of this run. That of an earlier prompt may be as old as the prompt, or of today."""
+        earlier = self.trial.suite.earlier
+        if earlier is not None and (path := get_recording_path(self.trial, self.number, earlier)).exists():
+            return path
+        return get_recording_path(self.trial, self.number)
+
+
+def run_case(context: TrialContext) -> CaseRun:
+    """Run a case once. Errors of the prompt, the model or a recording become the error of the run."""
+    steps = _Steps(context)
+    error: str | None = None
+    try:
+        with begin("test", {names.AGENT_NAME: context.trial.suite.name}, title=context.trial.key) as span:
+            if (file := find_trace_file(span)) is not None:
+                steps.observed["trace"] = str(file)
+            steps.run()
+    except RecordingMissing as missing:
+        error = _describe_missing(missing, context.recording)
+    except PromptyError as failure:
+        error = mask_secrets(failure.for_command_line())
+    return CaseRun(number=context.number, level=steps.level, checks=tuple(steps.results), error=error, **steps.observed)
+
+
+def has_work(case: Case, mode: Mode) -> bool:
+    """Return True if a mode reaches a check of the case, or if the case has none and only has to render."""
+    levels = case.expect.levels
+    return not levels or mode.allows(levels[0])
+
+
+class _Steps:
+    """The levels of one run, cheapest first. `observed` holds fields of its `CaseRun`, as far as they are known."""
+
+    def __init__(self, context: TrialContext) -> None:
+        self.case, self.context = context.trial.case, context
+        self.level: Level = "render"
+        self.observed: dict[str, Any] = {}
+        self.results: list[CheckResult] = []
+
+    def run(self) -> None:
+        expect, mode = self.case.expect, self.context.mode
+        if not self._check("render", self._render()) or (expect.levels == ("render",) and self.case.label is None):
+            return
+        if expect.wire and mode.allows("wire") and not self._check("wire", self._build_request()):
+            return
+        if (expect.replay and mode.allows("replay")) or (expect.live and mode.allows("live")) or self._is_labelled:
+            with self._answering():
+                answer = self._get_answer()
+                self._compare_label()
+                if self._check("replay", answer) and mode.live:
+                    self._check("live", answer)
+
+    def _make_evaluators(self) -> Evaluators:
+        return self.context.evaluators(self.context.trial)
+
+    @property
+    def _is_labelled(self) -> bool:
+        return self.case.label is not None and self.context.mode.allows("replay")
+
+    def _check(self, level: Level, observation: Observation) -> bool:
+        """Add the results of a level. Return True if it passed."""
+        self.level = level
+        checks = getattr(self.case.expect, level)
+        if not checks:
+            return True
+        results = run_checks(level, checks, observation, self._make_evaluators)
+        self.results += results
+        return all(result.passed or result.advisory for result in results)
+
+    def _compare_label(self) -> None:
+        """Compare the score of a judge with the label of a person. A difference counts in the report of the judge."""
+        rules, label = self.context.trial.suite.judge, self.case.label
+        if rules is None or label is None:
+            return
+        try:
+            said, wanted = (passes(parse_score(score), rules.at_least) for score in (self.observed["answer"], label))
+        except ValueError as error:
+            raise RequestError(str(error), "Correct the label, the judge, or `at_least`.") from None
+        message = "" if said == wanted else f"the judge says {_name(said)}, but the label is {_name(wanted)}"
+        self.results.append(
+            CheckResult(level="replay", name="label", passed=not message, message=message, advisory=True)
+        )
+
+    def _render(self) -> Observation:
+        messages = prepare(self.context.agent, self.case.inputs)
+        if self.context.keep_messages:
+            self.observed["messages"] = tuple(_show_message(message) for message in messages)
+        text = "\n\n".join([f"{message.role}:\n{message.text}" for message in messages])
+        return Observation(text, lambda: [message.to_json() for message in messages])
+
+    def _build_request(self) -> Observation:
+        _require_offline_tools(self.context)
+        explanation = explain(self.context.agent, self.case.inputs)
+        text = json.dumps(explanation.body, ensure_ascii=False)
+        tokens = round(len(text) / CHARACTERS_PER_TOKEN)
+        return Observation(text, lambda: explanation.body, dropped=list(explanation.dropped), tokens=tokens)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Answer requests from the recording, or record those of a live run. Without an answer, the recording stays."""
+        mode, path = self.context.mode, self.context.recording
+        if not mode.live:
+            _require_offline_tools(self.context)
+            with Player(path):
+                yield
+            return
+        if not mode.record:
+            yield
+            return
+        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+        try:
+            with Recorder(fresh):
+                yield
+        finally:
+            if fresh.exists() and "answer" in self.observed:  # an answer is paid for, even if a check breaks
+                fresh.chmod(0o644)  # a recording is shared with the prompt; secrets are masked in it
+                fresh.replace(path)
+            fresh.unlink(missing_ok=True)
+
+    def _get_answer(self) -> Observation:
+        calls: list[ToolCall] = []
+        rounds = 0
+
+        def listen(event: Event) -> None:
+            nonlocal rounds
+            if isinstance(event, ToolStarted):
+                calls.append(event.call)
+            elif isinstance(event, IterationStarted):
+                rounds += 1
+
+        started = time.perf_counter()
+        result = self._ask(listen)
+        seconds = time.perf_counter() - started if self.context.mode.live else None
+        cost = None if result.cost is None else float(result.cost)
+        value = to_plain(result.value)
+        if isinstance(result.value, list) and not calls:  # of `invoke`, which does not run tools
+            calls = [call for call in result.value if isinstance(call, ToolCall)]
+        observed = [(call.name, _parse_arguments(call.arguments)) for call in calls]
+        usage = result.usage
+        self.observed.update(
+            answer=value,
+            calls=tuple({"name": name, "arguments": arguments} for name, arguments in observed),
+            rounds=max(rounds, 1),
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=cost,
+            seconds=seconds,
+        )
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        return Observation(
+            text,
+            lambda: value,
+            tokens=usage.output_tokens,
+            calls=observed,
+            rounds=max(rounds, 1),
+            cost=cost,
+            seconds=seconds,
+        )
+
+    def _ask(self, listen: Callable[[Event], None]) -> Result[Any]:
+        agent, inputs = self.context.agent, self.case.inputs
+        if not agent.tools:
+            found: Result[Any] = invoke(agent, inputs, details=True, on_event=listen)
+            return found
+        tools = [*_make_stubs(agent, self.case.tools), *self.context.functions]
+        _require_functions(agent, tools)
+        end = turn(agent, inputs, details=True, on_event=listen, tools=tools)
+        for _ in range(MAX_PAUSES):
+            if not isinstance(end, Paused):
+                return end
+            waiting = sorted({call.name for call in end.pending} - self.case.tools.keys())
+            if waiting:
+                fix = f"Add a result to the case, `tools: {{{waiting[0]}: …}}`: then it is not called."
+                raise RequestError(f"the call of '{waiting[0]}' needs the approval of a person", fix)
+            verdicts = [True] * len(end.pending)
+            end = resume(agent, end, verdicts, inputs, details=True, on_event=listen, tools=tools)
+        raise RequestError(f"the turn paused more than {MAX_PAUSES} times", "Look at its calls with `prompty run`.")
+
+
+def _name(verdict: bool | str) -> str:
+    return verdict if isinstance(verdict, str) else "pass" if verdict else "fail"
+
+
+def _show_message(message: Message) -> Json:
+    is_text = all(type(part) is TextPart for part in message.content)
+    return {"role": message.role, "content": message.text if is_text else message.to_json()["content"]}
+
+
+def to_plain(value: object) -> Any:
+    """Return an answer as JSON. What JSON does not have becomes text."""
+    if isinstance(value, list) and value and isinstance(value[0], ToolCall):
+        return [call.to_json() for call in value]
+    return value if isinstance(value, str) else json.loads(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _parse_arguments(text: str) -> object:
+    try:
+        return read_json(text)
+    except ValueError:
+        return text
+
+
+def _make_stubs(agent: PromptAgent, results: Mapping[str, object]) -> Iterator[object]:
+    """Yield a function for each tool that has a result in the case. It returns that result, whatever its arguments."""
+    declared = {tool.name for tool in agent.tools if isinstance(tool, FunctionTool | CustomTool)}
+    for name, result in results.items():
+        if name not in declared:
+            known = ", ".join(sorted(declared)) or "none"
+            raise ToolError(f"the prompt declares no function '{name}'", f"Use one of its functions: {known}.")
+        yield _make_stub(name, result)
+
+
+def _make_stub(name: str, result: object) -> Callable[..., object]:
+    def stub(**arguments: object) -> object:
+        return result
+
+    stub.__name__ = stub.__qualname__ = name
+    stub.__doc__ = None
+    return stub
+
+
+def _require_functions(agent: PromptAgent, tools: Sequence[Any]) -> None:
+    known = {getattr(tool, "__name__", None) for tool in tools} | set(agent.registry.tools.names())
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool) and tool.name not in known:
+            fix = f"Add a result to the case, `tools: {{{tool.name}: …}}`, or --tools FILE.py with the function."
+            raise ToolError(f"the prompt declares the tool '{tool.name}', which needs a function", fix)
+
+
+def _require_offline_tools(context: TrialContext) -> None:
+    """Raise RequestError if listing the tools of a prompt takes a server, which is not asked offline."""
+    for tool in context.agent.tools if not context.mode.live else ():
+        if not isinstance(tool, _OFFLINE_KINDS):
+            raise RequestError(
+                f"the functions of the tool '{tool.name}' are on a server ({tool.kind}), which is not asked offline",
+                "Add --live, or check the messages alone with --level render.",
+            )
+
+
+def _describe_missing(error: RecordingMissing, path: Path) -> str:
+    return f"{error.cause}\n    Run `prompty test --record` to write {path.name}."

@@ -1,0 +1,35 @@
+"""`prompty db`: the tables of durable runs."""
+
+from typing import Annotated
+
+from typer import Option, Typer
+
+from prompty.cli.console import out
+from prompty.cli.durable import DatabaseUrl, get_database_url
+from prompty.durable.dbos_engine import DbosEngine
+from prompty.safety.redaction import mask_secrets
+from prompty.safety.visible import visible
+
+db: Typer = Typer(name="db", help="Create and update the tables of durable runs.", no_args_is_help=True)
+
+
+@db.callback()
+def main() -> None:
+    """Create and update the tables of durable runs."""
+
+
+@db.command()
+def migrate(
+    database: DatabaseUrl = None,
+    role: Annotated[
+        str | None, Option(metavar="ROLE", help="Let this role of PostgreSQL read and write the rows.")
+    ] = None,
+) -> None:
+    """Create or update the tables. Workers do it themselves, if their role may."""
+    url = get_database_url(database)
+    engine = DbosEngine(url)
+    try:
+        engine.migrate(role)
+    finally:
+        engine.close()
+    out.print(visible(f"the tables of {mask_secrets(url)} are up to date"))

@@ -1,0 +1,26 @@
+"""Durations on a command line: `90s`, `15m`, `12h`, `7d`, `2w`."""
+
+import re
+from datetime import timedelta
+
+from typer import BadParameter
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", re.ASCII)
+
+
+def parse_duration(text: str | timedelta) -> timedelta:
+    """Parse a number with a unit. A default of an option is a duration already."""
+    if isinstance(text, timedelta):
+        return text
+    if (match := _DURATION.fullmatch(text)) is None:
+        raise BadParameter(f"{text!r} is not a duration. Write for example 90s, 15m, 12h or 7d.")
+    number, unit = match.groups()
+    return timedelta(seconds=float(number) * _SECONDS[unit])
+
+
+def format_duration(duration: timedelta) -> str:
+    """Format a duration in its largest whole unit up to days."""
+    seconds = max(int(duration.total_seconds()), 0)
+    unit = next((unit for unit in "dhm" if seconds >= _SECONDS[unit]), "s")
+    return f"{seconds // _SECONDS[unit]}{unit}"

@@ -1,0 +1,310 @@
+"""`prompty runs`: list, show, answer and delete durable runs."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+from typer import Argument, BadParameter, Exit, Option, Typer
+
+from prompty.cli.console import err, out, print_error, print_json
+from prompty.cli.durable import DatabaseUrl, open_client
+from prompty.cli.durations import format_duration, parse_duration
+from prompty.cli.options import AsJson
+from prompty.durable.engine import VersionCount
+from prompty.durable.runs import RunSummary, explain_version
+from prompty.durable.runtime import DurableRuntime
+from prompty.durable.selection import RunState
+from prompty.errors import PromptyError
+from prompty.loop.policy import deny, use_result
+from prompty.model.event import Event, ModelReply, Retry, ToolFinished, ToolStarted
+from prompty.model.paused import GatedCall, Paused
+from prompty.safety.json import read_json
+from prompty.safety.visible import visible
+
+runs: Typer = Typer(
+    name="runs", help="List, show, follow, answer, cancel, retry and delete durable runs.", no_args_is_help=True
+)
+RunId = Annotated[str, Argument(help="The id of the run.")]
+OlderThan = Annotated[
+    timedelta | None,
+    Option(parser=parse_duration, metavar="AGE", help="Only runs that are in their state for AGE: 90s, 12h, 7d."),
+]
+RunIds = Annotated[list[str] | None, Argument(help="The ids of the runs.")]
+Prompt = Annotated[str | None, Option(metavar="NAME", help="Only runs of this prompt, by the name of its file.")]
+
+
+class Filters(NamedTuple):
+    """The filters of a command that changes many runs."""
+
+    state: RunState | None
+    prompt: str | None
+    older_than: timedelta | None
+
+
+_VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
+
+
+@runs.command("list")
+def list_runs(
+    database: DatabaseUrl = None,
+    state: Annotated[RunState | None, Option(help="Only runs in this state.")] = None,
+    prompt: Prompt = None,
+    older_than: OlderThan = None,
+    limit: Annotated[int, Option(min=1, metavar="N", help="List at most N runs.")] = 100,
+    after: Annotated[str | None, Option(metavar="CURSOR", help="List the page after this cursor.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, the newest first. The age is the time in the current state."""
+    with open_client(database) as runtime:
+        found = runtime.list(state, prompt=prompt, older_than=older_than, limit=limit, after=after)
+    if as_json:
+        print_json([_to_json(run) for run in found])
+        return
+    table = Table("run", "state", "age", "prompt", "segments", "tokens", "cost", "worker", box=None)
+    now = datetime.now(UTC)
+    for run in found:
+        table.add_row(*map(visible, _to_row(run, now)))
+    out.print(table)
+    for run in found:
+        if run.reason is not None:
+            err.print(Text(visible(f"{run.id}: {run.reason}"), "yellow"))
+    if len(found) == limit:
+        err.print(visible(f"For the next page, add --after {found[-1].cursor}"))
+
+
+def _to_row(run: RunSummary, now: datetime) -> list[str]:
+    tokens = "" if run.tokens is None else str(run.tokens)
+    cost = "" if run.cost is None else f"${run.cost:.4f}"
+    age = format_duration(now - run.since)
+    return [run.id, run.state, age, run.prompt or "", str(run.segments), tokens, cost, run.worker or ""]
+
+
+def _to_json(run: RunSummary) -> dict[str, object]:
+    return {
+        "id": run.id,
+        "state": run.state,
+        "prompt": run.prompt,
+        "created": run.created.isoformat(),
+        "since": run.since.isoformat(),
+        "segments": run.segments,
+        "tokens": run.tokens,
+        "cost": None if run.cost is None else str(run.cost),
+        "worker": run.worker,
+        "reason": run.reason,
+        "cursor": run.cursor,
+    }
+
+
+@runs.command()
+def show(run_id: RunId, database: DatabaseUrl = None) -> None:
+    """Show the events of a run, and the calls that need approval."""
+    with open_client(database) as runtime:
+        run = runtime.summary(run_id)
+        out.print(visible(f"{run_id}: {run.state}"))
+        if run.reason is not None:
+            err.print(Text(visible(f"  {run.reason}"), "yellow"))
+        if run.state in ("waiting", "running"):
+            return
+        for event in runtime.events(run_id):
+            _show_event(event.event)
+        _show_outcome(runtime, run_id)
+
+
+def _show_event(event: Event) -> None:
+    if isinstance(event, ToolFinished):
+        out.print(Text(visible(f"  {event.call.name}({event.call.arguments}) → {event.result.text}")))
+    elif isinstance(event, ModelReply) and event.reply.text:
+        out.print(Text(visible(f"  {event.reply.text}")))
+    elif isinstance(event, Retry):
+        out.print(Text(visible(f"  the model call was retried: {event.reason}")))
+
+
+def _show_outcome(runtime: DurableRuntime, run_id: str) -> None:
+    try:
+        outcome = runtime.result(run_id)
+    except PromptyError as error:
+        out.print(Text(visible(str(error)), "bold red"))
+        return
+    if isinstance(outcome, Paused):
+        for number, call in enumerate(outcome.pending, 1):
+            out.print(Text(visible(f"  {number}. {_describe(call)}"), "yellow"))
+        out.print(f"Answer each call in order: prompty runs answer {visible(run_id)} … with {_VERDICTS}.")
+
+
+def _describe(call: GatedCall) -> str:
+    text = f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
+    return f"{text} was interrupted, and may have happened" if call.unknown else f"{text} needs approval"
+
+
+@runs.command()
+def tail(run_id: RunId, database: DatabaseUrl = None) -> None:
+    """Print the events of a run as they happen, until it ends or needs an answer."""
+    with open_client(database) as runtime:
+        runtime.attach(run_id)
+        for event in runtime.events(run_id):
+            if isinstance(event.event, ToolStarted):
+                call = event.event.call
+                out.print(Text(visible(f"  {call.name}({call.arguments}) …"), "dim"))
+            _show_event(event.event)
+        out.print(visible(f"{run_id}: {runtime.summary(run_id).state}"))
+        _show_outcome(runtime, run_id)
+
+
+@runs.command()
+def answer(
+    run_id: Annotated[str | None, Argument(help="The id of the run.")] = None,
+    verdicts: Annotated[list[str] | None, Argument(help=f"One verdict for each call, in order: {_VERDICTS}.")] = None,
+    each: Annotated[
+        str | None, Option(metavar="VERDICT", help="Give this verdict to every call of all paused runs.")
+    ] = None,
+    prompt: Prompt = None,
+    older_than: OlderThan = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Answer a paused run with a verdict for each pending call. Repeating an answer does nothing.
+
+    With `--each`, answer all paused runs, or those that a filter selects.
+    """
+    if (each is None) == (not verdicts) or (each is not None and run_id is not None):
+        raise BadParameter("Give a run and its verdicts, or --each with one verdict for many runs.")
+    if each is None and (prompt is not None or older_than is not None):
+        raise BadParameter("Filters need --each.")
+    parsed = [_parse_verdict(word) for word in verdicts or [each or ""]]
+    with open_client(database) as runtime:
+        if run_id is not None:
+            runtime.answer(run_id, parsed)
+            return
+        chosen = _choose(runtime, None, Filters("paused", prompt, older_than), ("paused",))
+        _change_each(chosen, lambda paused: _answer_all_calls(runtime, paused, parsed[0]), "answered")
+
+
+def _answer_all_calls(runtime: DurableRuntime, run_id: str, verdict: object) -> None:
+    paused = runtime.result(run_id, timeout=0)
+    if isinstance(paused, Paused):  # or somebody has answered it meanwhile
+        runtime.answer(paused, [verdict] * len(paused.pending))
+
+
+def _parse_verdict(word: str) -> object:
+    kind, separator, text = word.partition("=")
+    match kind:
+        case "yes" | "retry" if not separator:
+            return True
+        case "no" | "fail":
+            return deny(text)
+        case "use" if separator:
+            try:
+                return use_result(read_json(text))
+            except ValueError:
+                return use_result(text)
+    raise BadParameter(f"{word!r} is not a verdict. Write {_VERDICTS}.")
+
+
+@runs.command()
+def cancel(
+    run_ids: RunIds = None,
+    state: Annotated[RunState | None, Option(help="Cancel all runs in this state.")] = None,
+    prompt: Prompt = None,
+    older_than: OlderThan = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Cancel runs: those with these ids, or all that a filter selects."""
+    filters = Filters(state, prompt, older_than)
+    with open_client(database) as runtime:
+        chosen = _choose(runtime, run_ids, filters, ("waiting", "running", "paused"))
+        _change_each(chosen, runtime.cancel, "cancelled")
+
+
+@runs.command()
+def retry(
+    run_ids: RunIds = None,
+    state: Annotated[RunState | None, Option(help="Retry all runs in this state: failed or cancelled.")] = None,
+    prompt: Prompt = None,
+    older_than: OlderThan = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Continue runs that were cancelled or broke, after their last finished step.
+
+    Name them by id, or select them with a filter.
+    """
+    filters = Filters(state, prompt, older_than)
+    with open_client(database) as runtime:
+        _change_each(_choose(runtime, run_ids, filters, ("failed", "cancelled")), runtime.retry, "continued")
+
+
+def _choose(
+    runtime: DurableRuntime, run_ids: list[str] | None, filters: "Filters", states: tuple[RunState, ...]
+) -> list[str]:
+    """Return the ids on the command line, or of the runs in one of these states that the filters select."""
+    if run_ids:
+        if any(filters):
+            raise BadParameter("Give either ids or filters.")
+        return run_ids
+    if not any(filters):
+        raise BadParameter("Name the runs, or select them with --state, --prompt or --older-than.")
+    if filters.state is not None and filters.state not in states:
+        raise BadParameter(f"The state can be {', '.join(states)}.", param_hint="--state")
+    wanted = states if filters.state is None else (filters.state,)
+    listed = [runtime.list(state, prompt=filters.prompt, older_than=filters.older_than) for state in wanted]
+    return [run.id for page in listed for run in page if run.state in wanted]
+
+
+def _change_each(run_ids: list[str], change: Callable[[str], None], done: str) -> None:
+    """Change runs one by one. One that cannot be changed is named, and keeps no other from it."""
+    failed = 0
+    for run_id in run_ids:
+        try:
+            change(run_id)
+        except PromptyError as error:
+            failed += 1
+            print_error(error, err)
+    if len(run_ids) != 1:
+        out.print(f"{len(run_ids) - failed} runs {done}")
+    if failed:
+        raise Exit(1)
+
+
+@runs.command()
+def prune(
+    run_ids: Annotated[list[str] | None, Argument(help="Delete only these runs, whatever their age.")] = None,
+    older_than: Annotated[
+        timedelta | None,
+        Option(parser=parse_duration, metavar="AGE", help="Delete runs that ended AGE ago. The default is 30d."),
+    ] = None,
+    state: Annotated[RunState | None, Option(help="Delete only runs in this state.")] = None,
+    prompt: Prompt = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Delete runs that have ended. Paused runs stay. Workers can go on meanwhile."""
+    with open_client(database) as runtime:
+        for run_id in run_ids or []:
+            runtime.delete(run_id)
+        age = timedelta(days=30) if older_than is None else older_than
+        count = len(run_ids) if run_ids else runtime.prune(age, state=state, prompt=prompt)
+        out.print(f"{count} runs deleted")
+
+
+@runs.command()
+def migrate(database: DatabaseUrl = None) -> None:
+    """List the versions of stored runs, and say what can be done with those that this release doesn't run.
+
+    Exits with 1 if runs need a worker of another release.
+    """
+    with open_client(database) as runtime:
+        counts, own = runtime.engine.count_versions(), runtime.engine.version
+    for count in counts:
+        out.print(visible(_describe_version(count, own)))
+    if any(count.version != own and count.unfinished for count in counts):
+        raise Exit(1)
+
+
+def _describe_version(count: VersionCount, own: str) -> str:
+    numbers = f"{count.version or 'unknown'}: {count.waiting} waiting, {count.running} running, {count.ended} ended"
+    if count.version == own:
+        return f"{numbers}\n    Workers of this release run them."
+    advice = "Runs that ended are listed, and pruned like all others."
+    if count.unfinished:
+        advice = f"Each {explain_version(count.version)}. Start one until they end, or cancel them. {advice}"
+    return f"{numbers}\n    {advice}"

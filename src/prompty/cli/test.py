@@ -1,0 +1,291 @@
+"""`prompty test`: run the cases beside prompts, offline from recordings or against models."""
+
+import hashlib
+import shlex
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from rich.progress import BarColumn, Progress, TextColumn
+from typer import Argument, Exit, Option
+
+from prompty.cases.case_file import Level
+from prompty.cases.earlier import open_earlier
+from prompty.cases.from_trace import add_case
+from prompty.cases.plan import Trial, parse_selection, plan_trials
+from prompty.cases.python_checks import load_checks
+from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
+from prompty.cases.results import TrialResult
+from prompty.cases.runner import JOBS, Runner, RunnerOptions
+from prompty.cases.trial import Mode
+from prompty.cli.console import err, print_problem
+from prompty.cli.functions import ToolFiles, load_functions
+from prompty.cli.inputs import load_dotenv
+from prompty.cli.options import AsJson, TraceTo, get_state_path, start_tracing
+from prompty.cli.test_report import (
+    EarlierResults,
+    build_report,
+    print_results,
+    read_earlier,
+    update_baselines,
+    write_reports,
+)
+from prompty.cli.trace import open_trace
+from prompty.errors import LoadError, RequestError
+from prompty.safety.redaction import mask_secrets
+from prompty.safety.visible import visible
+
+EXIT_INTERRUPTED = 130
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Paths = Annotated[
+    list[Path] | None, Argument(help="Prompts, test files, or folders to search. By default this folder.")
+]
+Select = Annotated[
+    str | None, Option("-k", metavar="EXPR", help='Run cases that match, for example "ada and not slow".')
+]
+HighestLevel = Annotated[
+    Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Go no further than this level.")
+]
+Live = Annotated[bool, Option("--live", help="Call the models instead of reading recordings.")]
+Record = Annotated[bool, Option("--record", help="Call the models, and write the recordings.")]
+Models = Annotated[
+    list[str] | None, Option("--model", "-m", metavar="[PROVIDER:]ID", help="Use these models instead of the files'.")
+]
+Variants = Annotated[
+    list[str] | None, Option("--variant", metavar="NAME", help="Use these variants instead of the files'.")
+]
+Repeat = Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run each case N times.")]
+CheckFiles = Annotated[
+    list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions of this Python file as checks.")
+]
+Jobs = Annotated[int, Option("--jobs", "-j", min=1, metavar="N", help="Run at most N live cases at once.")]
+MaxCost = Annotated[
+    float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once this is spent.")
+]
+
+Against = Annotated[
+    str | None, Option("--against", metavar="REF", help="Compare with the prompts of a git branch, tag or commit.")
+]
+BaselineFile = Annotated[
+    Path | None, Option("--baseline", metavar="FILE", help="Compare with this file, not with NAME.baseline.json.")
+]
+Update = Annotated[bool, Option("--update", help="Write the results to the baseline.")]
+Junit = Annotated[Path | None, Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")]
+Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write the results as one HTML page.")]
+FromTrace = Annotated[
+    Path | None, Option("--from-trace", metavar="FILE", help="Add the run of this trace to the tests of the prompt.")
+]
+Github = Annotated[bool, Option("--github", help="Add the results to the summary of a GitHub job.")]
+
+
+def run_tests(
+    paths: Paths = None,
+    select: Select = None,
+    level: HighestLevel = None,
+    live: Live = False,
+    record: Record = False,
+    models: Models = None,
+    variants: Variants = None,
+    repeat: Repeat = None,
+    tools: ToolFiles = None,
+    checks: CheckFiles = None,
+    jobs: Jobs = JOBS,
+    max_cost: MaxCost = None,
+    against: Against = None,
+    baseline: BaselineFile = None,
+    update: Update = False,
+    junit: Junit = None,
+    html: Html = None,
+    github: Github = False,
+    trace: TraceTo = None,
+    from_trace: FromTrace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the cases in the .test.yaml files beside prompts, offline unless you pass --live or --record.
+
+    The exit code is 0 if all cases passed, 1 if one did not, and 130 if the run was interrupted. Compared with a
+    baseline or a git reference, a case that failed before does not count.
+    """
+    if from_trace is not None:
+        _add_case(from_trace, paths or [])
+        return
+    start_tracing(trace)
+    suites = read_suites(paths or [Path()])
+    trials = _select(suites, select, models or [], variants or [], repeat)
+    options = RunnerOptions(
+        mode=_get_mode(level, live=live, record=record),
+        jobs=jobs,
+        max_cost=None if max_cost is None else Decimal(str(max_cost)),
+        ledger=get_ledger_path(suites),
+        tools=load_functions(tools),
+        checks=load_checks(checks or ()),
+        keep_messages=html is not None,
+    )
+    runner = Runner(options)
+    results = _run(runner, trials)
+    if not runner.complete:
+        print_results(results, as_json=as_json)
+        err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
+        raise Exit(EXIT_INTERRUPTED)
+    earlier = _run_earlier(against, suites, trials, options) if against else read_earlier(suites, baseline)
+    report = build_report(results, suites, earlier)
+    print_results(results, report, as_json=as_json)
+    write_reports(report, junit=junit, html=html, github=github)
+    if update:
+        update_baselines(suites, results, baseline, whole=not (select or models or variants))
+    elif report.failing:
+        raise Exit(1)
+
+
+def _add_case(trace: Path, paths: Sequence[Path]) -> None:
+    """Add a case to the test file of the one prompt that the command names."""
+    if len(paths) != 1 or paths[0].suffix != ".prompty":
+        raise RequestError(
+            "--from-trace adds a case to one prompt", "Name it: prompty test FILE.prompty --from-trace …"
+        )
+    load_dotenv(paths[0])
+    added = add_case(open_trace(trace), paths[0])
+    for tool in added.changing:
+        err.print(visible(f"'{tool}' gave different results. The case has the first one for all of its calls."))
+    err.print(visible(f"The case '{added.name}' is in {added.path}. Change what it expects to what matters."))
+
+
+def _run_earlier(
+    reference: str, suites: Sequence[Suite], trials: Sequence[Trial], options: RunnerOptions
+) -> EarlierResults:
+    """Run the same cases with the prompts of a git reference."""
+    if options.mode.record:
+        raise RequestError("--against compares, and --record would overwrite recordings", "Run them one by one.")
+    with open_earlier(suites, reference) as earlier:
+        by_path = {suite.path: suite for suite in earlier}
+        same = [replace(trial, suite=by_path[trial.suite.path]) for trial in trials if trial.suite.path in by_path]
+        ledger = options.ledger and options.ledger.with_stem(f"{options.ledger.stem}-against")
+        results = _run(Runner(replace(options, ledger=ledger)), same)
+    return EarlierResults(
+        reference, {result.key: result.status for result in results}, {one.key: one for one in results}
+    )
+
+
+def read_suites(paths: Sequence[Path]) -> list[Suite]:
+    """Read the test files that a command names. Print the problems of all of them and exit if there are any."""
+    suites: list[Suite] = []
+    broken = False
+    for file in find_test_files(paths):
+        try:
+            suites.append(read_suite(file))
+            load_dotenv(suites[-1].prompt)
+        except LoadError as error:
+            broken = True
+            for problem in error.problems:
+                print_problem(problem, err)
+    if broken:
+        raise Exit(1)
+    return suites
+
+
+def find_test_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the test files that a command names, those beside its prompts, and those in its folders, each once."""
+    seen: set[Path] = set()
+    for path in paths:
+        for file in _find(path):
+            if file.resolve() not in seen:
+                seen.add(file.resolve())
+                yield file
+
+
+def _find(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
+        if not found:
+            raise RequestError(f"the folder '{path}' has no tests", "Write answer.test.yaml beside answer.prompty.")
+        return found
+    if path.name.endswith(SUFFIXES):
+        return [path]
+    if path.suffix == ".prompty" and (beside := find_test_file(path)):
+        return [beside]
+    if path.suffix == ".prompty":
+        raise RequestError(f"'{path}' has no tests", f"Write {path.with_name(path.stem + SUFFIXES[0])}.")
+    raise RequestError(f"'{path}' is not a test file", "Name a .prompty file, a .test.yaml file, or a folder.")
+
+
+def _select(
+    suites: Sequence[Suite],
+    expression: str | None,
+    models: Sequence[str],
+    variants: Sequence[str],
+    repeat: int | None,
+) -> list[Trial]:
+    trials = list(plan_trials(suites, models=models, variants=variants, repeat=repeat))
+    if expression is None:
+        return trials
+    selected = list(filter(parse_selection(expression), trials))
+    if not selected:
+        raise RequestError(f"-k '{expression}' matches none of {len(trials)} cases", "Use other words.")
+    return selected
+
+
+def _get_mode(level: Level | None, *, live: bool, record: bool) -> Mode:
+    if level == "live" and not (live or record):
+        raise RequestError("--level live calls models", "Add --live, or --record to keep the answers.")
+    is_live = (live or record) and level not in ("render", "wire")
+    return Mode(level=level or ("live" if is_live else "replay"), live=is_live, record=record)
+
+
+def get_ledger_path(suites: Sequence[Suite]) -> Path:
+    """Return the ledger of a live run of these files: an interrupted run of the same ones continues."""
+    names = "\0".join(sorted(str(suite.path.resolve()) for suite in suites))
+    return get_state_path("tests") / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.jsonl"
+
+
+def _run(runner: Runner, trials: Sequence[Trial]) -> list[TrialResult]:
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: _stop(runner))
+    try:
+        with _show_progress(len(trials)) as advance:
+            results = runner.run(trials, advance, _print_interrupted)
+    finally:
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+    resumed = sum(result.resumed for result in results)
+    if resumed:
+        err.print(f"{resumed} results come from the run that was interrupted.")
+    return results
+
+
+def _print_interrupted(names: Sequence[str]) -> None:
+    for name, times in Counter(names).items():
+        often = (", and may be paid for twice", f" {times} times, and may be paid for {times + 1} times")
+        err.print(visible(f"{name} was interrupted{often[times > 1]}."))
+
+
+def _stop(runner: Runner) -> None:
+    """Stop when the running cases have ended. The next signal ends the process, which loses nothing."""
+    runner.stop()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    err.print("Stopping when the running cases have ended. Interrupt again to stop now.")
+
+
+@contextmanager
+def _show_progress(total: int) -> Iterator[Callable[[TrialResult], None]]:
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    columns = (BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f} cases{task.description}"))
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        failed = 0
+
+        def advance(result: TrialResult) -> None:
+            nonlocal failed
+            failed += result.status in ("failed", "error")
+            bar.update(task, advance=1, description=f" · {failed} failed" if failed else "")
+
+        yield advance

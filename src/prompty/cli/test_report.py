@@ -1,0 +1,184 @@
+"""The output of `prompty test`: lines for people, JSON, JUnit, an HTML page, a GitHub summary and baselines."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from rich.text import Text
+
+from prompty.cases.baseline import get_baseline_path, get_case_key, read_baseline, write_baseline
+from prompty.cases.comparison import Comparison, compare, describe_comparison
+from prompty.cases.judges import describe_report
+from prompty.cases.junit import write_junit
+from prompty.cases.reading import Suite
+from prompty.cases.report import render_report, result_to_json
+from prompty.cases.results import Status, TrialResult, count_statuses
+from prompty.cases.runner import report_suite
+from prompty.cases.summary import write_summary
+from prompty.cli.console import err, out, print_json
+from prompty.errors import RequestError
+from prompty.safety.visible import visible
+from prompty.viewer.page import write_page
+from prompty.viewer.reader import read_trace
+from prompty.viewer.trace import TraceUnreadable
+
+_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("!", "bold red"), "skipped": ("-", "dim")}
+_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+class EarlierResults(NamedTuple):
+    """Statuses to compare with, by the keys of results, and the results themselves if they were run just now."""
+
+    name: str
+    statuses: dict[str, Status]
+    results: dict[str, TrialResult]
+
+
+class Report(NamedTuple):
+    """Results, notes on judges and comparisons, and the keys and judges that make the command fail."""
+
+    results: Sequence[TrialResult]
+    notes: list[str]
+    failing: list[str]
+    comparison: Comparison | None = None
+    earlier: EarlierResults | None = None
+
+
+def read_earlier(suites: Sequence[Suite], baseline: Path | None) -> EarlierResults | None:
+    """Return the statuses of the baseline that the command names, or of those beside the test files."""
+    if baseline is not None:
+        return EarlierResults(baseline.name, read_baseline(baseline), {}) if baseline.exists() else None
+    statuses: dict[str, Status] = {}
+    for suite in suites:
+        path = get_baseline_path(suite.path, suite.name)
+        if path.exists():
+            statuses |= {f"{suite.label}::{key}": status for key, status in read_baseline(path).items()}
+    return EarlierResults("the baseline", statuses, {}) if statuses else None
+
+
+def update_baselines(
+    suites: Sequence[Suite], results: Sequence[TrialResult], baseline: Path | None, *, whole: bool
+) -> None:
+    """Write the results to the named baseline, or to those beside the test files.
+
+    If the files ran as a `whole`, entries of theirs without a result are dropped: the case was deleted or renamed.
+    """
+    if baseline is not None:
+        known = read_baseline(baseline) if baseline.exists() else {}
+        ran = tuple(f"{suite.label}::" for suite in suites) if whole else ()
+        kept = {key: status for key, status in known.items() if not key.startswith(ran)}
+        write_baseline(baseline, {**kept, **{result.key: result.status for result in results}})
+        return
+    for suite in suites:
+        path = get_baseline_path(suite.path, suite.name)
+        own = {get_case_key(result): result.status for result in results if result.suite == suite.label}
+        kept = read_baseline(path) if path.exists() and not whole else {}
+        write_baseline(path, {**kept, **own})
+
+
+def build_report(results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None) -> Report:
+    """Compare the results with earlier ones, and ask for the agreement of judges."""
+    judges = [report_suite(suite, results) for suite in suites if suite.judge]
+    notes = [describe_report(judge) for judge in judges]
+    untrusted = [judge.judge for judge in judges if not judge.trusted]
+    if earlier is None:
+        failing = [result.key for result in results if result.status in ("failed", "error")]
+        return Report(results, notes, [*failing, *untrusted])
+    comparison = compare(earlier.statuses, results)
+    notes += describe_comparison(comparison, earlier.name)
+    return Report(results, notes, [*comparison.failing, *untrusted], comparison, earlier)
+
+
+def print_results(results: Sequence[TrialResult], report: Report | None = None, *, as_json: bool) -> None:
+    """Print the results and the notes of a report."""
+    notes = report.notes if report else []
+    if as_json:
+        listed = [result_to_json(result) for result in results]
+        print_json({"results": listed, "summary": count_statuses(results), "notes": notes})
+        return
+    suite = ""
+    for result in results:
+        if result.suite != suite:
+            suite = result.suite
+            out.print(Text(visible(suite), "bold"))
+        _print_result(result, report.comparison if report else None)
+    for note in notes:
+        out.print(visible(note))
+    out.print(_summarize(results))
+
+
+def _print_result(result: TrialResult, comparison: Comparison | None) -> None:
+    mark, style = _MARKS[result.status]
+    line = Text.assemble((f"  {mark} ", style), visible(get_case_key(result)))
+    if len(result.runs) > 1 or result.needed > 1:
+        line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
+    if paid := _get_paid(result):
+        line.append(f"  {_show_dollars(paid)}", "dim")
+    if comparison and result.key in comparison.worse:
+        line.append("  passed before", "bold red")
+    elif comparison and result.key in comparison.better:
+        line.append("  failed before", "green")
+    elif comparison and result.status == "failed" and result.key not in comparison.failing:
+        line.append("  failed before, too", "dim")
+    out.print(line)
+    for reason in result.reasons:
+        text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
+        out.print(Text(text, "dim" if result.status == "passed" else ""))
+
+
+def _summarize(results: Sequence[TrialResult]) -> str:
+    words = {"error": "could not run"}
+    counts = {status: number for status, number in count_statuses(results).items() if number}
+    parts = [f"{number} {words.get(status, status)}" for status, number in counts.items()]
+    paid = sum(map(_get_paid, results))
+    return ", ".join(parts or ["no cases"]) + (f", {_show_dollars(paid)}" if paid else "")
+
+
+def _get_paid(result: TrialResult) -> float:
+    """Return what a result has cost now. The answer of a recording, which has no time, was paid for earlier."""
+    return (result.cost or 0) if result.seconds is not None else 0
+
+
+def _show_dollars(amount: float) -> str:
+    return f"${amount:.4f}" if amount >= 0.0001 else "less than $0.0001"
+
+
+def write_reports(report: Report, *, junit: Path | None, html: Path | None, github: bool) -> None:
+    """Write the files that the command asks for, with their folders."""
+    for file in filter(None, (junit, html)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if junit is not None:
+        junit.write_text(write_junit(report.results), encoding="utf-8", newline="\n")
+    if html is not None:
+        earlier = report.earlier
+        before, name = (earlier.results, earlier.name) if earlier else ({}, "")
+        results = [_link_traces(result, html.parent) for result in report.results]
+        page = render_report(results, report.notes, report.comparison, before, name)
+        html.touch(mode=0o600)  # answers can be private
+        html.write_text(page, encoding="utf-8", newline="\n")
+        err.print(visible(f"The page is {html}."))
+    if github:
+        path = os.environ.get(_SUMMARY_VARIABLE)
+        if not path:
+            raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Use it in a GitHub workflow.")
+        with Path(path).open("a", encoding="utf-8") as summary:
+            summary.write(write_summary(report.results, report.notes))
+
+
+def _link_traces(result: TrialResult, folder: Path) -> TrialResult:
+    """Write the trace of each run as a page, and return the result with the addresses of the pages."""
+    return result._replace(runs=tuple(run._replace(trace=_write_trace_page(run.trace, folder)) for run in result.runs))
+
+
+def _write_trace_page(trace: str | None, folder: Path) -> str | None:
+    if trace is None:
+        return None
+    page = Path(trace).with_suffix(".html")
+    try:
+        write_page(read_trace(trace), page)
+    except (TraceUnreadable, OSError) as error:
+        err.print(visible(f"A trace is not linked: {error}"))
+        return None
+    return quote(Path(os.path.relpath(page, folder)).as_posix())

@@ -1,0 +1,167 @@
+"""Catalog of runs: queries on the tables of DBOS that it has no function for. They read no inputs and no outputs.
+
+A run is a chain of workflows (`id`, `id#1`, …), and the last one says what the run's state is. How a workflow ended is
+in its attributes, beside the prompt: DBOS knows only that it has returned. Workflows of version 0.1.0 have no
+attributes; for those the first characters of the output say it.
+Used by `durable.dbos_engine`, which passes the system database of DBOS.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from prompty.durable.metrics import RunCount
+from prompty.durable.selection import Outcome, Position, RunState, Selection
+from prompty.extras import require
+
+WORKFLOW = "prompty.turn"
+PROMPT = "prompt"
+OUTCOME = "outcome"
+ATTEMPT = "attempt"
+_IN_FLIGHT: dict[RunState, list[str]] = {"waiting": ["ENQUEUED", "DELAYED"], "running": ["PENDING"]}
+_UNFINISHED: tuple[RunState, ...] = ("waiting", "running", "paused")
+_ABORTED: dict[RunState, list[str]] = {
+    "cancelled": ["CANCELLED"],
+    "failed": ["ERROR"],
+    "quarantined": ["MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+}
+# The sealed text of an outcome starts after '{"prompty":1,"sum":"0123456789abcdef","value":"'.
+_HEAD_START = 48
+_HEADS: dict[str, RunState] = {
+    r"{\"paused\"": "paused",
+    r"{\"error\":{\"class\":\"Cancelled\"": "cancelled",
+    r"{\"error\"": "failed",
+}
+
+
+def select_runs(
+    database: Any, selection: Selection, *, limit: int, after: Position | None, oldest_first: bool
+) -> list[Position]:
+    """Return the positions of the last workflows of runs, the newest first."""
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
+    query = sa.select(status.created_at, status.workflow_uuid).where(status.name == WORKFLOW)
+    if selection.states:
+        query = query.where(sa.or_(*(_has_state(state) for state in selection.states)))
+    if selection.prompt is not None:
+        query = query.where(status.attributes[PROMPT].as_string().in_(selection.prompt_labels()))
+    if selection.before is not None:
+        moment = int(selection.before.timestamp() * 1000)
+        query = query.where(sa.func.coalesce(status.completed_at, status.created_at) <= moment)
+    if after is not None:
+        here = sa.tuple_(status.created_at, status.workflow_uuid)
+        there = sa.tuple_(sa.literal(after.created), sa.literal(after.id))
+        query = query.where(here > there if oldest_first else here < there)
+    order = [column if oldest_first else column.desc() for column in (status.created_at, status.workflow_uuid)]
+    query = query.where(_is_last(database)).order_by(*order).limit(limit)
+    with database.engine.begin() as connection:
+        return [Position(*row) for row in connection.execute(query)]
+
+
+def count_runs(database: Any) -> list[RunCount]:
+    """Return how many runs wait for a worker, run, or are paused, and since when the oldest of them does."""
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
+    since = sa.func.coalesce(status.completed_at, status.created_at)
+    counted = sa.select(sa.func.count(), sa.func.min(since)).where(status.name == WORKFLOW, _is_last(database))
+    counts = []
+    with database.engine.begin() as connection:
+        for state in _UNFINISHED:
+            runs, oldest = connection.execute(counted.where(_has_state(state))).one()
+            counts.append(RunCount(state, runs, 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)))
+    return counts
+
+
+def count_versions(database: Any) -> dict[str, dict[str, int]]:
+    """Return how many workflows there are of each version of the application, by the state that DBOS has for them."""
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
+    counted = sa.select(status.application_version, status.status, sa.func.count())
+    query = counted.where(status.name == WORKFLOW).group_by(status.application_version, status.status)
+    counts: dict[str, dict[str, int]] = {}
+    with database.engine.begin() as connection:
+        for version, state, count in connection.execute(query):
+            counts.setdefault(version or "", {})[state] = count
+    return counts
+
+
+def label_outcome(database: Any, id: str, owner: str | None, outcome: Outcome) -> None:
+    """Store how a workflow is about to end, if this execution still owns it. The label counts for this attempt only:
+    a worker can die before the end is stored, and the next attempt can end otherwise."""
+    sa, table = _sqlalchemy(), _schema().workflow_status
+    sqlite = database.engine.dialect.name == "sqlite"
+    labels, attempts = table.c.attributes, table.c.recovery_attempts
+    if sqlite:
+        kept = sa.case((sa.func.json_type(labels) == "object", labels), else_=sa.literal("{}"))
+        value = sa.func.json_set(kept, f"$.{OUTCOME}", outcome, f"$.{ATTEMPT}", attempts)
+    else:
+        empty = sa.literal({}, type_=labels.type)
+        kept = sa.case((sa.func.jsonb_typeof(labels) == "object", labels), else_=empty)
+        value = kept.op("||")(sa.func.jsonb_build_object(OUTCOME, sa.cast(outcome, sa.Text), ATTEMPT, attempts))
+    update = sa.update(table).values(attributes=value).where(table.c.workflow_uuid == id, table.c.owner_xid == owner)
+    with database.engine.begin() as connection:
+        connection.execute(update)
+
+
+def delete_workflows(database: Any, ids: Sequence[str]) -> None:
+    """Delete workflows with everything stored about them, in one transaction. The function of DBOS passes each id as a
+    parameter of its own four times, and takes twice as long."""
+    sa, schema = _sqlalchemy(), _schema()
+    value: object
+    if database.engine.dialect.name == "sqlite":
+        listed, value = sa.text("SELECT value FROM json_each(:ids)"), json.dumps(list(ids))
+    else:
+        listed, value = sa.select(sa.func.unnest(sa.bindparam("ids", type_=sa.ARRAY(sa.Text)))), list(ids)
+    tables = (schema.workflow_input, schema.workflow_output, schema.operation_outputs, schema.workflow_status)
+    with database.engine.begin() as connection:
+        for table in tables:  # the others refer to the last one, and follow it
+            connection.execute(sa.delete(table).where(table.c.workflow_uuid.in_(listed)), {"ids": value})
+
+
+def _has_state(state: RunState) -> Any:
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
+    if state in _IN_FLIGHT:
+        return status.status.in_(_IN_FLIGHT[state])
+    returned = sa.and_(status.status == "SUCCESS", _outcome() == state)
+    return sa.or_(status.status.in_(_ABORTED[state]), returned) if state in _ABORTED else returned
+
+
+def _outcome() -> Any:
+    """Return how a workflow that returned has ended: its label, `done` without one, or the start of its output."""
+    sa, status, output = _sqlalchemy(), _schema().workflow_status.c, _schema().workflow_output.c
+    labels = status.attributes
+    stored = sa.select(output.output).where(output.workflow_uuid == status.workflow_uuid).scalar_subquery()
+    heads = [(sa.func.substr(stored, _HEAD_START, len(head)) == head, state) for head, state in _HEADS.items()]
+    return sa.case(
+        (labels[ATTEMPT].as_integer() == status.recovery_attempts, labels[OUTCOME].as_string()),
+        (labels[PROMPT].as_string().is_not(None), "done"),
+        *heads,
+        else_="done",
+    )
+
+
+def _is_last(database: Any) -> Any:
+    """Return the condition that no other workflow continues this one."""
+    sa, table = _sqlalchemy(), _schema().workflow_status
+    following = table.alias()
+    return ~sa.exists().where(following.c.workflow_uuid == _next_id(database))
+
+
+def _next_id(database: Any) -> Any:
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
+    id = status.workflow_uuid
+    find = sa.func.instr if database.engine.dialect.name == "sqlite" else sa.func.strpos
+    mark = find(id, "#")
+    number = sa.cast(sa.func.substr(id, mark + 1), sa.Integer)
+    # The name is in it because others can keep workflows in the same database, whose ids have other marks.
+    return sa.case(
+        (status.name != WORKFLOW, None),
+        (mark == 0, id + "#1"),
+        else_=sa.func.substr(id, 1, mark) + sa.cast(number + 1, sa.Text),
+    )
+
+
+def _sqlalchemy() -> Any:
+    return require("sqlalchemy", extra="durable")
+
+
+def _schema() -> Any:
+    return require("dbos._schemas.system_database", extra="durable").SystemSchema

@@ -1,0 +1,151 @@
+"""Rows of a JSONL or CSV file, read one at a time. A row that cannot be read has a problem instead of inputs."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from prompty.errors import InputError, RequestError
+from prompty.model.agent import PromptAgent
+from prompty.safety.json import MAX_CHARACTERS, read_json
+
+Kinds = Mapping[str, str]
+_TEXT_KINDS = frozenset({"string", "image", "audio", "file"})
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SEED = 0  # the same sample of a file every time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """The inputs of one call. `number` counts from 1; `problem` says why a row has no inputs."""
+
+    number: int
+    inputs: dict[str, object] = field(default_factory=dict)
+    problem: InputError | None = None
+
+
+def get_input_kinds(agent: PromptAgent) -> Kinds:
+    """Return the declared kind of each input, which decides how a CSV cell is read."""
+    return {declared.name: declared.kind for declared in agent.inputs}
+
+
+def read_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
+    """Read the rows of a file, never more than one in memory."""
+    return _FORMATS[_get_format(path)](path, kinds)
+
+
+def count_rows(path: Path) -> int:
+    return sum(1 for _ in (_read_csv_cells(path) if _get_format(path) == ".csv" else _read_json_lines(path)))
+
+
+def select_rows(total: int, *, limit: int | None = None, sample: int | None = None) -> range | frozenset[int]:
+    """Return the numbers of the rows to run: all, the first `limit`, or a random `sample` of those."""
+    numbers = range(1, min(total, total if limit is None else limit) + 1)
+    if sample is None or sample >= len(numbers):
+        return numbers
+    return frozenset(Random(_SEED).sample(numbers, sample))  # noqa: S311  not for secrets
+
+
+def _get_format(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in _FORMATS:
+        raise RequestError(
+            f"'{path.name}' is neither JSONL nor CSV, judging by its name", "Name the file .jsonl or .csv."
+        )
+    return suffix
+
+
+def _read_json_rows(path: Path, _: Kinds) -> Iterator[Row]:
+    for number, line in enumerate(_read_json_lines(path), 1):
+        yield _parse_json_row(number, line)
+
+
+def _parse_json_row(number: int, line: bytes) -> Row:
+    try:
+        value = read_json(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except ValueError as error:  # undecodable bytes are one too
+        return _unreadable(number, f"it is not JSON: {error}", "Write one JSON object per line.")
+    if not isinstance(value, dict):
+        return _unreadable(number, "it is not a JSON object", 'Write one object per line: {"name": "value"}.')
+    return Row(number=number, inputs=value)
+
+
+def _read_json_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines that are not blank. A line that is too long is cut where the reader of JSON refuses it."""
+    with path.open("rb") as file:
+        while line := file.readline(MAX_CHARACTERS + 2):
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(MAX_CHARACTERS)
+            if line.strip():
+                yield line
+
+
+def _read_csv_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
+    lines = _read_csv_cells(path, header=True)
+    header = next(lines, [])
+    if isinstance(header, csv.Error) or len(set(header)) < len(header) or not all(header):
+        raise RequestError(
+            f"the first line of '{path.name}' must name the inputs", "Write each name once, separated by commas."
+        )
+    for number, cells in enumerate(lines, 1):
+        yield _parse_csv_row(number, header, cells, kinds)
+
+
+def _parse_csv_row(number: int, header: list[str], cells: list[str] | csv.Error, kinds: Kinds) -> Row:
+    if isinstance(cells, csv.Error):
+        return _unreadable(number, f"it is not CSV: {cells}", "Quote cells, or write the rows as JSONL.")
+    if len(cells) != len(header):
+        cause = f"it has {len(cells)} cells, but the first line has {len(header)}"
+        return _unreadable(number, cause, "Write one cell for each name.")
+    if any(_SURROGATE.search(cell) for cell in cells):
+        return _unreadable(number, "it is not UTF-8", "Save the file as UTF-8.")
+    try:
+        return Row(number=number, inputs=dict(_parse_cells(header, cells, kinds)))
+    except ValueError as error:
+        return _unreadable(number, str(error), "Write the value as JSON, or leave the cell empty.")
+
+
+def _parse_cells(header: list[str], cells: list[str], kinds: Kinds) -> Iterator[tuple[str, object]]:
+    """Yield names and values. Cells of kinds other than text are JSON, and have no value if they are empty."""
+    for name, text in zip(header, cells, strict=True):
+        kind = kinds.get(name, "string")
+        if kind in _TEXT_KINDS:
+            yield name, text
+        elif text.strip():
+            try:
+                yield name, read_json(text)
+            except ValueError as error:
+                raise ValueError(f"'{name}' is declared as {kind}: {error}") from None
+
+
+def _read_csv_cells(path: Path, *, header: bool = False) -> Iterator[list[str] | csv.Error]:
+    """Yield the cells of each row, or the error if they cannot be read."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        yield from islice(_catch_errors(reader.__next__), 0 if header else 1, None)
+
+
+def _catch_errors(read: Callable[[], list[str]]) -> Iterator[list[str] | csv.Error]:
+    while True:
+        try:
+            if cells := read():
+                yield cells
+        except csv.Error as error:
+            yield error
+        except StopIteration:
+            return
+
+
+def _unreadable(number: int, cause: str, fix: str) -> Row:
+    return Row(number=number, problem=InputError(f"row {number}", f"row {number} cannot be read: {cause}", fix))
+
+
+_FORMATS: dict[str, Callable[[Path, Kinds], Iterator[Row]]] = {
+    ".jsonl": _read_json_rows,
+    ".ndjson": _read_json_rows,
+    ".csv": _read_csv_rows,
+}

@@ -1,0 +1,96 @@
+"""The documentation site: every page has a place in it, and every link leads somewhere."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.check_site import find_problems
+from scripts.write_section_pages import list_pages, pages, read_navigation, read_opening
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_every_page_has_one_line_in_the_navigation() -> None:
+    listed = sorted(list_pages(read_navigation()))
+    written = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if "snippets" not in page.parts)
+    assert listed == written, "edit `nav` in mkdocs.yml, then run: make docs"
+
+
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+\.md)(?:#[^)]*)?\)")
+
+
+def follow_links(pages: set[Path]) -> set[Path]:
+    """Return the pages that these pages link to, and these."""
+    return pages | {
+        (page.parent / target).resolve() for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))
+    }
+
+
+def test_every_page_is_two_clicks_from_the_home_page() -> None:
+    everything = {DOCS / path for path in list_pages(read_navigation())}
+    once = follow_links({DOCS / "index.md"})
+    assert everything - once
+    assert everything - follow_links(once) == set()
+
+
+@pytest.mark.parametrize(("path", "text"), pages().items(), ids=lambda value: getattr(value, "parent", Path()).name)
+def test_the_first_page_of_a_section_is_current(path: Path, text: str) -> None:
+    assert path.read_text(encoding="utf-8") == text, "run: make docs"
+
+
+@pytest.mark.parametrize(
+    ("text", "opening"),
+    [
+        ("# Title\n\nOne sentence. Another one.\n", ("Title", "One sentence.")),
+        ("# Title\n\nA sentence\nof two lines.\n\nMore.\n", ("Title", "A sentence of two lines.")),
+        (
+            "# Title\n\nPass a type to `f.x`, and see [here](a.md#b):\n\n```\n",
+            ("Title", "Pass a type to `f.x`, and see here."),
+        ),
+        ("# Title\n\n| a | b |\n", ("Title", "")),
+        ("# Title\n\n## Heading\n", ("Title", "")),
+        ("# Title\n", ("Title", "")),
+    ],
+)
+def test_the_opening_of_a_page_is_its_first_sentence(text: str, opening: tuple[str, str]) -> None:
+    assert read_opening(text) == opening
+
+
+PROBLEMS = {
+    "a page that exists": ('<a href="other/">x</a>', []),
+    "a place that exists": ('<a href="other/#there">x</a>', []),
+    "a place on the same page": ('<a href="#here">x</a><p id="here">', []),
+    "a file that exists": ('<a href="notes.txt">x</a>', []),
+    "a page of another host": ('<a href="https://example.com/a#b">x</a>', []),
+    "a page that does not exist": ('<a href="nowhere/">x</a>', ["index.html: dead link nowhere/"]),
+    "a place that does not exist": ('<a href="other/#nowhere">x</a>', ["index.html: dead link other/#nowhere"]),
+    "a picture that does not exist": ('<img src="a.png">', ["index.html: dead link a.png"]),
+    "a script of another host": (
+        '<script src="https://example.com/a.js"></script>',
+        ["index.html: loads https://example.com/a.js"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("html", "problems"), PROBLEMS.values(), ids=PROBLEMS)
+def test_the_check_of_the_site_finds(html: str, problems: list[str], tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "index.html").write_text('<h2 id="there">There</h2>')
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "index.html").write_text(html)
+    assert find_problems(tmp_path) == problems
+
+
+@pytest.mark.process
+def test_the_site_builds_without_a_warning_or_a_dead_link(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    command = [str(Path(sys.executable).parent / "zensical"), "build", "--clean", "--strict"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603  our own pages
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert find_problems(tmp_path / "build" / "site") == []

@@ -1,0 +1,128 @@
+"""Baselines, comparisons, JUnit and the summary: pure functions on results."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+from junitparser import Error, Failure, JUnitXml, Skipped
+
+from prompty.cases.baseline import get_case_key, read_baseline, write_baseline
+from prompty.cases.comparison import compare, describe_comparison
+from prompty.cases.junit import write_junit
+from prompty.cases.results import CaseRun, CheckResult, Status, TrialResult, run_from_json
+from prompty.cases.summary import write_summary
+from prompty.errors import RequestError
+
+STATUSES: list[Status] = ["passed", "failed", "error", "skipped"]
+
+
+def make_result(case: str, status: Status, reason: str = "because", suite: str = "answer") -> TrialResult:
+    checks = () if status != "failed" else (CheckResult("replay", "contains", False, reason),)
+    run = CaseRun(checks=checks, error=reason if status == "error" else None, seconds=0.5)
+    note = reason if status == "skipped" else ""
+    return TrialResult(suite=suite, case=case, status=status, model="openai:m", runs=(run,), note=note)
+
+
+def test_a_baseline_has_a_stable_order_and_nothing_that_changes(tmp_path: Path) -> None:
+    path = tmp_path / "answer.baseline.json"
+    write_baseline(path, {"b [m]": "failed", "a": "passed"})
+    text = path.read_text()
+    assert text == '{\n  "version": 1,\n  "cases": {\n    "a": "passed",\n    "b [m]": "failed"\n  }\n}\n'
+    write_baseline(path, read_baseline(path))
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 2, "cases": {}}', '{"version": 1, "cases": {"a": "ok"}}']
+)
+def test_a_file_that_is_no_baseline_is_an_error_with_a_fix(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "answer.baseline.json"
+    path.write_text(text)
+    with pytest.raises(RequestError, match=r"cannot be read: (?s:.*)Write it again with --update"):
+        read_baseline(path)
+
+
+def test_every_pair_of_statuses_is_compared_as_it_should_be() -> None:
+    before: dict[str, Status] = {}
+    now = []
+    for earlier, later in product([*STATUSES, None], STATUSES):
+        result = make_result(f"{earlier} {later}", later)
+        now.append(result)
+        if earlier is not None:
+            before[result.key] = earlier
+    comparison = compare(before, now)
+
+    def names(keys: tuple[str, ...]) -> set[str]:
+        return {key.removeprefix("answer::").removesuffix(" [openai:m]") for key in keys}
+
+    assert names(comparison.worse) == {"passed failed"}
+    assert names(comparison.better) == {"failed passed"}
+    assert (comparison.compared, comparison.passed_before, comparison.passed_now) == (4, 2, 2)
+    assert names(comparison.added) == {f"None {later}" for later in STATUSES}
+    assert names(comparison.failing) == {
+        *(f"{earlier} error" for earlier in [*STATUSES, None]),
+        *(f"{earlier} failed" for earlier in ("passed", "error", "skipped", None)),
+    }
+
+
+def test_a_comparison_says_whether_chance_explains_it_and_what_it_could_show() -> None:
+    now = [make_result(str(number), "failed" if number < 8 else "passed") for number in range(60)]
+    comparison = compare({result.key: "passed" for result in now}, now)
+    assert describe_comparison(comparison, "main") == [
+        "Compared with main: 8 worse, 0 better, of 60 cases. "
+        "Passing: 60 before, 52 now (87%, 95% interval 76% to 93%).",
+        "Exact McNemar: p = 0.00781, more than chance explains.",
+        "With these cases, a change of 13 points or more can be told from chance.",
+    ]
+    few = compare({now[0].key: "passed", now[9].key: "error"}, [now[0], now[9]])
+    assert describe_comparison(few, "main")[1:] == [
+        "Exact McNemar: p = 1, chance alone can explain this.",
+        "1 cases have no verdict in one of the two, and need --live: answer::9 [openai:m].",
+        "There are too few cases to tell any change from chance.",
+    ]
+
+
+def test_junit_is_read_by_a_real_parser() -> None:
+    results = [
+        make_result(status, status, f"why {status}", f"suite {number % 2}") for number, status in enumerate(STATUSES)
+    ]
+    results.sort(key=lambda result: result.suite)
+    document = JUnitXml.fromstring(write_junit(results).encode())
+    assert (document.tests, document.failures, document.errors, document.time) == (4, 1, 1, 2.0)
+    cases = {case.name: case for suite in document for case in suite}
+    assert set(cases) == {f"{status} [openai:m]" for status in STATUSES}
+    kinds = {name.split()[0]: [type(part) for part in case.result] for name, case in cases.items()}
+    assert kinds == {"passed": [], "failed": [Failure], "error": [Error], "skipped": [Skipped]}
+    assert cases["failed [openai:m]"].result[0].message == "replay: why failed"
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_junit_and_the_summary_take_any_text(case: str, reason: str) -> None:
+    results = [make_result(case or "x", "failed", reason)]
+    [suite] = list(JUnitXml.fromstring(write_junit(results).encode(errors="replace")))
+    assert suite.failures == 1
+    listed = [line for line in write_summary(results).splitlines() if line.startswith("- ")]
+    assert len(listed) == 1
+    assert "<script" not in write_summary([make_result("<script>", "failed", "<script>")])
+
+
+def test_the_summary_lists_files_and_what_did_not_pass() -> None:
+    text = write_summary([make_result("a", "passed"), make_result("b|c", "failed", "*x*")], ["1 worse"])
+    assert "1 passed, 1 failed" in text
+    assert "| answer | 1 | 1 | 0 | 0 |" in text
+    assert "- **answer::b\\|c \\[openai:m\\]**: replay: \\*x\\*" in text
+    assert "1 worse" in text
+
+
+def test_a_run_survives_json() -> None:
+    check = CheckResult("live", "judge", False, "low", advisory=True, score=2.0)
+    run = CaseRun(
+        number=2, level="live", checks=(check,), messages=({"role": "user"},), calls=({"name": "x"},), cost=0.1
+    )
+    assert run_from_json(json.loads(json.dumps(run.to_json()))) == run
+
+
+def test_the_key_of_a_case_leaves_out_its_file() -> None:
+    assert get_case_key(make_result("a", "passed", suite="x/y")) == "a [openai:m]"

@@ -1,0 +1,46 @@
+"""A lock in PostgreSQL, whose locks belong to a connection."""
+
+import gc
+import time
+
+import psycopg
+import pytest
+
+from prompty.durable import locks
+from prompty.durable.locks import acquire_lock
+from prompty.durable.suite import wait_until
+from tests.durable.databases import Databases
+
+
+def locks_in(url: str) -> int:
+    """Return the number of advisory locks that sessions of a database hold."""
+    locks = "SELECT datname FROM pg_locks JOIN pg_database ON pg_database.oid = database WHERE locktype = 'advisory'"
+    with psycopg.connect(url) as connection:
+        return connection.execute(locks).fetchall().count((url.rpartition("/")[2],))
+
+
+def test_a_lock_that_was_given_back_is_not_taken_again(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the moment is just that in which the lock was looked after. What is left open would be a warning."""
+    monkeypatch.setattr(locks, "CHECK_SECONDS", 0.0005)
+    monkeypatch.setattr(locks, "DEATH_SECONDS", 0.0)
+    url = databases.postgres()
+    for number in range(50):
+        lock = acquire_lock(url, "one")
+        time.sleep(number % 5 / 1000)
+        lock.release()
+        gc.collect()
+
+
+def test_a_lock_is_kept_while_the_server_starts_again(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "DEATH_SECONDS", 0.0)
+    url = databases.postgres()
+    lock = acquire_lock(url, "one")
+    databases.server.stop()
+    databases.server.start()
+    wait_until(lambda: locks_in(url) == 1)
+    with pytest.raises(BlockingIOError):
+        acquire_lock(url, "one")
+    lock.release()
+    acquire_lock(url, "one").release()
+    gc.collect()
