@@ -19,6 +19,7 @@ PromptyError
 ├── Cancelled                       somebody ended the turn
 ├── IterationsExceeded (ValueError) the model asked for tools more often than it may
 ├── BudgetSpent                     the turn has used its tokens, its money or its time
+├── DeadlineExceeded                a durable run has not ended before its deadline
 ├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
 ├── MemoryFailed                    a stored conversation cannot be read or written
 ├── StoreUnusable (OSError)         a file of sessions cannot be opened, or is not one
@@ -330,6 +331,16 @@ class IterationsExceeded(PromptyError, ValueError):
 
 class BudgetSpent(PromptyError):
     """The turn has used its tokens, its money or its time."""
+
+
+class DeadlineExceeded(PromptyError):
+    """A durable run has not ended before its deadline. `deadline` is the moment, `messages` the conversation so far."""
+
+    def __init__(self, deadline: str) -> None:
+        super().__init__(
+            f"the run has not ended before its deadline, {deadline}\n    Start it again, with more time if it needs it."
+        )
+        self.deadline = deadline
 
 
 class GuardrailError(PromptyError, ValueError):

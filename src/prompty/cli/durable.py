@@ -137,6 +137,18 @@ def submit(
         str | None, Option("--id", help="The id of the run. An existing run is not started again.")
     ] = None,
     priority: Annotated[int | None, Option(help="Run lower numbers first.")] = None,
+    deadline: Annotated[
+        timedelta | None,
+        Option(
+            parser=parse_duration, metavar="AGE", help="Fail the run if it has not ended after AGE, like 15m or 2h."
+        ),
+    ] = None,
+    pause_timeout: Annotated[
+        timedelta | None,
+        Option(
+            parser=parse_duration, metavar="AGE", help="Deny calls that nobody has answered after AGE, like 12h or 7d."
+        ),
+    ] = None,
     tool: Annotated[
         list[str] | None, Option(help="Offer a tool of the workers in addition to those in the file.")
     ] = None,
@@ -154,6 +166,8 @@ def submit(
             read_pairs(agent, inputs or []),
             run_id=run_id,
             priority=priority,
+            deadline=deadline,
+            pause_timeout=pause_timeout,
             tools=tool,
             approval="always" if approve else None,
         )

@@ -11,9 +11,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from prompty.durable.dbos_leases import get_tables
 from prompty.durable.metrics import RunCount
 from prompty.durable.selection import Outcome, Position, RunState, Selection
 from prompty.extras import require
+from prompty.model.message import Json
 
 WORKFLOW = "prompty.turn"
 PROMPT = "prompt"
@@ -87,18 +89,35 @@ def label_outcome(database: Any, id: str, owner: str | None, outcome: Outcome) -
     """Store how a workflow is about to end, if this execution still owns it. The label counts for this attempt only:
     a worker can die before the end is stored, and the next attempt can end otherwise."""
     sa, table = _sqlalchemy(), _schema().workflow_status
-    sqlite = database.engine.dialect.name == "sqlite"
-    labels, attempts = table.c.attributes, table.c.recovery_attempts
-    if sqlite:
-        kept = sa.case((sa.func.json_type(labels) == "object", labels), else_=sa.literal("{}"))
-        value = sa.func.json_set(kept, f"$.{OUTCOME}", outcome, f"$.{ATTEMPT}", attempts)
-    else:
-        empty = sa.literal({}, type_=labels.type)
-        kept = sa.case((sa.func.jsonb_typeof(labels) == "object", labels), else_=empty)
-        value = kept.op("||")(sa.func.jsonb_build_object(OUTCOME, sa.cast(outcome, sa.Text), ATTEMPT, attempts))
-    update = sa.update(table).values(attributes=value).where(table.c.workflow_uuid == id, table.c.owner_xid == owner)
+    update = sa.update(table).values(attributes=_get_attributes(database, outcome))
     with database.engine.begin() as connection:
-        connection.execute(update)
+        connection.execute(update.where(table.c.workflow_uuid == id, table.c.owner_xid == owner))
+
+
+def end_waiting(database: Any, id: str, output: Json) -> bool:
+    """End a workflow as failed, as if a worker had executed it. Return False if it doesn't wait in the queue."""
+    sa, table, outputs = _sqlalchemy(), _schema().workflow_status, _schema().workflow_output
+    text, now = json.dumps(output, separators=(",", ":"), ensure_ascii=False), database._now_ms_sql()
+    end = sa.update(table).where(table.c.workflow_uuid == id, table.c.status.in_(_IN_FLIGHT["waiting"]))
+    values = {"status": "SUCCESS", "owner_xid": None, "updated_at": now, "completed_at": now}
+    with database.engine.begin() as connection:
+        if not connection.execute(end.values(**values, attributes=_get_attributes(database, "failed"))).rowcount:
+            return False
+        insert = database.dialect.insert(outputs).values(workflow_uuid=id, output=text)
+        connection.execute(insert.on_conflict_do_update(index_elements=["workflow_uuid"], set_={"output": text}))
+        return True
+
+
+def _get_attributes(database: Any, outcome: Outcome) -> Any:
+    """Return the attributes of a workflow with the label for this attempt, as an expression of SQL."""
+    sa, table = _sqlalchemy(), _schema().workflow_status
+    labels, attempts = table.c.attributes, sa.func.coalesce(table.c.recovery_attempts, 0)
+    if database.engine.dialect.name == "sqlite":
+        kept = sa.case((sa.func.json_type(labels) == "object", labels), else_=sa.literal("{}"))
+        return sa.func.json_set(kept, f"$.{OUTCOME}", outcome, f"$.{ATTEMPT}", attempts)
+    empty = sa.literal({}, type_=labels.type)
+    kept = sa.case((sa.func.jsonb_typeof(labels) == "object", labels), else_=empty)
+    return kept.op("||")(sa.func.jsonb_build_object(OUTCOME, sa.cast(outcome, sa.Text), ATTEMPT, attempts))
 
 
 def delete_workflows(database: Any, ids: Sequence[str]) -> None:
@@ -111,7 +130,9 @@ def delete_workflows(database: Any, ids: Sequence[str]) -> None:
     else:
         listed, value = sa.select(sa.func.unnest(sa.bindparam("ids", type_=sa.ARRAY(sa.Text)))), list(ids)
     tables = (schema.workflow_input, schema.workflow_output, schema.operation_outputs, schema.workflow_status)
+    timers = get_tables().timers
     with database.engine.begin() as connection:
+        connection.execute(sa.delete(timers).where(timers.c.id.in_(listed)), {"ids": value})
         for table in tables:  # the others refer to the last one, and follow it
             connection.execute(sa.delete(table).where(table.c.workflow_uuid.in_(listed)), {"ids": value})
 
@@ -131,7 +152,7 @@ def _outcome() -> Any:
     stored = sa.select(output.output).where(output.workflow_uuid == status.workflow_uuid).scalar_subquery()
     heads = [(sa.func.substr(stored, _HEAD_START, len(head)) == head, state) for head, state in _HEADS.items()]
     return sa.case(
-        (labels[ATTEMPT].as_integer() == status.recovery_attempts, labels[OUTCOME].as_string()),
+        (labels[ATTEMPT].as_integer() == sa.func.coalesce(status.recovery_attempts, 0), labels[OUTCOME].as_string()),
         (labels[PROMPT].as_string().is_not(None), "done"),
         *heads,
         else_="done",

@@ -36,6 +36,7 @@ from prompty.durable.dbos_leases import (
     is_taken_over,
     mark_execution,
 )
+from prompty.durable.dbos_timers import DbosTimers
 from prompty.durable.engine import Limits, State, Status, StepBody, StoredStep, VersionCount, Workflow
 from prompty.durable.envelope import SCHEMA
 from prompty.durable.leases import LEASE_SECONDS, Lease, get_label
@@ -100,6 +101,7 @@ class DbosEngine:
         self._watching: asyncio.Task[None] | None = None
         self._probation = Probation()
         self._opening = threading.Lock()
+        self._timers: DbosTimers | None = None
 
     @property
     def version(self) -> str:
@@ -167,7 +169,7 @@ class DbosEngine:
         _working[:] = [entry for entry in _working if entry[0] is not self]
         if self._client is not None:
             self._client.destroy()
-            self._client = None
+            self._client = self._timers = None
 
     def _stop_executions(self, loop: "_LoopThread") -> None:
         """Take no more workflows and cancel those that run, before DBOS is destroyed: they would log errors, and leave
@@ -391,6 +393,12 @@ class DbosEngine:
 
     def is_taken_over(self, id: str, /) -> bool:
         return is_taken_over(self.client._sys_db.engine, id)
+
+    @property
+    def timers(self) -> DbosTimers:
+        if self._timers is None:
+            self._timers = DbosTimers(self.client._sys_db)
+        return self._timers
 
 
 class _Steps:

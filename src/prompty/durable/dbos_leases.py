@@ -23,6 +23,7 @@ class Tables(NamedTuple):
     metadata: Any
     workers: Any
     takeovers: Any
+    timers: Any
     workflows: Any
 
 
@@ -32,7 +33,7 @@ def _sql() -> Any:
 
 
 @cache
-def _tables() -> Tables:
+def get_tables() -> Tables:
     sql = _sql()
     system = require("dbos._schemas.system_database", extra="durable").SystemSchema
     metadata = sql.MetaData(schema=system.metadata_obj.schema)
@@ -53,32 +54,40 @@ def _tables() -> Tables:
         sql.Column("deaths", sql.Integer, nullable=False),  # in a row, while it executed, without a finished step
         sql.Column("marked_by", sql.Text),  # the worker that executes it
     )
-    return Tables(metadata, workers, takeovers, system.workflow_status)
+    timers = sql.Table(
+        "prompty_timers",
+        metadata,
+        sql.Column("id", sql.Text, primary_key=True),
+        sql.Column("kind", sql.Text, primary_key=True),
+        sql.Column("at", sql.Double, nullable=False, index=True),
+    )
+    return Tables(metadata, workers, takeovers, timers, system.workflow_status)
 
 
 def create_tables(engine: Any) -> None:
     """Create the tables that are missing. A role that may create nothing is fine if they are there."""
     with engine.connect() as connection:
         is_postgres = connection.dialect.name == "postgresql"
-        if _sql().inspect(connection).has_table("prompty_takeovers", schema=SCHEMA_NAME if is_postgres else None):
+        existing = _sql().inspect(connection).get_table_names(schema=SCHEMA_NAME if is_postgres else None)
+        if {table.name for table in get_tables().metadata.tables.values()} <= set(existing):
             return
     with engine.begin() as connection:
         if is_postgres:  # two workers that start together
             connection.execute(_sql().text("SELECT pg_advisory_xact_lock(7166020281)"))
-        _tables().metadata.create_all(connection)
+        get_tables().metadata.create_all(connection)
 
 
 def is_taken_over(engine: Any, id: str) -> bool:
     """Return True if a workflow was taken over so recently that the last process may still be in a side effect."""
-    takeovers = _tables().takeovers.c
-    query = _sql().select(takeovers.id).where(takeovers.id == id, takeovers.warn_until > _now(engine))
+    takeovers = get_tables().takeovers.c
+    query = _sql().select(takeovers.id).where(takeovers.id == id, takeovers.warn_until > get_clock_sql(engine))
     with engine.connect() as connection:
         return connection.execute(query).first() is not None
 
 
 def find_claim(engine: Any, id: str) -> tuple[str | None, int]:
     """Return the worker that claimed a workflow, and how many workers in a row died while they executed it."""
-    workflows, takeovers = _tables().workflows, _tables().takeovers
+    workflows, takeovers = get_tables().workflows, get_tables().takeovers
     joined = workflows.outerjoin(takeovers, takeovers.c.id == workflows.c.workflow_uuid)
     query = _sql().select(workflows.c.executor_id, takeovers.c.deaths).select_from(joined)
     with engine.connect() as connection:
@@ -88,13 +97,14 @@ def find_claim(engine: Any, id: str) -> tuple[str | None, int]:
 
 def mark_execution(engine: Any, id: str, worker_id: str | None) -> None:
     """Note that a worker executes a workflow whose worker died, or with None that it is cleared."""
-    takeovers = _tables().takeovers
+    takeovers = get_tables().takeovers
     values = {"marked_by": worker_id, **({} if worker_id else {"deaths": 0})}
     with engine.begin() as connection:
         connection.execute(takeovers.update().where(takeovers.c.id == id).values(values))
 
 
-def _now(engine: Any) -> Any:
+def get_clock_sql(engine: Any) -> Any:
+    """Return the time of the database in seconds, as an expression of SQL."""
     is_postgres = engine.dialect.name == "postgresql"
     clock = "extract(epoch from clock_timestamp())" if is_postgres else "(julianday('now') - 2440587.5) * 86400.0"
     return _sql().literal_column(clock, _sql().Double)
@@ -113,31 +123,31 @@ class DbosLeases:
         if self._is_postgres:
             sql.event.listen(own, "connect", _limit_statements(seconds))
         self._engine = own.execution_options(**engine.get_execution_options())
-        self._now = _now(engine)
+        self._now = get_clock_sql(engine)
         self._queue, self._workflow, self._version = queue, workflow, version
 
     def register(self, id: str, seconds: float, /) -> None:
-        workers, takeovers = _tables().workers, _tables().takeovers
+        workers, takeovers = get_tables().workers, get_tables().takeovers
         with self._engine.begin() as connection:
             connection.execute(workers.delete().where(workers.c.lost < self._now - REMEMBER_SECONDS))
             connection.execute(takeovers.delete().where(takeovers.c.at < self._now - REMEMBER_SECONDS))
             connection.execute(workers.insert().values(id=id, seconds=seconds, expires=self._now + seconds))
 
     def renew(self, id: str, seconds: float, /) -> bool:
-        workers = _tables().workers
+        workers = get_tables().workers
         beat = workers.update().where(workers.c.id == id, workers.c.lost.is_(None))
         with self._engine.begin() as connection:
             return bool(connection.execute(beat.values(expires=self._now + seconds)).rowcount)
 
     def find_expiring(self, seconds: float, /) -> Mapping[str, float]:
-        workers = _tables().workers.c
+        workers = get_tables().workers.c
         soon = workers.expires < self._now + seconds
         query = _sql().select(workers.id, workers.expires).where(workers.lost.is_(None), soon)
         with self._engine.connect() as connection:
             return dict(connection.execute(query).all())
 
     def declare_lost(self, id: str, expired: float, /) -> bool:
-        workers = _tables().workers
+        workers = get_tables().workers
         same = (
             workers.c.id == id,
             workers.c.lost.is_(None),
@@ -148,7 +158,7 @@ class DbosLeases:
             return bool(connection.execute(workers.update().where(*same).values(lost=self._now)).rowcount)
 
     def take_over(self) -> int:
-        workers, workflows = _tables().workers, _tables().workflows
+        workers, workflows = get_tables().workers, get_tables().workflows
         held = _sql().exists().where(workers.c.id == workflows.c.executor_id, workers.c.lost.is_(None))
         with self._engine.connect() as connection:  # first without a lock: there is seldom any
             if connection.execute(self._select_running(~held).limit(1)).first() is None:
@@ -159,7 +169,7 @@ class DbosLeases:
             return sum(self._queue_again(connection, id, executor, is_lost=True) for id, executor in found)
 
     def release(self, id: str, /) -> None:
-        workers, workflows = _tables().workers, _tables().workflows
+        workers, workflows = get_tables().workers, get_tables().workflows
         with self._engine.begin() as connection:
             connection.execute(workers.delete().where(workers.c.id == id))
             found = connection.execute(self._select_running(workflows.c.executor_id == id)).all()
@@ -170,7 +180,7 @@ class DbosLeases:
         self._engine.dispose()
 
     def _select_running(self, condition: Any) -> Any:
-        workflows = _tables().workflows.c
+        workflows = get_tables().workflows.c
         ours = (workflows.name == self._workflow, workflows.application_version == self._version)
         return (
             _sql()
@@ -180,7 +190,7 @@ class DbosLeases:
 
     def _queue_again(self, connection: Any, id: str, executor: str | None, *, is_lost: bool) -> bool:
         """Queue a workflow, unless it has gone elsewhere meanwhile."""
-        sql, workflows = _sql(), _tables().workflows
+        sql, workflows = _sql(), get_tables().workflows
         same = (workflows.c.workflow_uuid == id, workflows.c.status == "PENDING", workflows.c.executor_id == executor)
         values = {
             "status": "ENQUEUED",
@@ -205,7 +215,7 @@ class DbosLeases:
 
     def _count_deaths(self, connection: Any, id: str, executor: str | None) -> int:
         """Return the deaths with this one. Only the first counts for a run that may not have executed a step."""
-        takeovers = _tables().takeovers.c
+        takeovers = get_tables().takeovers.c
         query = _sql().select(takeovers.deaths, takeovers.marked_by).where(takeovers.id == id)
         found = connection.execute(query).first()
         if found is None or found[0] == 0:
@@ -213,7 +223,7 @@ class DbosLeases:
         return int(found[0]) + int(found[1] == executor)
 
     def _note_takeover(self, connection: Any, id: str, executor: str | None, deaths: int) -> None:
-        sql, workers, takeovers = _sql(), _tables().workers, _tables().takeovers
+        sql, workers, takeovers = _sql(), get_tables().workers, get_tables().takeovers
         seconds = connection.execute(sql.select(workers.c.seconds).where(workers.c.id == executor)).scalar() or 0.0
         times = {"at": self._now, "warn_until": self._now + WARN_LEASES * seconds}
         connection.execute(takeovers.delete().where(takeovers.c.id == id))

@@ -15,7 +15,7 @@ from uuid import uuid4
 from prompty.drivers.aio import AsyncDriver, Outcome, drain
 from prompty.drivers.host import Host
 from prompty.drivers.sync import LOCK_POLL
-from prompty.drivers.tool_runner import NotRun, ToolRunner, not_run
+from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
 from prompty.durable.codec import (
     StepNames,
     answer_from,
@@ -25,11 +25,12 @@ from prompty.durable.codec import (
     result_from,
     result_to_json,
 )
+from prompty.durable.deadline import NO_DEADLINE, RunDeadline
 from prompty.durable.delta_stream import DeltaWriter
 from prompty.durable.engine import Steps
 from prompty.durable.envelope import seal, unseal
 from prompty.durable.metrics import WorkerMetrics
-from prompty.errors import Cancelled, ModelError, PromptyError, RunBroken, RunRefused, ToolError
+from prompty.errors import DeadlineExceeded, ModelError, PromptyError, RunBroken, RunRefused, ToolError
 from prompty.loop.effects import (
     CallModel,
     CallTools,
@@ -88,14 +89,16 @@ class DurableDriver:
         metrics: WorkerMetrics,
         *,
         pace: CallLimiter | None = None,
-        cancelled: bool = False,
+        ended: PromptyError | None = None,
+        deadline: RunDeadline = NO_DEADLINE,
     ) -> None:
         self.steps = steps
         self.metrics = metrics
         self.inner = inner
         self.run_id = run_id
         self.hooks = hooks
-        self.cancelled = cancelled
+        self.ended = ended
+        self.deadline = deadline
         self.pace = pace
         self.nonce: str = uuid4().hex
         self.names: StepNames = StepNames()
@@ -138,8 +141,8 @@ class DurableDriver:
                 return await self._loaded(effect, session_id)
             case SaveMemory():
                 return await self._answered(effect, partial(self._saved, effect))
-        if self.cancelled:
-            raise Cancelled(CANCELLED)
+        if self.ended is not None:
+            raise self.ended
         match effect:
             case Checkpoint():
                 return None
@@ -151,7 +154,7 @@ class DurableDriver:
                 return await self.steps.receive()
             case CallModel():
                 return await self._replied(effect)
-        return await self._answered(effect, partial(self._inner, effect))
+        return await self._answered(effect, partial(self.deadline.limit, partial(self._inner, effect)))
 
     def _record(self, event: Event) -> None:
         """Pass events to the spans, except those of a model call that an earlier execution made."""
@@ -226,15 +229,16 @@ class DurableDriver:
                 events = self._fenced(self.inner.perform(effect))
                 if self.pace is not None:
                     events = self.pace(events)
-                reply = await self._metered(drain(deltas.record(events) if streams else events))
+                events = deltas.record(events) if streams else events
+                reply = await self.deadline.limit(partial(self._metered, events))
             return {"answer": answer_to_json(effect, reply), "attempt": self.nonce}
 
         kept = await self._step(name, body)
         return answer_from(effect, kept.get("answer"), self._place(name))
 
-    async def _metered(self, reply: Awaitable[Reply]) -> Reply:
+    async def _metered(self, events: AsyncGenerator[Event | Outcome[Reply], None]) -> Reply:
         try:
-            received = await reply
+            received = await drain(events)
         except ModelError as error:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                 self.metrics.count("prompty.model.rate_limited")
@@ -292,7 +296,13 @@ class DurableDriver:
         if planned.call.name not in self._tools.tools:
             error = ToolError(f"this worker has no tool '{planned.call.name}'", "Start it with the tools of its runs.")
             return not_run(planned, NotRun(str(error)))
-        [message] = cast(list[Message], await self._inner(CallTools(calls=(planned,))))
+        if self.deadline.has_passed():
+            return not_run(planned, NotRun("The run's deadline has passed."))
+        try:
+            results = await self.deadline.limit(partial(self._inner, CallTools(calls=(planned,))))
+        except DeadlineExceeded:  # the next effect ends the run
+            return interrupted(planned)
+        [message] = cast(list[Message], results)
         return message
 
     async def _described(self, effect: DescribeTools) -> object:
@@ -301,7 +311,8 @@ class DurableDriver:
 
         async def describe() -> Json:
             self._found_kinds = True
-            return {"answer": answer_to_json(effect, await self._inner(effect)), "asked": self.hooks}
+            offered = await self.deadline.limit(partial(self._inner, effect))
+            return {"answer": answer_to_json(effect, offered), "asked": self.hooks}
 
         kept = await self._step(name, describe)
         if kept.get("asked") != self.hooks:

@@ -39,6 +39,7 @@ from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
 Decision = Verdict | Rewrite
+_TIME_LIMITS = ("deadline", "pause_timeout", "overdue")
 Summarizer = Callable[[list[Message], int], Any] | str | Path | None
 
 
@@ -87,7 +88,8 @@ class WorkerParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One segment of a run. `agent` and `inputs` lack their secrets; `secrets` and `hidden` refer to them."""
+    """One segment of a run. `agent` and `inputs` lack their secrets; `secrets` and `hidden` refer to them. The deadline
+    is in seconds since 1970, by the clock of the database. It has passed before a segment that is `overdue` began."""
 
     run_id: str
     segment: int
@@ -102,20 +104,27 @@ class Record:
     answers: Json = field(default_factory=dict)
     cancelled: bool = False
     origins: Json = field(default_factory=dict)
+    deadline: float | None = None
+    pause_timeout: float | None = None
+    overdue: bool = False
 
     def to_json(self) -> Json:
-        return seal(asdict(self))
+        """Return the stored form. Without limits of time it is one that earlier releases read."""
+        stored = asdict(self)
+        return seal({name: stored[name] for name in stored if name not in _TIME_LIMITS or stored[name]})
 
     @property
     def prompt(self) -> str:
         """Name by which the run is listed: that of the file, or of an agent without one."""
         return PurePath(self.path).name if self.path else str(self.agent.get("name") or "")
 
-    def after(self, paused: Paused, decisions: Mapping[str, Decision], *, cancelled: bool = False) -> "Record":
+    def after(
+        self, paused: Paused, decisions: Mapping[str, Decision], *, cancelled: bool = False, overdue: bool = False
+    ) -> "Record":
         """Return the segment that continues from a pause."""
         answers: Json = {key: _decision_to_json(decision) for key, decision in decisions.items()}
         following = {"segment": self.segment + 1, "paused": paused.to_json(), "answers": answers}
-        return replace(self, **following, cancelled=cancelled)  # type: ignore[arg-type]  # fields of a record
+        return replace(self, **following, cancelled=cancelled, overdue=overdue)  # type: ignore[arg-type]  # fields of a record
 
 
 def record_from(stored: object, place: str) -> Record:

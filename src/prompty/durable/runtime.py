@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from logging import Logger, getLogger
@@ -14,10 +14,13 @@ from prompty.concurrency import in_thread
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.run_spans import open_run_spans
 from prompty.durable.dbos_engine import DbosEngine
+from prompty.durable.deadline import RunDeadline
 from prompty.durable.delta_stream import DeltaLog
-from prompty.durable.driver import DurableDriver
+from prompty.durable.driver import CANCELLED, DurableDriver
 from prompty.durable.engine import Engine, Limits, Status, Steps
 from prompty.durable.envelope import unseal
+from prompty.durable.expiry import Expiry
+from prompty.durable.housekeeping import Housekeeper
 from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.metrics import WorkerMetrics
 from prompty.durable.outcome import RunOutcome, get_final_event, get_outcome, outcome_to_json
@@ -46,6 +49,7 @@ from prompty.durable.runs import (
     summarize_run,
 )
 from prompty.durable.selection import ENDED, Position, RunState, Selection
+from prompty.durable.timers import HasTimers
 from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
@@ -61,6 +65,7 @@ from prompty.wire.structured import cast
 logger: Logger = getLogger("prompty")
 T = TypeVar("T")
 POLL = 0.1
+EXPIRY_SECONDS = 1.0
 FOREVER = 3_000_000.0
 PAGE = 500  # runs whose outcomes are in memory at a time
 CHUNK = 1000  # runs to delete in one transaction
@@ -92,13 +97,20 @@ class DurableRuntime:
         self.metrics: WorkerMetrics = WorkerMetrics()
         self.engine: Engine = DbosEngine(url, name, limits, lease, self.metrics) if isinstance(url, str) else url
         self.parts: WorkerParts = WorkerParts(**parts)
+        self._expiry = Expiry(self.engine)
+        self._housekeeper: Housekeeper | None = None
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""
         self.engine.open(self._segment)
+        if getattr(self.engine, "name", None) is not None and isinstance(self.engine, HasTimers):
+            self._housekeeper = Housekeeper({self._expiry.expire: EXPIRY_SECONDS})
 
     def close(self, drain: float = 0) -> None:
         """Stop; runs that are under way have so many seconds to end, and go on elsewhere or later."""
+        if self._housekeeper is not None:
+            self._housekeeper.stop()
+            self._housekeeper = None
         self.engine.close(drain)
 
     def __enter__(self) -> Self:
@@ -118,6 +130,8 @@ class DurableRuntime:
     async def _segment(self, steps: Steps, stored: Json) -> Json:
         """Run one segment, from its start or a pause to its end or the next pause. It is a workflow of the engine."""
         outcome = await self._run_segment(steps, stored)
+        if isinstance(outcome, Paused):
+            await asyncio.to_thread(self._expiry.watch_pause, record_from(stored, "the record of a run"))
         if label := get_label(outcome):
             await steps.label(label)
         return outcome_to_json(outcome)
@@ -131,7 +145,7 @@ class DurableRuntime:
                     spans.span.set_attributes({names.RUN_ID: record.run_id})
                 with spans.inside() if spans else NULL_SPAN:
                     run = stored_run(record, self.parts, spans)
-                    inner = run.async_driver()
+                    inner, deadline = run.async_driver(), self._expiry.get_deadline(record)
                     driver = DurableDriver(
                         steps,
                         inner,
@@ -140,7 +154,8 @@ class DurableRuntime:
                         run.settings.memory,
                         self.metrics,
                         pace=self.parts.pace,
-                        cancelled=record.cancelled,
+                        ended=_get_end(record, deadline),
+                        deadline=deadline,
                     )
                     return await driver.drive(run.loop())
         except PromptyError as error:
@@ -153,18 +168,27 @@ class DurableRuntime:
         *,
         run_id: str | None = None,
         priority: int | None = None,
+        deadline: timedelta | None = None,
+        pause_timeout: timedelta | None = None,
         **options: Unpack[DurableOptions],
     ) -> "DurableRun":
         """Start a run: here, if this runtime works, else on any worker. One of the same id is not started again. Of
-        those that wait for a worker, the smallest `priority` goes first."""
+        those that wait for a worker, the smallest `priority` goes first. If it has not ended after `deadline`, it fails
+        with DeadlineExceeded, wherever it is. If nobody answers a pause within `pause_timeout`, its calls are denied
+        and the run goes on."""
         # The agent of the record has the model it runs with, whatever the environment of a worker says.
         chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
         agent = load_agent(agent_or_path, chosen)
         if options.get("tools") is None and self.parts.tools:
             options["tools"] = list(handlers_of(self.parts.tools))
-        record = new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets)
+        record = replace(
+            new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets),
+            deadline=self._expiry.get_moment(deadline),
+            pause_timeout=None if pause_timeout is None else pause_timeout.total_seconds(),
+        )
         if "#" in record.run_id:
             raise RequestError(f"the run id {record.run_id!r} has a '#' in it", "Leave it out: it parts segments.")
+        self._expiry.watch_deadline(record)
         self.engine.start(record.run_id, record.to_json(), priority=priority, prompt=record.prompt)
         return DurableRun(self, record.run_id)
 
@@ -388,10 +412,15 @@ class DurableRuntime:
         *,
         run_id: str | None = None,
         priority: int | None = None,
+        deadline: timedelta | None = None,
+        pause_timeout: timedelta | None = None,
         **options: Unpack[DurableOptions],
     ) -> "DurableRun":
         """Like `start`."""
-        return await _elsewhere(lambda: self.start(agent_or_path, inputs, run_id=run_id, priority=priority, **options))
+        limits = {"deadline": deadline, "pause_timeout": pause_timeout}
+        return await _elsewhere(
+            lambda: self.start(agent_or_path, inputs, run_id=run_id, priority=priority, **limits, **options)
+        )
 
     async def attach_async(self, run_id: str) -> "DurableRun":
         """Like `attach`."""
@@ -484,6 +513,13 @@ def _advanced(replay: Replay, steps: Mapping[str, object], told: DeltaLog) -> It
         if events is None:
             return
         yield from ((event, True) for event in events)
+
+
+def _get_end(record: Record, deadline: RunDeadline) -> PromptyError | None:
+    """Return why a segment is to end at once."""
+    if record.cancelled:
+        return Cancelled(CANCELLED)
+    return deadline.error() if record.overdue else None
 
 
 def _select(states: tuple[RunState, ...], prompt: str | None, older_than: timedelta | None) -> Selection:
