@@ -19,13 +19,14 @@ from prompty.durable.envelope import digest
 from prompty.durable.expiry import Expiry
 from prompty.durable.record import Record, record_from
 from prompty.durable.suite import wait_until
-from prompty.durable.timers import Timer
+from prompty.durable.timers import Claim, Timer, TimerKind
 from prompty.errors import DeadlineExceeded, RequestError
 from prompty.model.event import RunFailed
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
 
 SECONDS = 30.0
+KINDS: list[TimerKind] = ["deadline", "pause", "notice"]
 SOON = timedelta(seconds=1)
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.database)]
 
@@ -177,13 +178,14 @@ def test_a_timer_is_claimed_by_one_worker_and_comes_back_if_that_one_dies(url: s
     engine.timers.set(timer, now - 1)
     engine.timers.set(timer, now + 1000)  # it is set already
     engine.timers.set(Timer("b", "pause"), now + 1000)
-    assert engine.timers.claim(10) == [timer]
-    assert other.timers.claim(10) == []
+    assert engine.timers.claim(["pause"], 10) == []
+    assert engine.timers.claim(KINDS, 10) == [Claim(timer, 1)]
+    assert other.timers.claim(KINDS, 10) == []
     time.sleep(5.2)
-    assert other.timers.claim(10) == [timer]
+    assert other.timers.claim(KINDS, 10) == [Claim(timer, 2)]
     other.timers.drop(timer)
     time.sleep(5.2)
-    assert engine.timers.claim(10) == []
+    assert engine.timers.claim(KINDS, 10) == []
     engine.close()
     other.close()
 
@@ -195,7 +197,7 @@ def test_a_deleted_run_leaves_no_timer(url: str) -> None:
         runtime.delete(run.id)
         assert isinstance(runtime.engine, DbosEngine)
         time.sleep(2)
-        assert runtime.engine.timers.claim(10) == []
+        assert runtime.engine.timers.claim(KINDS, 10) == []
 
 
 def test_a_record_without_limits_of_time_is_stored_as_before() -> None:

@@ -1,5 +1,6 @@
 """`prompty worker` and `submit`: execute and queue durable runs."""
 
+import os
 import platform
 import random
 import signal
@@ -34,6 +35,7 @@ from prompty.durable.operations import report_metrics, serve_probes
 from prompty.durable.probes import parse_address
 from prompty.durable.runs import explain_version
 from prompty.durable.runtime import DurableRuntime
+from prompty.durable.webhook import Webhook
 from prompty.pipeline.load import load
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
@@ -73,17 +75,22 @@ def worker(
         timedelta | None,
         Option(parser=parse_duration, metavar="AGE", help="Delete runs that ended AGE ago, like 12h or 7d."),
     ] = None,
+    on_pause: Annotated[
+        str | None,
+        Option(metavar="URL", help="Send a POST to URL when a run pauses, signed if PROMPTY_WEBHOOK_SECRET is set."),
+    ] = None,
     trace: TraceTo = None,
 ) -> None:
     """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue on another worker."""
     limits = Limits(worker_concurrency=concurrency, concurrency=total, rate=_parse_rate(rate))
     address = None if probes is None else parse_address(probes)
+    webhook = None if on_pause is None else Webhook(on_pause, os.environ.get("PROMPTY_WEBHOOK_SECRET") or None)
     url, label = get_database_url(database), name or platform.node() or "worker"
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     start_tracing(trace)
-    runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools))
+    runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools), on_pause=webhook)
     report_metrics(runtime)
     server = None if address is None else serve_probes(runtime, address)
     runtime.open()

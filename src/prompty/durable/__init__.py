@@ -4,6 +4,7 @@ from prompty.durable.engine import Limits
 from prompty.durable.record import DurableOptions, WorkerOptions
 from prompty.durable.runs import RunEvent, RunSummary
 from prompty.durable.runtime import DurableRun, DurableRuntime
+from prompty.durable.webhook import Webhook
 from prompty.loop.policy import use_result
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Limits",
     "RunEvent",
     "RunSummary",
+    "Webhook",
     "WorkerOptions",
     "use_result",
 ]

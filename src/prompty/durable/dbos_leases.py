@@ -60,6 +60,7 @@ def get_tables() -> Tables:
         sql.Column("id", sql.Text, primary_key=True),
         sql.Column("kind", sql.Text, primary_key=True),
         sql.Column("at", sql.Double, nullable=False, index=True),
+        sql.Column("attempts", sql.Integer, nullable=False),
     )
     return Tables(metadata, workers, takeovers, timers, system.workflow_status)
 

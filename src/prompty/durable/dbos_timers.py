@@ -1,13 +1,13 @@
 """Timers in a table beside those of DBOS. Workers ask it once a second, and its index answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from prompty.durable.catalog import end_waiting
 from prompty.durable.dbos_leases import get_clock_sql, get_tables
 from prompty.durable.leases import read_clock
-from prompty.durable.timers import Timer
+from prompty.durable.timers import Claim, Timer, TimerKind
 from prompty.extras import require
 from prompty.model.message import Json
 
@@ -45,7 +45,9 @@ class DbosTimers:
         require("dbos._sys_db", extra="durable").db_retry(sys_db=self._database)(query)()
 
     def set(self, timer: Timer, at: float, /) -> None:
-        insert = self._database.dialect.insert(get_tables().timers).values(id=timer.id, kind=timer.kind, at=at)
+        insert = self._database.dialect.insert(get_tables().timers).values(
+            id=timer.id, kind=timer.kind, at=at, attempts=0
+        )
 
         def store() -> None:
             with self._database.engine.begin() as connection:
@@ -53,19 +55,21 @@ class DbosTimers:
 
         self._when_there(store)
 
-    def claim(self, limit: int, /) -> list[Timer]:
+    def claim(self, kinds: Sequence[TimerKind], limit: int, /) -> list[Claim]:
         sql, timers = _sql(), get_tables().timers
-        due = sql.select(timers.c.id, timers.c.kind, timers.c.at).where(timers.c.at <= self._now)
+        columns = (timers.c.id, timers.c.kind, timers.c.at, timers.c.attempts)
+        due = sql.select(*columns).where(timers.c.at <= self._now, timers.c.kind.in_(kinds))
         claimed = []
         with self._database.engine.connect() as connection:  # first without a lock: there is seldom any
             self._compare_clock(connection)
             found = connection.execute(due.order_by(timers.c.at).limit(limit)).all()
-        for id, kind, at in found:
+        for id, kind, at, attempts in found:
+            wait = CLAIM_SECONDS * (2**attempts if kind == "notice" else 1)
             same = (timers.c.id == id, timers.c.kind == kind, timers.c.at == at)  # or another worker was first
             with self._database.engine.begin() as connection:
-                later = timers.update().where(*same).values(at=self._now + CLAIM_SECONDS)
+                later = timers.update().where(*same).values(at=self._now + wait, attempts=attempts + 1)
                 if connection.execute(later).rowcount:
-                    claimed.append(Timer(id, kind))
+                    claimed.append(Claim(Timer(id, kind), attempts + 1))
         return claimed
 
     def drop(self, timer: Timer, /) -> None:

@@ -17,7 +17,7 @@ from prompty.durable.engine import Engine, Status
 from prompty.durable.outcome import get_outcome, outcome_to_json
 from prompty.durable.record import Record, record_from
 from prompty.durable.runs import get_run_id, get_segment_ids, segment_id
-from prompty.durable.timers import HasTimers, Timer, Timers
+from prompty.durable.timers import Timer, Timers, get_timers
 from prompty.errors import RequestError, RunRefused
 from prompty.loop.policy import deny
 from prompty.model.paused import Paused
@@ -34,12 +34,7 @@ class Expiry:
 
     @property
     def _timers(self) -> Timers:
-        if not isinstance(self._engine, HasTimers):
-            raise RequestError(
-                f"{type(self._engine).__name__} has no timers",
-                "Leave out deadline and pause_timeout, or use DbosEngine.",
-            )
-        return self._engine.timers
+        return get_timers(self._engine)
 
     def get_moment(self, duration: timedelta | None) -> float | None:
         """Return when a duration from now is over, by the clock of the database."""
@@ -66,7 +61,7 @@ class Expiry:
     def expire(self) -> None:
         """End what is due."""
         timers = self._timers
-        for timer in timers.claim(CLAIM_LIMIT):
+        for timer, _ in timers.claim(("deadline", "pause"), CLAIM_LIMIT):
             end: Callable[[str], bool] = self._end_run if timer.kind == "deadline" else self._deny_calls
             try:
                 is_settled = end(timer.id)

@@ -20,6 +20,7 @@ from prompty.durable.codec import verdict_from, verdict_to_json
 from prompty.durable.driver import CallLimiter, WrongWorker
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.secrets import Secrets, extract_secrets, restore_origins, restore_secrets, store_origins
+from prompty.durable.webhook import Webhook
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
@@ -65,6 +66,7 @@ class WorkerOptions(TypedDict, total=False):
     memory: MemoryStore | None
     secrets: Secrets
     pace: CallLimiter | None
+    on_pause: Webhook | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +81,7 @@ class WorkerParts:
     memory: MemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
     pace: CallLimiter | None = None
+    on_pause: Webhook | None = None
 
     def hooks(self) -> Json:
         """Return which functions a run calls. It is stored: every worker and reader of the run must call the same."""

@@ -49,7 +49,8 @@ from prompty.durable.runs import (
     summarize_run,
 )
 from prompty.durable.selection import ENDED, Position, RunState, Selection
-from prompty.durable.timers import HasTimers
+from prompty.durable.timers import HasTimers, get_timers
+from prompty.durable.webhook import NOTICE_SECONDS, PauseNotices
 from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
@@ -98,19 +99,24 @@ class DurableRuntime:
         self.engine: Engine = DbosEngine(url, name, limits, lease, self.metrics) if isinstance(url, str) else url
         self.parts: WorkerParts = WorkerParts(**parts)
         self._expiry = Expiry(self.engine)
-        self._housekeeper: Housekeeper | None = None
+        self._notices: PauseNotices | None = None
+        self._housekeepers: list[Housekeeper] = []
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""
+        is_worker = getattr(self.engine, "name", None) is not None
+        if is_worker and self.parts.on_pause is not None:
+            self._notices = PauseNotices(self.parts.on_pause, self.engine, get_timers(self.engine))
         self.engine.open(self._segment)
-        if getattr(self.engine, "name", None) is not None and isinstance(self.engine, HasTimers):
-            self._housekeeper = Housekeeper({self._expiry.expire: EXPIRY_SECONDS})
+        if is_worker and isinstance(self.engine, HasTimers):
+            self._housekeepers.append(Housekeeper({self._expiry.expire: EXPIRY_SECONDS}))
+        if self._notices is not None:  # on a thread of its own: the service may be slow
+            self._housekeepers.append(Housekeeper({self._notices.deliver: NOTICE_SECONDS}))
 
     def close(self, drain: float = 0) -> None:
         """Stop; runs that are under way have so many seconds to end, and go on elsewhere or later."""
-        if self._housekeeper is not None:
-            self._housekeeper.stop()
-            self._housekeeper = None
+        while self._housekeepers:
+            self._housekeepers.pop().stop()
         self.engine.close(drain)
 
     def __enter__(self) -> Self:
@@ -131,10 +137,16 @@ class DurableRuntime:
         """Run one segment, from its start or a pause to its end or the next pause. It is a workflow of the engine."""
         outcome = await self._run_segment(steps, stored)
         if isinstance(outcome, Paused):
-            await asyncio.to_thread(self._expiry.watch_pause, record_from(stored, "the record of a run"))
+            await asyncio.to_thread(self._note_pause, record_from(stored, "the record of a run"))
         if label := get_label(outcome):
             await steps.label(label)
         return outcome_to_json(outcome)
+
+    def _note_pause(self, record: Record) -> None:
+        """Note what follows from a pause, before it is stored: after that, nothing of this run is executed."""
+        self._expiry.watch_pause(record)
+        if self._notices is not None:
+            self._notices.note(segment_id(record.run_id, record.segment))
 
     async def _run_segment(self, steps: Steps, stored: Json) -> RunOutcome:
         try:

@@ -1,21 +1,30 @@
-"""Timers of runs: a capability of an engine, for deadlines and for pauses that time out.
+"""Timers of runs: a capability of an engine, for deadlines, for pauses that time out, and for notices of pauses.
 
 A timer is a row with a moment. Every worker asks once a second for those that are due, with one query for all runs.
-Used by `durable.expiry`. The timers of DBOS databases are in `durable.dbos_timers`.
+Used by `durable.expiry` and `durable.webhook`. The timers of DBOS databases are in `durable.dbos_timers`.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from prompty.errors import RequestError
 from prompty.model.message import Json
 
-TimerKind = Literal["deadline", "pause"]
+TimerKind = Literal["deadline", "pause", "notice"]
 
 
 class Timer(NamedTuple):
-    """What becomes due: the deadline of a run, or the pause in which a workflow ended."""
+    """What becomes due: the deadline of a run, the end of the pause in which a workflow ended, or its notice."""
 
     id: str
     kind: TimerKind
+
+
+class Claim(NamedTuple):
+    """A timer that is due, and how often it has been claimed, with this time."""
+
+    timer: Timer
+    attempts: int
 
 
 class Timers(Protocol):
@@ -29,9 +38,9 @@ class Timers(Protocol):
         """Set a timer, unless it is set already."""
         ...
 
-    def claim(self, limit: int, /) -> list[Timer]:
+    def claim(self, kinds: Sequence[TimerKind], limit: int, /) -> list[Claim]:
         """Return timers that are due. Each becomes due again a few seconds later, unless it is dropped: the worker that
-        claimed it can die, or its run can be on its way to another state."""
+        claimed it can die, or its run can be on its way to another state. The wait of a notice doubles each time."""
         ...
 
     def drop(self, timer: Timer, /) -> None: ...
@@ -49,3 +58,13 @@ class HasTimers(Protocol):
 
     @property
     def timers(self) -> Timers: ...
+
+
+def get_timers(engine: object) -> Timers:
+    """Return the timers of an engine. Raise RequestError if it has none."""
+    if not isinstance(engine, HasTimers):
+        raise RequestError(
+            f"{type(engine).__name__} has no timers",
+            "Leave out deadline, pause_timeout and on_pause, or use DbosEngine.",
+        )
+    return engine.timers

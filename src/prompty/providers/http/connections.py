@@ -7,8 +7,8 @@ in asynchronous code many calls at once are given more pools.
 
 import os
 from asyncio import AbstractEventLoop, Semaphore, get_running_loop, sleep
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from threading import Lock
 from types import ModuleType
@@ -143,6 +143,16 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+@contextmanager
+def open_transport(endpoint: Endpoint) -> Iterator[Transport]:
+    """Yield a transport for synchronous code that nobody shares, and close it."""
+    transport = _load_implementation(endpoint).HttpTransport(endpoint)
+    try:
+        yield transport
+    finally:
+        transport.close()
 
 
 def _load_implementation(endpoint: Endpoint) -> ModuleType:
