@@ -20,6 +20,7 @@ PromptyError
 ├── IterationsExceeded (ValueError) the model asked for tools more often than it may
 ├── BudgetSpent                     the turn has used its tokens, its money or its time
 ├── DeadlineExceeded                a durable run has not ended before its deadline
+├── QueueFull                       so many durable runs wait for a worker that no other is accepted
 ├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
 ├── MemoryFailed                    a stored conversation cannot be read or written
 ├── StoreUnusable (OSError)         a file of sessions cannot be opened, or is not one
@@ -341,6 +342,21 @@ class DeadlineExceeded(PromptyError):
             f"the run has not ended before its deadline, {deadline}\n    Start it again, with more time if it needs it."
         )
         self.deadline = deadline
+
+
+class QueueFull(PromptyError):
+    """As many durable runs wait for a worker as may. `waiting` says how many."""
+
+    def __init__(self, waiting: int, most: int) -> None:
+        super().__init__(
+            f"{waiting} runs wait for a worker, and at most {most} may\n"
+            "    Start it later, start more workers, or raise Limits(max_waiting=…)."
+        )
+        self.waiting = waiting
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        return str(self).replace("Limits(max_waiting=…)", "--max-waiting")
 
 
 class GuardrailError(PromptyError, ValueError):

@@ -63,6 +63,9 @@ def worker(
     ] = None,
     total: Annotated[int | None, Option(metavar="N", help="Execute at most N runs at once in all workers.")] = None,
     rate: Annotated[str | None, Option(metavar="N/SECONDS", help="Start at most N runs in so many seconds.")] = None,
+    per_tenant: Annotated[
+        int | None, Option(metavar="N", help="Execute at most N runs at once of each tenant, in all workers.")
+    ] = None,
     lease: Annotated[
         float, Option(help="Seconds without a heartbeat after which other workers take over the runs of this one.")
     ] = LEASE_SECONDS,
@@ -82,7 +85,9 @@ def worker(
     trace: TraceTo = None,
 ) -> None:
     """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue on another worker."""
-    limits = Limits(worker_concurrency=concurrency, concurrency=total, rate=_parse_rate(rate))
+    limits = Limits(
+        worker_concurrency=concurrency, concurrency=total, rate=_parse_rate(rate), tenant_concurrency=per_tenant
+    )
     address = None if probes is None else parse_address(probes)
     webhook = None if on_pause is None else Webhook(on_pause, os.environ.get("PROMPTY_WEBHOOK_SECRET") or None)
     url, label = get_database_url(database), name or platform.node() or "worker"
@@ -143,7 +148,15 @@ def submit(
     run_id: Annotated[
         str | None, Option("--id", help="The id of the run. An existing run is not started again.")
     ] = None,
-    priority: Annotated[int | None, Option(help="Run lower numbers first.")] = None,
+    priority: Annotated[
+        int | None, Option(help="Run lower numbers first. The number falls by one for each minute of waiting.")
+    ] = None,
+    tenant: Annotated[
+        str | None, Option(metavar="NAME", help="Queue the run for this tenant. See `prompty worker --per-tenant`.")
+    ] = None,
+    max_waiting: Annotated[
+        int | None, Option(metavar="N", min=1, help="Fail if N runs wait for a worker already.")
+    ] = None,
     deadline: Annotated[
         timedelta | None,
         Option(
@@ -166,13 +179,14 @@ def submit(
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
     load_dotenv(file)
-    with open_client(database) as runtime:
+    with open_client(database, Limits(max_waiting=max_waiting)) as runtime:
         agent = override_model(load(file, variant=variant), model, provider=provider, api_type=api)
         run = runtime.start(
             agent,
             read_pairs(agent, inputs or []),
             run_id=run_id,
             priority=priority,
+            tenant=tenant,
             deadline=deadline,
             pause_timeout=pause_timeout,
             tools=tool,
@@ -182,9 +196,9 @@ def submit(
 
 
 @contextmanager
-def open_client(database: str | None) -> Iterator[DurableRuntime]:
+def open_client(database: str | None, limits: Limits | None = None) -> Iterator[DurableRuntime]:
     """Yield a runtime without a worker."""
-    runtime = DurableRuntime(get_database_url(database))
+    runtime = DurableRuntime(get_database_url(database), limits=limits)
     try:
         yield runtime
     finally:

@@ -36,6 +36,7 @@ from prompty.durable.dbos_leases import (
     is_taken_over,
     mark_execution,
 )
+from prompty.durable.dbos_queue import PRIORITY, count_waiting, raise_priorities
 from prompty.durable.dbos_timers import DbosTimers
 from prompty.durable.engine import Limits, State, Status, StepBody, StoredStep, VersionCount, Workflow
 from prompty.durable.envelope import SCHEMA
@@ -52,10 +53,13 @@ from prompty.safety.redaction import mask_secrets
 T = TypeVar("T")
 APPLICATION = "prompty"
 QUEUE = "prompty"
+TENANT_QUEUE = "prompty-tenants"  # each tenant is a partition of it
+QUEUES = (QUEUE, TENANT_QUEUE)
 APPLICATION_VERSION = f"prompty-{SCHEMA}"
 TOPIC = "steering"
 STREAM = "deltas"
 POLL_SECONDS = 0.1
+TENANT_POLL_SECONDS = 0.5
 PROBE_SECONDS = 5.0
 QUERY_SECONDS = 5.0
 # Give up on a run that kills its worker every time. The default of DBOS, 100, is within reach of a long run on workers
@@ -140,13 +144,22 @@ class DbosEngine:
         }
         instance = dbos.DBOS(config=config)
         dbos.DBOS.launch()
-        rate = self.limits.rate
-        await dbos.DBOS.register_queue_async(
-            QUEUE,
-            worker_concurrency=self.limits.worker_concurrency,
-            global_concurrency=self.limits.concurrency,
-            limiter={"limit": rate[0], "period": rate[1]} if rate else None,
-            polling_interval_sec=POLL_SECONDS,
+        limits, rate = self.limits, self.limits.rate
+        common = {
+            "worker_concurrency": limits.worker_concurrency,
+            "global_concurrency": limits.concurrency,
+            "limiter": {"limit": rate[0], "period": rate[1]} if rate else None,
+        }
+        per_tenant = limits.tenant_concurrency
+        if per_tenant is not None and limits.concurrency is not None:
+            per_tenant = min(per_tenant, limits.concurrency)
+        register = dbos.DBOS.register_queue_async
+        await register(QUEUE, **common, polling_interval_sec=POLL_SECONDS)
+        await register(
+            TENANT_QUEUE,
+            **common,
+            partition_concurrency=per_tenant,
+            polling_interval_sec=TENANT_POLL_SECONDS,
         )
         self._watching = asyncio.create_task(self._watcher.run())
         return instance
@@ -300,22 +313,23 @@ class DbosEngine:
         if role is not None:  # now that all tables are there
             _library().DBOS.migrate(self.url, application_role=role)
 
-    def start(self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "") -> None:
-        if self._loop is None:
-            chosen = {} if priority is None else {"priority": priority}
-            self.client.enqueue({**_queue_options(id, prompt), **chosen}, record)
+    def start(
+        self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "", tenant: str | None = None
+    ) -> None:
+        if self._loop is None or tenant is not None:
+            self.client.enqueue(_queue_options(id, prompt, tenant, priority), record)
             return
         handle = self._loop.run(_start_workflow(id, record, prompt))
         future = self._running[id] = self._loop.submit(handle.get_result(polling_interval_sec=POLL_SECONDS))
         future.add_done_callback(lambda _: self._running.pop(id, None))
 
-    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "") -> None:
+    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "", tenant: str | None = None) -> None:
         database = self.client._sys_db
 
         def enqueue_all() -> None:
             with database.engine.begin() as connection:
                 for id, record in records.items():
-                    self.client.enqueue_in_transaction(connection, _queue_options(id, prompt), record)
+                    self.client.enqueue_in_transaction(connection, _queue_options(id, prompt, tenant), record)
 
         _retry_on_disconnect(database, enqueue_all)()
 
@@ -376,15 +390,22 @@ class DbosEngine:
 
     def retry(self, id: str, /) -> None:
         status = self.wait(id, 0)
+        [workflow] = self.client.list_workflows(workflow_ids=[id], load_input=False, load_output=False)
+        tenant = workflow.queue_partition_key
+        queue = QUEUE if tenant is None else TENANT_QUEUE
         self.client.update_workflow_attributes(id, {ATTEMPT: 0}, merge=True)  # attempts are counted anew
         if status.state == "cancelled" or status.error is None:  # or it reached MAX_RECOVERIES
-            self.client.resume_workflow(id, queue_name=QUEUE)
+            self.client.resume_workflow(id, queue_name=queue)
         else:
             last = max(
                 (step["function_id"] for step in self.client.list_workflow_steps(id, load_output=False)), default=0
             )
             self.client.rewind_workflow(
-                id, start_step=last + 1, application_version=APPLICATION_VERSION, queue_name=QUEUE
+                id,
+                start_step=last + 1,
+                application_version=APPLICATION_VERSION,
+                queue_name=queue,
+                queue_partition_key=tenant,
             )
 
     def delete(self, ids: Sequence[str], /) -> None:
@@ -393,6 +414,13 @@ class DbosEngine:
 
     def is_taken_over(self, id: str, /) -> bool:
         return is_taken_over(self.client._sys_db.engine, id)
+
+    def count_waiting(self, most: int | None = None, /) -> int:
+        database = self.client._sys_db
+        return _retry_on_disconnect(database, partial(count_waiting, database, QUEUES, most))()
+
+    def raise_priorities(self, seconds: float, /) -> None:
+        raise_priorities(self.client._sys_db, QUEUES, seconds)
 
     @property
     def timers(self) -> DbosTimers:
@@ -476,13 +504,16 @@ def _register_workflow() -> Any:
     return _library().DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MAX_RECOVERIES)(turn)
 
 
-def _queue_options(id: str, prompt: str) -> dict[str, Any]:
+def _queue_options(id: str, prompt: str, tenant: str | None = None, priority: int | None = None) -> dict[str, Any]:
+    queue = {"queue_name": QUEUE} if tenant is None else {"queue_name": TENANT_QUEUE, "queue_partition_key": tenant}
+    attributes: Json = {PROMPT: prompt} if priority is None else {PROMPT: prompt, PRIORITY: priority}
     return {
+        **queue,
+        **({} if priority is None else {"priority": priority}),
         "workflow_name": WORKFLOW,
-        "queue_name": QUEUE,
         "workflow_id": id,
         "app_version": APPLICATION_VERSION,
-        "attributes": {PROMPT: prompt},
+        "attributes": attributes,
     }
 
 

@@ -88,11 +88,14 @@ class VersionCount(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Dequeue limits: per-worker concurrency, global concurrency, and rate (count, seconds)."""
+    """Dequeue limits: per-worker concurrency, global concurrency, rate (count, seconds), and concurrency of a tenant.
+    Runs with and without tenants are counted apart. `max_waiting` limits what this runtime adds to the queue."""
 
     worker_concurrency: int | None = None
     concurrency: int | None = None
     rate: tuple[int, float] | None = None
+    tenant_concurrency: int | None = None
+    max_waiting: int | None = None
 
 
 class Engine(Protocol):
@@ -113,11 +116,14 @@ class Engine(Protocol):
         """Stop the worker after at most `drain` seconds. Unfinished workflows continue on any other worker."""
         ...
 
-    def start(self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "") -> None:
-        """Start a workflow, unless there is one with this id. `select` finds it by the name of its prompt."""
+    def start(
+        self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "", tenant: str | None = None
+    ) -> None:
+        """Start a workflow, unless there is one with this id. `select` finds it by the name of its prompt. One of a
+        tenant is queued, also by a worker."""
         ...
 
-    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "") -> None:
+    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "", tenant: str | None = None) -> None:
         """Queue workflows by id in one transaction. Existing ones stay as they are."""
         ...
 

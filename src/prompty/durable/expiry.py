@@ -104,7 +104,8 @@ class Expiry:
 
     def _submit(self, record: Record) -> None:
         """Queue the segment after a pause, unless there is one."""
-        self._engine.submit({segment_id(record.run_id, record.segment): record.to_json()}, prompt=record.prompt)
+        records = {segment_id(record.run_id, record.segment): record.to_json()}
+        self._engine.submit(records, prompt=record.prompt, tenant=record.tenant)
 
 
 def _read_record(status: Status) -> Record:

@@ -40,7 +40,7 @@ from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
 Decision = Verdict | Rewrite
-_TIME_LIMITS = ("deadline", "pause_timeout", "overdue")
+_OPTIONAL = ("deadline", "pause_timeout", "overdue", "tenant")
 Summarizer = Callable[[list[Message], int], Any] | str | Path | None
 
 
@@ -110,11 +110,12 @@ class Record:
     deadline: float | None = None
     pause_timeout: float | None = None
     overdue: bool = False
+    tenant: str | None = None
 
     def to_json(self) -> Json:
-        """Return the stored form. Without limits of time it is one that earlier releases read."""
+        """Return the stored form. Without limits of time and a tenant it is one that earlier releases read."""
         stored = asdict(self)
-        return seal({name: stored[name] for name in stored if name not in _TIME_LIMITS or stored[name]})
+        return seal({name: stored[name] for name in stored if name not in _OPTIONAL or stored[name]})
 
     @property
     def prompt(self) -> str:

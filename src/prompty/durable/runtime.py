@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count, islice
 from logging import Logger, getLogger
 from typing import Any, Self, TypeVar, Unpack
@@ -24,6 +25,7 @@ from prompty.durable.housekeeping import Housekeeper
 from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.metrics import WorkerMetrics
 from prompty.durable.outcome import RunOutcome, get_final_event, get_outcome, outcome_to_json
+from prompty.durable.queueing import AGEING_SECONDS, LOOK_SECONDS, HasQueue, check_room
 from prompty.durable.record import (
     DurableOptions,
     Record,
@@ -98,20 +100,29 @@ class DurableRuntime:
         self.metrics: WorkerMetrics = WorkerMetrics()
         self.engine: Engine = DbosEngine(url, name, limits, lease, self.metrics) if isinstance(url, str) else url
         self.parts: WorkerParts = WorkerParts(**parts)
+        self._max_waiting = None if limits is None else limits.max_waiting
         self._expiry = Expiry(self.engine)
         self._notices: PauseNotices | None = None
         self._housekeepers: list[Housekeeper] = []
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""
-        is_worker = getattr(self.engine, "name", None) is not None
-        if is_worker and self.parts.on_pause is not None:
+        if self._is_worker and self.parts.on_pause is not None:
             self._notices = PauseNotices(self.parts.on_pause, self.engine, get_timers(self.engine))
         self.engine.open(self._segment)
-        if is_worker and isinstance(self.engine, HasTimers):
-            self._housekeepers.append(Housekeeper({self._expiry.expire: EXPIRY_SECONDS}))
+        chores: dict[Callable[[], None], float] = {}
+        if self._is_worker and isinstance(self.engine, HasTimers):
+            chores[self._expiry.expire] = EXPIRY_SECONDS
+        if self._is_worker and isinstance(self.engine, HasQueue):
+            chores[partial(self.engine.raise_priorities, AGEING_SECONDS)] = LOOK_SECONDS
+        if chores:
+            self._housekeepers.append(Housekeeper(chores))
         if self._notices is not None:  # on a thread of its own: the service may be slow
             self._housekeepers.append(Housekeeper({self._notices.deliver: NOTICE_SECONDS}))
+
+    @property
+    def _is_worker(self) -> bool:
+        return getattr(self.engine, "name", None) is not None
 
     def close(self, drain: float = 0) -> None:
         """Stop; runs that are under way have so many seconds to end, and go on elsewhere or later."""
@@ -180,14 +191,19 @@ class DurableRuntime:
         *,
         run_id: str | None = None,
         priority: int | None = None,
+        tenant: str | None = None,
         deadline: timedelta | None = None,
         pause_timeout: timedelta | None = None,
         **options: Unpack[DurableOptions],
     ) -> "DurableRun":
-        """Start a run: here, if this runtime works, else on any worker. One of the same id is not started again. Of
-        those that wait for a worker, the smallest `priority` goes first. If it has not ended after `deadline`, it fails
-        with DeadlineExceeded, wherever it is. If nobody answers a pause within `pause_timeout`, its calls are denied
-        and the run goes on."""
+        """Start a run: here, if this runtime works, else on any worker. One of the same id is not started again.
+
+        Of those that wait for a worker, the smallest `priority` goes first. It falls by one for each minute of waiting.
+        Runs of a `tenant` always wait in a queue, and `Limits.tenant_concurrency` of them run at once. Raise QueueFull
+        if `Limits.max_waiting` runs wait already.
+
+        If it has not ended after `deadline`, it fails with DeadlineExceeded, wherever it is. If nobody answers a pause
+        within `pause_timeout`, its calls are denied and the run goes on."""
         # The agent of the record has the model it runs with, whatever the environment of a worker says.
         chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
         agent = load_agent(agent_or_path, chosen)
@@ -197,11 +213,16 @@ class DurableRuntime:
             new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets),
             deadline=self._expiry.get_moment(deadline),
             pause_timeout=None if pause_timeout is None else pause_timeout.total_seconds(),
+            tenant=tenant,
         )
         if "#" in record.run_id:
             raise RequestError(f"the run id {record.run_id!r} has a '#' in it", "Leave it out: it parts segments.")
+        if self._max_waiting is not None and (tenant is not None or not self._is_worker):
+            check_room(self.engine, self._max_waiting, record.run_id)
         self._expiry.watch_deadline(record)
-        self.engine.start(record.run_id, record.to_json(), priority=priority, prompt=record.prompt)
+        self.engine.start(
+            record.run_id, record.to_json(), priority=priority, prompt=record.prompt, tenant=record.tenant
+        )
         return DurableRun(self, record.run_id)
 
     def attach(self, run_id: str) -> "DurableRun":
@@ -300,7 +321,7 @@ class DurableRuntime:
         """Start the segment after a pause; one that is there already must be the same."""
         record = following(self._record(id))
         next_id = segment_id(record.run_id, record.segment)
-        self.engine.start(next_id, record.to_json(), prompt=record.prompt)
+        self.engine.start(next_id, record.to_json(), prompt=record.prompt, tenant=record.tenant)
         if self._record(next_id).answers != record.answers:
             raise RequestError(f"the run '{record.run_id}' was answered otherwise", "See `prompty runs show`.")
 
@@ -424,15 +445,14 @@ class DurableRuntime:
         *,
         run_id: str | None = None,
         priority: int | None = None,
+        tenant: str | None = None,
         deadline: timedelta | None = None,
         pause_timeout: timedelta | None = None,
         **options: Unpack[DurableOptions],
     ) -> "DurableRun":
         """Like `start`."""
-        limits = {"deadline": deadline, "pause_timeout": pause_timeout}
-        return await _elsewhere(
-            lambda: self.start(agent_or_path, inputs, run_id=run_id, priority=priority, **limits, **options)
-        )
+        start = partial(self.start, agent_or_path, inputs, run_id=run_id, priority=priority, tenant=tenant)
+        return await _elsewhere(lambda: start(deadline=deadline, pause_timeout=pause_timeout, **options))
 
     async def attach_async(self, run_id: str) -> "DurableRun":
         """Like `attach`."""
