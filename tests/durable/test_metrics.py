@@ -4,7 +4,11 @@ import re
 import time
 from pathlib import Path
 
-from prompty import PromptAgent
+import pytest
+from dbos._schemas.system_database import SystemSchema
+
+from prompty import Paused, PromptAgent
+from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.metrics import (
     METRICS,
     READING_SECONDS,
@@ -16,7 +20,8 @@ from prompty.durable.metrics import (
 from prompty.errors import ModelError
 from prompty.model.message import Usage
 from prompty.testing import Fault, Script, answer, call, register_script
-from tests.durable.runs import Desk, working
+from tests.durable.databases import Databases
+from tests.durable.runs import Desk, rounds, scripted, working
 
 SECONDS = 30
 
@@ -60,9 +65,12 @@ def test_the_queue_is_read_when_the_metrics_are() -> None:
         'prompty_runs{prompty_run_state="waiting"}': 3,
         'prompty_runs_oldest_seconds{prompty_run_state="waiting"}': 12.5,
     }
-    found[:] = [RunCount("paused", 1, 2.0)]
+    found[:] = [RunCount("paused", 1, 2.0, {"1h": 1, "older": 0})]
     time.sleep(READING_SECONDS)
-    assert read_samples(prometheus.scrape())['prompty_runs{prompty_run_state="paused"}'] == 1
+    samples = read_samples(prometheus.scrape())
+    assert samples['prompty_runs{prompty_run_state="paused"}'] == 1
+    assert samples['prompty_runs_paused{prompty_pause_age="1h"}'] == 1
+    assert samples['prompty_runs_paused{prompty_pause_age="older"}'] == 0
 
 
 def test_every_counter_reports_to_every_meter() -> None:
@@ -86,3 +94,22 @@ def test_the_reference_lists_every_metric_as_it_is() -> None:
         for name, metric in METRICS.items()
     ]
     assert rows == described
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.database)])
+def test_paused_runs_are_counted_by_how_long_they_wait(kind: str, databases: Databases) -> None:
+    with working(databases.new(kind), Desk().look) as runtime:
+        assert isinstance(runtime.engine, DbosEngine)
+        days = {"new": 0.0, "of today": 0.5, "of the week": 3, "old": 30, "older still": 300}
+        for run_id in days:
+            paused = runtime.start(scripted(rounds("look", 1, 1)), run_id=run_id, approval="always")
+            assert isinstance(paused.result(timeout=SECONDS), Paused)
+        workflows = SystemSchema.workflow_status
+        with runtime.engine.client._sys_db.engine.begin() as connection:
+            for run_id, age in days.items():
+                moment = int((time.time() - age * 86_400) * 1000)
+                row = workflows.update().where(workflows.c.workflow_uuid == run_id)
+                connection.execute(row.values(completed_at=moment))
+        [paused_runs] = [count for count in runtime.engine.count_runs() if count.state == "paused"]
+    assert paused_runs.ages == {"1h": 1, "1d": 1, "7d": 1, "older": 2}
+    assert paused_runs.runs == 5

@@ -31,6 +31,7 @@ from prompty.cli.options import (
 from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Limits
 from prompty.durable.leases import LEASE_SECONDS
+from prompty.durable.logs import LogFormat, write_logs
 from prompty.durable.operations import report_metrics, serve_probes
 from prompty.durable.probes import parse_address
 from prompty.durable.runs import explain_version
@@ -82,6 +83,9 @@ def worker(
         str | None,
         Option(metavar="URL", help="Send a POST to URL when a run pauses, signed if PROMPTY_WEBHOOK_SECRET is set."),
     ] = None,
+    log_format: Annotated[
+        LogFormat | None, Option(help="Write a log to standard error, as lines for people or as JSON objects.")
+    ] = None,
     trace: TraceTo = None,
 ) -> None:
     """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue on another worker."""
@@ -95,6 +99,8 @@ def worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     start_tracing(trace)
+    if log_format is not None:
+        write_logs(log_format, label)
     runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools), on_pause=webhook)
     report_metrics(runtime)
     server = None if address is None else serve_probes(runtime, address)

@@ -7,12 +7,13 @@ Used by `durable.dbos_engine`, which passes the system database of DBOS.
 """
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from prompty.durable.dbos_leases import get_tables
-from prompty.durable.metrics import RunCount
+from prompty.durable.metrics import PAUSE_AGES, RunCount
 from prompty.durable.selection import Outcome, Position, RunState, Selection
 from prompty.extras import require
 from prompty.model.message import Json
@@ -69,8 +70,24 @@ def count_runs(database: Any) -> list[RunCount]:
     with database.engine.begin() as connection:
         for state in _UNFINISHED:
             runs, oldest = connection.execute(counted.where(_has_state(state))).one()
-            counts.append(RunCount(state, runs, 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)))
+            age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
+            ages = _count_ages(connection, database, runs) if state == "paused" else {}
+            counts.append(RunCount(state, runs, age, ages))
     return counts
+
+
+def _count_ages(connection: Any, database: Any, runs: int) -> dict[str, int]:
+    """Return how many paused runs are how old."""
+    ages = dict.fromkeys(PAUSE_AGES, 0)
+    if not runs:
+        return ages
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
+    waited = time.time() * 1000 - status.completed_at
+    age = sa.case(
+        *((waited <= seconds * 1000, name) for name, seconds in PAUSE_AGES.items() if seconds < math.inf), else_="older"
+    )
+    query = sa.select(age, sa.func.count()).where(status.name == WORKFLOW, _is_last(database), _has_state("paused"))
+    return ages | dict(connection.execute(query.group_by(sa.literal_column("1"))).all())
 
 
 def count_versions(database: Any) -> dict[str, dict[str, int]]:

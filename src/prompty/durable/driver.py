@@ -29,6 +29,7 @@ from prompty.durable.deadline import NO_DEADLINE, RunDeadline
 from prompty.durable.delta_stream import DeltaWriter
 from prompty.durable.engine import Steps
 from prompty.durable.envelope import seal, unseal
+from prompty.durable.logs import follow_call
 from prompty.durable.metrics import WorkerMetrics
 from prompty.errors import DeadlineExceeded, ModelError, PromptyError, RunBroken, RunRefused, ToolError
 from prompty.loop.effects import (
@@ -283,9 +284,18 @@ class DurableDriver:
 
         async def body() -> Json:
             async with room:
-                return result_to_json(await self._result(planned, intended))
+                with follow_call(planned.key, planned.call.name):
+                    return result_to_json(await self._logged(self._result(planned, intended)))
 
         return result_from(await self._step(name, body), self._place(name))
+
+    @staticmethod
+    async def _logged(call: Awaitable[Message | OutcomeUnknown]) -> Message | OutcomeUnknown:
+        begun = time.monotonic()
+        result = await call
+        outcome = "is not known" if isinstance(result, OutcomeUnknown) else "is stored"
+        logger.info("The call has ended after %.3f s, and its result %s.", time.monotonic() - begun, outcome)
+        return result
 
     async def _result(self, planned: PlannedCall, intended: object) -> Message | OutcomeUnknown:
         """Run a call, unless an earlier execution may have run it already."""

@@ -3,6 +3,7 @@
 Instruments belong to the meter of the application's SDK, and to one of our own if Prometheus scrapes the worker.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,9 @@ from prompty.version import __version__
 STEP_BUCKETS = [0.01 * 4**power for power in range(9)]
 READING_SECONDS = 1.0
 STATE = "prompty.run.state"
+PAUSE_AGE = "prompty.pause.age"
+# The first that fits: seconds a run has waited for a person at most, by the value of the attribute.
+PAUSE_AGES: Mapping[str, float] = {"1h": 3600.0, "1d": 86_400.0, "7d": 604_800.0, "older": math.inf}
 STEP_KIND = "prompty.step.kind"
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  a name, not a secret
 
@@ -32,6 +36,7 @@ class Metric(NamedTuple):
 METRICS: Mapping[str, Metric] = {
     "prompty.runs": Metric("gauge", "{run}", "Runs that wait for a worker, run, or are paused.", STATE),
     "prompty.runs.oldest": Metric("gauge", "s", "Age of the oldest run that waits for a worker or is paused.", STATE),
+    "prompty.runs.paused": Metric("gauge", "{run}", "Paused runs by how long they wait for a person.", PAUSE_AGE),
     "prompty.step.duration": Metric("histogram", "s", "Time of a step, without its storage.", STEP_KIND),
     "prompty.tokens": Metric("counter", "{token}", "Tokens of the model calls of this worker.", TOKEN_TYPE),
     "prompty.model.rate_limited": Metric("counter", "{reply}", "Replies of models with status 429."),
@@ -42,11 +47,12 @@ METRICS: Mapping[str, Metric] = {
 
 
 class RunCount(NamedTuple):
-    """How many runs have a state, and the age of the oldest in seconds."""
+    """How many runs have a state, the age of the oldest in seconds, and of paused ones how many are how old."""
 
     state: str
     runs: int
     oldest: float
+    ages: Mapping[str, int] = {}
 
 
 class WorkerMetrics:
@@ -91,6 +97,12 @@ def observe_runs(meter: Any, read: Callable[[], Sequence[RunCount]]) -> None:
     for name, field in (("prompty.runs", "runs"), ("prompty.runs.oldest", "oldest")):
         metric = METRICS[name]
         meter.create_observable_gauge(name, [observe(field)], metric.unit, metric.description)
+
+    def observe_ages(_: Any) -> list[Any]:
+        return [observation(runs, {PAUSE_AGE: age}) for found in get_latest() for age, runs in found.ages.items()]
+
+    paused = METRICS["prompty.runs.paused"]
+    meter.create_observable_gauge("prompty.runs.paused", [observe_ages], paused.unit, paused.description)
 
 
 def get_application_meter() -> Any | None:

@@ -23,6 +23,7 @@ from prompty.durable.envelope import unseal
 from prompty.durable.expiry import Expiry
 from prompty.durable.housekeeping import Housekeeper
 from prompty.durable.leases import LEASE_SECONDS
+from prompty.durable.logs import add_run_fields, follow_run
 from prompty.durable.metrics import WorkerMetrics
 from prompty.durable.outcome import RunOutcome, get_final_event, get_outcome, outcome_to_json
 from prompty.durable.queueing import AGEING_SECONDS, LOOK_SECONDS, HasQueue, check_room
@@ -47,6 +48,7 @@ from prompty.durable.runs import (
     get_run_id,
     get_segment_ids,
     get_segment_number,
+    get_state,
     segment_id,
     summarize_run,
 )
@@ -107,6 +109,8 @@ class DurableRuntime:
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""
+        if self._is_worker:
+            add_run_fields()
         if self._is_worker and self.parts.on_pause is not None:
             self._notices = PauseNotices(self.parts.on_pause, self.engine, get_timers(self.engine))
         self.engine.open(self._segment)
@@ -146,12 +150,26 @@ class DurableRuntime:
 
     async def _segment(self, steps: Steps, stored: Json) -> Json:
         """Run one segment, from its start or a pause to its end or the next pause. It is a workflow of the engine."""
-        outcome = await self._run_segment(steps, stored)
-        if isinstance(outcome, Paused):
-            await asyncio.to_thread(self._note_pause, record_from(stored, "the record of a run"))
+        outcome: RunOutcome
+        try:
+            record = record_from(stored, "the record of a run")
+        except PromptyError as error:
+            outcome = error
+        else:
+            outcome = await self._run_record(steps, record)
         if label := get_label(outcome):
             await steps.label(label)
         return outcome_to_json(outcome)
+
+    async def _run_record(self, steps: Steps, record: Record) -> RunOutcome:
+        with follow_run(record.run_id):
+            logger.info("The run begins.")
+            outcome = await self._run_segment(steps, record)
+            if isinstance(outcome, Paused):
+                await asyncio.to_thread(self._note_pause, record)
+            reason = f": {type(outcome).__name__}" if isinstance(outcome, PromptyError) else ""
+            logger.info("The run is %s%s.", get_state(outcome), reason)
+        return outcome
 
     def _note_pause(self, record: Record) -> None:
         """Note what follows from a pause, before it is stored: after that, nothing of this run is executed."""
@@ -159,9 +177,8 @@ class DurableRuntime:
         if self._notices is not None:
             self._notices.note(segment_id(record.run_id, record.segment))
 
-    async def _run_segment(self, steps: Steps, stored: Json) -> RunOutcome:
+    async def _run_segment(self, steps: Steps, record: Record) -> RunOutcome:
         try:
-            record = record_from(stored, "the record of a run")
             spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
             with spans or NULL_SPAN:
                 if spans:

@@ -107,9 +107,9 @@ class PauseNotices:
             if error.retryable and attempts < ATTEMPTS:
                 return False
             reason = f"HTTP {error.status}" if error.status else "no connection"
-            logger.warning(
-                "The webhook %s was not told that the run '%s' is paused: %s.", self._address, get_run_id(id), reason
-            )
+            run_id = get_run_id(id)
+            text = "The webhook %s was not told that the run '%s' is paused: %s."
+            logger.warning(text, self._address, run_id, reason, extra={"run_id": run_id})
         return True
 
     def _find_pause(self, id: str) -> Status | None:
