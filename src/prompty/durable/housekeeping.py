@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from logging import Logger, getLogger
 
 LOOK_SECONDS = 1.0
+STOP_SECONDS = 5.0
 logger: Logger = getLogger("prompty")
 
 
@@ -21,8 +22,9 @@ class Housekeeper:
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop, but don't wait for a database that is away."""
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(STOP_SECONDS)
 
     def _keep(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
