@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -54,6 +55,10 @@ class Gate:
 def enter(runtime: DurableRuntime, name: str, run_id: str, **options: object) -> None:
     agent = scripted([[{"call": "enter", "arguments": {"at": name}}], "Done."])
     runtime.start(agent, run_id=run_id, tools=["enter"], **options)  # type: ignore[arg-type]  # options of start
+
+
+def is_paused(runtime: DurableRuntime, run_id: str) -> bool:
+    return runtime.summary(run_id).state == "paused"
 
 
 def test_a_full_queue_refuses_new_runs_and_says_how_many_wait(client: DurableRuntime, url: str) -> None:
@@ -108,7 +113,7 @@ def test_what_a_worker_starts_for_a_tenant_counts_too_and_so_does_what_follows_a
         for run_id in ("first", "second"):
             enter(runtime, "a", run_id, tenant="a", approval="always")
         for run_id in ("first", "second"):
-            wait_until(lambda run_id=run_id: runtime.summary(run_id).state == "paused")  # type: ignore[misc]
+            wait_until(partial(is_paused, runtime, run_id))
             runtime.answer(run_id, [True])
         wait_until(lambda: gate.inside == ["a"])
         time.sleep(1.5)
