@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from prompty.cli.app import app
 from prompty.durable.suite import wait_until
 from tests.durable.shop import stop
+from tests.loopback import Server, reply
 
 pytestmark = [pytest.mark.process, pytest.mark.database]
 
@@ -212,3 +213,25 @@ def test_what_is_no_verdict_is_said_so(folder: Folder) -> None:
     done = CliRunner().invoke(app, ["runs", "answer", "mine", "perhaps", "--database", folder.url])
     assert done.exit_code == 2
     assert "perhaps" in done.output
+
+
+def test_a_full_queue_is_said_with_the_options_of_the_command(folder: Folder) -> None:
+    file = str(folder.path / "pay.prompty")
+    folder("submit", file, "--max-waiting", "1", "--tenant", "acme")
+    said = folder.fails("submit", file, "--max-waiting", "1")
+    assert "1 runs wait for a worker, and at most 1 may" in said
+    assert "raise --max-waiting" in said
+    assert "Give --deadline" in folder.fails("submit", file, "--deadline", "0s")
+    assert "is not an https URL" in folder.fails("worker", "--on-pause", "http://example.com")
+
+
+def test_a_worker_denies_what_nobody_answers_and_tells_a_webhook(folder: Folder) -> None:
+    file = str(folder.path / "pay.prompty")
+    with Server() as server:
+        server.answer(reply(b"", 204))
+        with folder.worker("--per-tenant", "2", "--on-pause", f"{server.url}/paused"):
+            folder("submit", file, "--id", "mine", "--tenant", "acme", "--pause-timeout", "4s", "--deadline", "1h")
+            wait_until(lambda: len(server.requests) == 1)
+            assert server.requests[0].body["run"] == "mine"
+            wait_until(lambda: "done" in folder("runs", "list"))
+            assert "paid" not in folder("runs", "show", "mine")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from prompty import Paused, tool
+from prompty import Paused, PromptAgent, tool
 from prompty.durable import DurableRuntime, Limits
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.envelope import digest
@@ -24,6 +25,7 @@ from prompty.errors import DeadlineExceeded, RequestError
 from prompty.model.event import RunFailed
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.loopback import Hold, Server
 
 SECONDS = 30.0
 KINDS: list[TimerKind] = ["deadline", "pause", "notice"]
@@ -221,9 +223,46 @@ def test_a_record_without_limits_of_time_is_stored_as_before() -> None:
     assert record_from(limited.to_json(), "here") == limited
 
 
-def test_a_deadline_that_has_passed_already_is_refused(client: DurableRuntime) -> None:
-    with pytest.raises(RequestError, match="has passed already"):
-        client.start(scripted(["Done."]), deadline=timedelta(0))
+@pytest.mark.parametrize("option", ["deadline", "pause_timeout"])
+def test_a_limit_that_is_over_before_the_run_begins_is_refused(option: str, client: DurableRuntime) -> None:
+    with pytest.raises(RequestError, match=f"the {option} of 0:00:00 is over before the run begins"):
+        client.start(scripted(["Done."]), **{option: timedelta(0)})  # type: ignore[arg-type]  # one of the two
+    assert client.list() == []
+
+
+def test_a_tool_on_another_thread_is_left_behind_at_the_deadline(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    @tool
+    def wait(at: str) -> str:
+        """Wait on a thread."""
+        released.wait(SECONDS)
+        return "waited"
+
+    try:
+        with working(f"sqlite:///{tmp_path}/runs.db", wait) as runtime:
+            begun = time.monotonic()
+            run = runtime.start(scripted(rounds("wait", 1, 1)), deadline=SOON)
+            check_failed(runtime, run.id)
+            assert time.monotonic() - begun < 10
+    finally:
+        released.set()
+
+
+def test_a_model_that_does_not_answer_is_left_behind_at_the_deadline(tmp_path: Path) -> None:
+    key = "a-key-of-this-test"
+    with Server() as server:
+        server.answer([Hold()])
+        connection = {"kind": "key", "apiKey": key, "endpoint": server.url}
+        model = {"id": "m", "provider": "openai", "connection": connection}
+        agent = PromptAgent.model_validate({"model": model, "instructions": "user:\nHi"})
+        with working(f"sqlite:///{tmp_path}/runs.db", secrets={"key": key}) as runtime:
+            begun = time.monotonic()
+            run = runtime.start(agent, deadline=timedelta(seconds=2))
+            error = check_failed(runtime, run.id)
+            assert time.monotonic() - begun < 10
+        assert len(server.requests) == 1
+    assert [message.role for message in error.messages] == ["user"]
 
 
 WORKER = """

@@ -38,11 +38,8 @@ class Expiry:
 
     def get_moment(self, duration: timedelta | None) -> float | None:
         """Return when a duration from now is over, by the clock of the database."""
-        if duration is None:
-            return None
-        if duration <= timedelta(0):
-            raise RequestError(f"a deadline of {duration} has passed already", "Give the run some time.")
-        return self._timers.read_clock() + duration.total_seconds()
+        seconds = get_seconds(duration, "deadline")
+        return None if seconds is None else self._timers.read_clock() + seconds
 
     def get_deadline(self, record: Record) -> RunDeadline:
         return RunDeadline(record.deadline, time.time if record.deadline is None else self._timers.read_clock)
@@ -106,6 +103,16 @@ class Expiry:
         """Queue the segment after a pause, unless there is one."""
         records = {segment_id(record.run_id, record.segment): record.to_json()}
         self._engine.submit(records, prompt=record.prompt, tenant=record.tenant)
+
+
+def get_seconds(duration: timedelta | None, name: str) -> float | None:
+    """Return the seconds of an option of `start`. Raise RequestError if there are none."""
+    if duration is None:
+        return None
+    if duration <= timedelta(0):
+        cause = f"the {name} of {duration} is over before the run begins"
+        raise RequestError(cause, "Give it some time.", f"Give --{name.replace('_', '-')} some time.")
+    return duration.total_seconds()
 
 
 def _read_record(status: Status) -> Record:

@@ -20,7 +20,7 @@ from prompty.durable.delta_stream import DeltaLog
 from prompty.durable.driver import CANCELLED, DurableDriver
 from prompty.durable.engine import Engine, Limits, Status, Steps
 from prompty.durable.envelope import unseal
-from prompty.durable.expiry import Expiry
+from prompty.durable.expiry import Expiry, get_seconds
 from prompty.durable.housekeeping import Housekeeper
 from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.logs import add_run_fields, follow_run
@@ -229,7 +229,7 @@ class DurableRuntime:
         record = replace(
             new_record(run_id or uuid4().hex, agent, inputs, options, self.parts.secrets),
             deadline=self._expiry.get_moment(deadline),
-            pause_timeout=None if pause_timeout is None else pause_timeout.total_seconds(),
+            pause_timeout=get_seconds(pause_timeout, "pause_timeout"),
             tenant=tenant,
         )
         if "#" in record.run_id:
