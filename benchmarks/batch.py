@@ -56,7 +56,7 @@ def prompty_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:
             max_concurrency=AT_ONCE,
         )
         with Ledger(out) as ledger:
-            batch = SharedBatch(job, ledger, client.engine)
+            batch = SharedBatch(job, ledger, client.batches)
             batch.rows = (
                 PlannedRow(row=Row(number=n, inputs={"q": f"n{n}"}), id=uuid4().hex, masked_inputs={})
                 for n in range(rows)

@@ -1,4 +1,5 @@
-"""What a durable turn costs, measured in the same steps written by hand on bare DBOS, on both of its databases.
+"""What a durable turn costs in processor time, measured in the same steps written by hand on bare DBOS, on both of its
+databases. `benchmarks.scaling` has what it writes.
 
 `python -m benchmarks.durable SIDE URL TURNS` runs so many turns, one after the other, in a process of its own: DBOS is
 one for each process. Both sides ask the same scripted model, run the same tools, and keep the same steps: what tools
@@ -26,8 +27,8 @@ from prompty.durable import DurableRuntime
 from tests.durable.databases import Postgres
 
 ROUNDS, CALLS = 3, 4
-TURNS = 10
-LIMIT = 1.3
+TURNS = 20
+LIMIT = 1.15
 Turns = Callable[[int], list[float]]
 
 
@@ -136,23 +137,21 @@ def turn_cost(name: str, url: str, rounds: int) -> Cost:
 
 
 def fresh(side: str, url: str) -> float:
-    """The seconds of a turn, in a process of its own."""
+    """The processor seconds of a turn, in a process of its own."""
     command = [sys.executable, "-m", __name__, side, url, str(TURNS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=280)
     return float(done.stdout)
 
 
 def main(side: str, url: str, turns: int) -> None:
-    """Print the seconds of the quickest turn. One before them has imported what they need."""
+    """Print the processor seconds of a turn, with all threads. Two before have imported what they need."""
     with SIDES[side](url) as turn:
-        assert turn() == "Done."
-        print(min(seconds_of(turn) for _ in range(turns)))
-
-
-def seconds_of(turn: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    assert turn() == "Done."
-    return time.perf_counter() - begun
+        for _ in range(2):
+            assert turn() == "Done."
+        begun = time.process_time()
+        for _ in range(turns):
+            assert turn() == "Done."
+        print((time.process_time() - begun) / turns)
 
 
 if __name__ == "__main__":

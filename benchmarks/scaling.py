@@ -1,7 +1,8 @@
 """What a durable turn writes and takes, as docs/explanation/scaling.md tells it: `python -m benchmarks.scaling`.
 
 Of a turn of one answer, and of one of three rounds with four tools each: rows and bytes that stay in the database, on
-PostgreSQL also transactions and the bytes of its log, processor time of the worker, and memory of a turn under way.
+PostgreSQL also transactions and the bytes of its log, and processor time of the worker. Of 200 turns at once whose
+model takes 20 seconds for each answer: processor time and transactions of a turn, with its waiting, and its memory.
 """
 
 import asyncio
@@ -10,10 +11,11 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from sqlalchemy import create_engine, text
@@ -22,8 +24,10 @@ from prompty import PromptAgent
 from prompty.durable import DurableRuntime
 from tests.durable.databases import Postgres
 
+T = TypeVar("T")
 TURNS = 50
 UNDER_WAY = 200
+MODEL_SECONDS = 20.0
 KINDS = {"1 answer": (0, 0), "3 × 4 tools": (3, 4)}
 TABLES = ("workflow_status", "operation_outputs", "streams", "notifications", "workflow_events")
 
@@ -36,11 +40,17 @@ def agent(rounds: int, calls: int) -> PromptAgent:
 
 async def look(at: str) -> str:
     """Look at something."""
-    await asyncio.sleep(_waiting)
     return f"seen {at}"
 
 
-_waiting = 0.0
+async def delay(events: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """A model call that takes its time."""
+    await asyncio.sleep(_model_seconds)
+    async for event in events:
+        yield event
+
+
+_model_seconds = 0.0
 
 
 def stored_rows(url: str) -> int:
@@ -84,9 +94,8 @@ def figures(url: str) -> dict[str, float]:
 
 def main(url: str, kind: str) -> None:
     """Print what one turn of a kind adds, in a process of its own."""
-    global _waiting
     prompt = agent(*KINDS[kind])
-    with DurableRuntime(url, name="bench", tools=[look]) as runtime:
+    with DurableRuntime(url, name="bench", tools=[look], pace=delay) as runtime:
         runtime.start(prompt).result()
         before = figures(url)
         begun = time.perf_counter()
@@ -95,12 +104,23 @@ def main(url: str, kind: str) -> None:
         seconds = time.perf_counter() - begun
         after = figures(url)
         each = {name: (after[name] - before[name]) / TURNS for name in after}
-        _waiting = 20.0
-        started = memory()
-        runs = [runtime.start(prompt) for _ in range(UNDER_WAY)] if KINDS[kind][0] else []
-        time.sleep(5)
-        kilobytes = (memory() - started) / UNDER_WAY if runs else 0.0
-        print(json.dumps({**each, "ms": 1e3 * seconds / TURNS, "KB under way": kilobytes}), flush=True)
+        print(json.dumps({**each, "ms": 1e3 * seconds / TURNS, **run_slowly(runtime, prompt, url)}), flush=True)
+
+
+def run_slowly(runtime: DurableRuntime, prompt: PromptAgent, url: str) -> dict[str, float]:
+    """What a turn takes beside others, with a model that takes its time."""
+    global _model_seconds
+    _model_seconds = MODEL_SECONDS
+    started, before = memory(), figures(url)
+    runs = [runtime.start(prompt) for _ in range(UNDER_WAY)]
+    time.sleep(MODEL_SECONDS / 4)
+    kilobytes = (memory() - started) / UNDER_WAY
+    for run in runs:
+        run.result()
+    after = figures(url)
+    names = {"CPU ms": "CPU ms, slow model", "transactions": "transactions, slow model"}
+    slow = {name: (after[key] - before[key]) / UNDER_WAY for key, name in names.items() if key in after}
+    return {**slow, "KB under way": kilobytes}
 
 
 def memory() -> float:

@@ -130,5 +130,5 @@ def test_a_run_that_was_cancelled_can_be_retried_and_ended_ones_pruned(
         wait_until(lambda: {run.id: run.state for run in runtime.list()}["cancelled"] == "paused")
         runtime.answer("cancelled", [deny("the bank has refused it")])
         assert runtime.result("cancelled", timeout=SECONDS) == "never"
-        runtime.engine.delete(["done"])
+        runtime.catalog.delete(["done"])
         assert "done" not in {run.id for run in runtime.list()}

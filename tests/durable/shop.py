@@ -49,8 +49,19 @@ class Shop:
         process.start()
         self._processes.append(process)
         if job.keys().isdisjoint({"dies_at", "stops_at"}):
-            until(lambda: self.lines().count(f"open {name}") > opened)
+            self._wait_for_worker(process, lambda: self.lines().count(f"open {name}") > opened)
         return process
+
+    def _wait_for_worker(self, process: ForkServerProcess, is_open: Callable[[], bool]) -> None:
+        """Wait until a worker is open. If it does not come to that, show why."""
+        try:
+            until(lambda: is_open() or not process.is_alive())
+            assert process.is_alive()
+        except AssertionError as error:
+            if process.is_alive():
+                os.kill(process.pid or 0, signal.SIGUSR1)
+                time.sleep(0.5)
+            raise AssertionError(self.log.with_name("stderr").read_text()[-10_000:]) from error
 
     def start(self, run_id: str, *, remembered: bool = True) -> None:
         """Leave a run for the workers."""
@@ -78,7 +89,7 @@ class Shop:
 
     def left_by(self, worker: str) -> dict[str, int]:
         """The runs that a worker which died had under way, and how many steps of each were kept."""
-        engine = self.client.engine
+        engine = self.client.batches
         running = [position.id for position in engine.select(Selection(states=("running",)), limit=1000)]
         return {run.id: len(engine.steps(run.id)) for run in engine.find(running) if run.worker == worker}
 

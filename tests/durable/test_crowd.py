@@ -63,7 +63,7 @@ def answer(url: str, runs: list[str]) -> list[str]:
 
 def until_all(runtime: DurableRuntime, state: str) -> None:
     end = time.monotonic() + SECONDS
-    while runtime.engine.select(Selection(states=("waiting", "running")), limit=1):
+    while runtime.catalog.select(Selection(states=("waiting", "running")), limit=1):
         assert time.monotonic() < end, "not all runs came to their pause"
         time.sleep(0.5)
     assert {run.state for run in runtime.list()} == {state}

@@ -7,18 +7,30 @@ from pathlib import Path
 import pytest
 
 from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.engine import Engine, Steps
-from prompty.durable.suite import EngineSuite
+from prompty.durable.engine import Attempt, Engine, Steps
+from prompty.durable.suite import (
+    BatchesSuite,
+    CatalogSuite,
+    EngineSuite,
+    QueueSuite,
+    RetriesSuite,
+    StreamsSuite,
+    TakeoversSuite,
+)
 from prompty.model.message import Json
 from tests.durable.databases import Databases
 
 
-class TestDbosOnSqlite(EngineSuite):
+class DbosSuite(EngineSuite, StreamsSuite, QueueSuite, RetriesSuite, CatalogSuite, BatchesSuite, TakeoversSuite):
+    """DBOS has every capability."""
+
+
+class TestDbosOnSqlite(DbosSuite):
     def engine(self, folder: Path, name: str | None) -> Engine:
         return DbosEngine(f"sqlite:///{folder}/runs.db", name)
 
 
-class TestDbosOnPostgres(EngineSuite):
+class TestDbosOnPostgres(DbosSuite):
     @pytest.fixture(autouse=True)
     def _database(self, databases: Databases) -> None:
         self.url = databases.postgres()
@@ -33,13 +45,16 @@ def test_a_worker_waits_for_the_database_and_goes_on_as_the_same_worker(database
     asked = threading.Event()
 
     async def workflow(steps: Steps, record: Json) -> Json:
+        return await steps.step("fenced", {})
+
+    async def perform(attempt: Attempt, effect: Json) -> Json:
         databases.server.stop()
         asked.set()
-        await steps.fence()
+        await attempt.fence()
         return {"executions": 1}
 
     engine = DbosEngine(databases.postgres(), "one", lease=lease)
-    engine.open(workflow)
+    engine.open(workflow, perform)
     try:
         engine.start("a", {})
         assert asked.wait(30)

@@ -277,6 +277,7 @@ async def wait(at: str) -> str:
     return "waited"
 
 with DurableRuntime(sys.argv[1], name="lost", lease=2, tools=[wait]) as runtime:
+    print("open", flush=True)
     time.sleep(60)
 """
 
@@ -291,6 +292,7 @@ def test_a_run_whose_worker_died_fails_at_its_deadline_on_another_one(
     )
     assert lost.stdout is not None
     try:
+        assert lost.stdout.readline() == "open\n"
         run = client.start(scripted(rounds("wait", 1, 1)), deadline=timedelta(seconds=6), tools=["wait"])
         assert lost.stdout.readline() == "begun\n"
     finally:

@@ -212,7 +212,7 @@ def test_runs_of_another_schema_are_reported(stored: Stored) -> None:
     stored.edit("UPDATE workflow_status SET application_version = 'shop' WHERE workflow_uuid = 'later0'")
     [later] = [run for run in client.list("waiting") if run.id == "later1"]
     assert later.reason == "needs a worker of a later release (schema 2; this one runs schema 1)"
-    assert client.engine.count_versions() == [
+    assert client.catalog.count_versions() == [
         VersionCount("prompty-1", 0, 0, 5),
         VersionCount("prompty-2", 2, 0, 0),
         VersionCount("shop", 1, 0, 0),

@@ -99,7 +99,7 @@ def time_of_good_runs(client: DurableRuntime, supervisor: Supervisor, name: str)
     ids = [f"{name}{number}" for number in range(RUNS)]
     for id in ids:
         client.start(scripted(rounds("look", 8, 1)), run_id=id, tools=["look"])
-    supervisor.until(lambda: len(client.engine.find_ended(ids)) == RUNS, 300)
+    supervisor.until(lambda: len(client.batches.find_ended(ids)) == RUNS, 300)
     assert [client.result(id) for id in ids] == ["Done."] * RUNS
     return time.monotonic() - begun
 

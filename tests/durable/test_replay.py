@@ -16,7 +16,7 @@ import pytest
 
 from prompty import PromptyError, tool
 from prompty.durable import DurableRuntime
-from prompty.durable.engine import Status, StepBody, StoredStep
+from prompty.durable.engine import Status, StoredStep
 from prompty.durable.envelope import SCHEMA, seal, unseal
 from prompty.durable.outcome import get_outcome
 from prompty.durable.selection import Outcome
@@ -191,19 +191,21 @@ class StoredSteps:
     def __init__(self, steps: dict[str, Any]) -> None:
         self._steps = iter(steps.items())
 
-    async def step(self, name: str, body: StepBody, /) -> Json:
+    @property
+    def execution(self) -> str:
+        return "stored"
+
+    async def step(self, name: str, effect: Json, /) -> Json:
         known, result = next(self._steps)
         assert known == name
         return dict(result)
 
-    async def fence(self) -> None:
-        pass
+    async def begin(self, name: str, /) -> bool:
+        await self.step(name, {})
+        return False
 
     async def receive(self) -> list[str]:
         raise AssertionError("no stored run was steered")
-
-    async def write(self, value: Json, /) -> None:
-        raise AssertionError("a step that is kept tells nothing")
 
     async def label(self, outcome: Outcome, /) -> None:
         assert outcome == "paused"
@@ -211,6 +213,8 @@ class StoredSteps:
 
 class StoredEngine:
     """An engine that only reads one file."""
+
+    runs_steps_locally = True
 
     def __init__(self, file: Path) -> None:
         self.workflows: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ once a step has left its result, or `unknown STEP`. `look` may be repeated; `pay
 """
 
 import asyncio
+import faulthandler
 import os
 import random
 import signal
@@ -19,7 +20,7 @@ from prompty import ToolContext, tool
 from prompty.durable import DurableRuntime, dbos_engine
 from prompty.durable.codec import UNKNOWN
 from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.engine import Limits, StepBody, Steps, Workflow
+from prompty.durable.engine import Attempt, Limits, Perform, Steps, Workflow
 from prompty.durable.envelope import seal
 from prompty.durable.selection import Outcome
 from prompty.memory import SqliteMemory
@@ -57,7 +58,8 @@ class Job:
 def work(job: Job) -> None:
     """Work until killed."""
     dbos_engine.MAX_RECOVERIES = job.recoveries
-    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it is open as long as the process, which is killed
+    sys.stderr = job.log.with_name("stderr").open("a")  # it is open as long as the process, which is killed
+    faulthandler.register(signal.SIGUSR1, sys.stderr)
     tools = Tools(job)
     runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
     runtime.open()
@@ -98,11 +100,17 @@ class Engine(DbosEngine):
         super().__init__(job.url, job.name, job.limits, job.lease)
         self._job = job
 
-    def open(self, workflow: Workflow, /) -> None:
-        super().open(partial(self._watched, workflow))
+    def open(self, workflow: Workflow, perform: Perform, /) -> None:
+        super().open(partial(self._watched, workflow), partial(self._inside, perform))
 
     def _watched(self, workflow: Workflow, steps: Steps, record: Json) -> Awaitable[Json]:
         return workflow(Watched(steps, self._job), record)
+
+    async def _inside(self, perform: Perform, attempt: Attempt, effect: Json) -> Json:
+        pass_boundary(self._job)
+        result = await perform(attempt, effect)
+        pass_boundary(self._job)
+        return result
 
 
 class Watched:
@@ -111,40 +119,41 @@ class Watched:
     def __init__(self, steps: Steps, job: Job) -> None:
         self._steps, self._job = steps, job
 
-    async def step(self, name: str, body: StepBody, /) -> Json:
-        self._boundary()
-        result = await self._steps.step(name, partial(self._inside, body))
+    @property
+    def execution(self) -> str:
+        return self._steps.execution
+
+    async def step(self, name: str, effect: Json, /) -> Json:
+        pass_boundary(self._job)
+        result = await self._steps.step(name, effect)
         note(self._job.log, f"unknown {name}" if result["value"] == UNKNOWN_TEXT else f"kept {name}")
-        self._boundary()
+        pass_boundary(self._job)
         return result
 
-    async def _inside(self, body: StepBody) -> Json:
-        self._boundary()
-        result = await body()
-        self._boundary()
-        return result
-
-    def _boundary(self) -> None:
-        global _boundaries
-        _boundaries += 1
-        if _boundaries == self._job.dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if _boundaries == self._job.stops_at:
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-    async def fence(self) -> None:
-        await self._steps.fence()
+    async def begin(self, name: str, /) -> bool:
+        pass_boundary(self._job)
+        is_first = await self._steps.begin(name)
+        note(self._job.log, f"kept {name}")
+        pass_boundary(self._job)
+        return is_first
 
     async def receive(self) -> list[str]:
         return await self._steps.receive()
 
-    async def write(self, value: Json, /) -> None:
-        await self._steps.write(value)
-
     async def label(self, outcome: Outcome, /) -> None:
-        self._boundary()
+        pass_boundary(self._job)
         await self._steps.label(outcome)
-        self._boundary()
+        pass_boundary(self._job)
+
+
+def pass_boundary(job: Job) -> None:
+    """Die or stop, if this is the place for it."""
+    global _boundaries
+    _boundaries += 1
+    if _boundaries == job.dies_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if _boundaries == job.stops_at:
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 _boundaries = 0

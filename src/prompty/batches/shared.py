@@ -11,7 +11,7 @@ from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
 from prompty.batches.row_index import hash_prompt
-from prompty.durable.engine import Engine, Status
+from prompty.durable.engine import Batches, Status
 from prompty.durable.outcome import RunOutcome, get_outcome
 from prompty.durable.record import DurableOptions, Record, new_record
 from prompty.durable.runs import get_run_id, get_segment_ids
@@ -34,7 +34,7 @@ class SharedBatch(Batch):
     that takes over collects their results without paying again."""
 
     def __init__(
-        self, job: BatchJob, ledger: Ledger, engine: Engine, *, should_stop: Callable[[], bool] = lambda: False
+        self, job: BatchJob, ledger: Ledger, engine: Batches, *, should_stop: Callable[[], bool] = lambda: False
     ) -> None:
         super().__init__(job, ledger)
         self.engine = engine

@@ -152,7 +152,7 @@ def _run_shared(job: BatchJob, url: str, name: str | None) -> tuple[bool, BatchP
         client = DurableRuntime(url)
         try:
             with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
-                running = SharedBatch(job, ledger, client.engine, should_stop=stopping.is_set)
+                running = SharedBatch(job, ledger, client.batches, should_stop=stopping.is_set)
                 with _show_progress(running):
                     ledger.complete = running.run()
             _report_budget(running)

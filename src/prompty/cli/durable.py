@@ -129,7 +129,7 @@ def _prune_regularly(runtime: DurableRuntime, keep: timedelta, stopping: threadi
 
 def _report_versions(runtime: DurableRuntime) -> None:
     """Say which runs this worker leaves alone. Nothing else would: they wait for a worker of their version."""
-    for count in runtime.engine.count_versions():
+    for count in runtime.catalog.count_versions():
         if count.version != runtime.engine.version and count.unfinished:
             runs = "1 run" if count.unfinished == 1 else f"{count.unfinished} runs"
             why = explain_version(count.version)

@@ -293,7 +293,7 @@ def migrate(database: DatabaseUrl = None) -> None:
     Exits with 1 if runs need a worker of another release.
     """
     with open_client(database) as runtime:
-        counts, own = runtime.engine.count_versions(), runtime.engine.version
+        counts, own = runtime.catalog.count_versions(), runtime.engine.version
     for count in counts:
         out.print(visible(_describe_version(count, own)))
     if any(count.version != own and count.unfinished for count in counts):

@@ -13,10 +13,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from prompty.durable.catalog import (
     ATTEMPT,
@@ -38,8 +41,8 @@ from prompty.durable.dbos_leases import (
 )
 from prompty.durable.dbos_queue import PRIORITY, count_waiting, raise_priorities
 from prompty.durable.dbos_timers import DbosTimers
-from prompty.durable.engine import Limits, State, Status, StepBody, StoredStep, VersionCount, Workflow
-from prompty.durable.envelope import SCHEMA
+from prompty.durable.engine import Limits, Perform, State, Status, StoredStep, VersionCount, Workflow
+from prompty.durable.envelope import SCHEMA, seal, unseal
 from prompty.durable.leases import LEASE_SECONDS, Lease, get_label
 from prompty.durable.metrics import RunCount, WorkerMetrics
 from prompty.durable.probation import Probation, Trial
@@ -60,6 +63,7 @@ TOPIC = "steering"
 STREAM = "deltas"
 POLL_SECONDS = 0.1
 TENANT_POLL_SECONDS = 0.5
+QUEUE_SECONDS = 0.2  # a look at the queue costs about as much as a step
 PROBE_SECONDS = 5.0
 QUERY_SECONDS = 5.0
 # Give up on a run that kills its worker every time. The default of DBOS, 100, is within reach of a long run on workers
@@ -100,10 +104,10 @@ class DbosEngine:
         self._loop: _LoopThread | None = None
         self._lease: Lease | None = None
         self._lease_seconds = lease
-        self._running: dict[str, Future[Any]] = {}
+        self._running: dict[str, tuple[Future[Any], datetime]] = {}  # what this process has started, and when
         self._watcher = Watcher(self._find_owners)
         self._watching: asyncio.Task[None] | None = None
-        self._probation = Probation()
+        self.probation: Probation = Probation()
         self._opening = threading.Lock()
         self._timers: DbosTimers | None = None
 
@@ -113,12 +117,16 @@ class DbosEngine:
 
     # The worker.
 
-    def open(self, workflow: Workflow, /) -> None:
+    @property
+    def runs_steps_locally(self) -> bool:
+        return True
+
+    def open(self, workflow: Workflow, perform: Perform, /) -> None:
         if self.name is None:
             return
         if _working:
             raise RequestError("this process already has a worker", "Close it first: DBOS allows one per process.")
-        _working.append((self, workflow))
+        _working.append((self, workflow, perform))
         try:
             leases = DbosLeases(self.client._sys_db.engine, QUEUE, WORKFLOW, APPLICATION_VERSION, self._lease_seconds)
             self._loop = _LoopThread()
@@ -154,7 +162,7 @@ class DbosEngine:
         if per_tenant is not None and limits.concurrency is not None:
             per_tenant = min(per_tenant, limits.concurrency)
         register = dbos.DBOS.register_queue_async
-        await register(QUEUE, **common, polling_interval_sec=POLL_SECONDS)
+        await register(QUEUE, **common, polling_interval_sec=QUEUE_SECONDS)
         await register(
             TENANT_QUEUE,
             **common,
@@ -206,19 +214,21 @@ class DbosEngine:
         if (executor := self._dbos._executor_field) is not None:
             executor.shutdown(wait=True, cancel_futures=True)
 
-    async def run(self, workflow: Workflow, record: Json) -> Json:
+    async def run(self, workflow: Workflow, perform: Perform, record: Json) -> Json:
         """Execute a workflow as long as it is this execution's own."""
         context, lease = _context(), self._lease
         assert lease is not None  # noqa: S101  a worker has one
-        worker_id = lease.id
+        worker_id = _claimed_by.get() or lease.id
         with self._watcher.watch(context.workflow_id, context.owner_xid):
-            return await self._run(workflow, record, context.workflow_id, lease, worker_id)
+            steps = _Steps(self, perform, lease, worker_id)
+            return await self._run(workflow, steps, record, context.workflow_id, worker_id)
 
-    async def _run(self, workflow: Workflow, record: Json, id: str, lease: Lease, worker_id: str) -> Json:
+    async def _run(self, workflow: Workflow, steps: "_Steps", record: Json, id: str, worker_id: str) -> Json:
+        if _claimed_by.get() is not None:  # it was started here, so no worker died of it
+            return await workflow(steps, record)
         executor, deaths = await self._ask(lambda engine: find_claim(engine, id))
         if executor != worker_id:  # this process claimed it before it lost its lease
             raise asyncio.CancelledError("the worker lost its lease")
-        steps = _Steps(lease, worker_id, self.client._sys_db, self._probation)
         if deaths == 0:
             return await workflow(steps, record)
 
@@ -228,7 +238,7 @@ class DbosEngine:
         async def clear() -> None:
             await self._ask(lambda engine: mark_execution(engine, id, None))
 
-        async with self._probation.start(deaths, mark, clear) as steps.trial:
+        async with self.probation.start(deaths, mark, clear) as steps.trial:
             output = await workflow(steps, record)
             await steps.trial.pass_step()
             return output
@@ -313,15 +323,29 @@ class DbosEngine:
         if role is not None:  # now that all tables are there
             _library().DBOS.migrate(self.url, application_role=role)
 
-    def start(
-        self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "", tenant: str | None = None
+    def enqueue(
+        self, id: str, record: Json, /, *, prompt: str = "", priority: int | None = None, tenant: str | None = None
     ) -> None:
-        if self._loop is None or tenant is not None:
+        if self._loop is not None and tenant is None:
+            self.start(id, record, prompt=prompt)
+        else:
             self.client.enqueue(_queue_options(id, prompt, tenant, priority), record)
+
+    def start(self, id: str, record: Json, /, *, prompt: str = "") -> None:
+        if self._loop is None:
+            self.enqueue(id, record, prompt=prompt)
             return
-        handle = self._loop.run(_start_workflow(id, record, prompt))
-        future = self._running[id] = self._loop.submit(handle.get_result(polling_interval_sec=POLL_SECONDS))
+        started = datetime.now(UTC)
+        handle = self._loop.run(self._start_workflow(id, record, prompt))
+        future = self._loop.submit(handle.get_result(polling_interval_sec=POLL_SECONDS))
+        self._running[id] = (future, started)
         future.add_done_callback(lambda _: self._running.pop(id, None))
+
+    async def _start_workflow(self, id: str, record: Json, prompt: str) -> Any:
+        assert self._lease is not None  # noqa: S101  a worker has one
+        _claimed_by.set(self._lease.id)  # before DBOS claims it
+        with _library().SetWorkflowID(id), _library().SetWorkflowAttributes({PROMPT: prompt}):
+            return await _library().DBOS.start_workflow_async(_register_workflow(), record)
 
     def submit(self, records: Mapping[str, Json], /, *, prompt: str = "", tenant: str | None = None) -> None:
         database = self.client._sys_db
@@ -341,7 +365,10 @@ class DbosEngine:
         """Wait for the future of a workflow in this process, and poll the database for others."""
         until = time.monotonic() + seconds
         if (running := self._running.get(id)) is not None:
-            wait([running], seconds)
+            future, started = running
+            wait([future], seconds)
+            if future.done() and not future.cancelled() and future.exception() is None:
+                return Status(id=id, state="finished", output=future.result(), created=started, ended=datetime.now(UTC))
         while True:
             workflows = self.client.list_workflows(workflow_ids=[id], load_input=False)
             if not workflows:
@@ -432,23 +459,33 @@ class DbosEngine:
 class _Steps:
     """The engine as a running workflow sees it. Its side effects need the lease under which it began."""
 
-    def __init__(self, lease: Lease, worker_id: str, database: Any, probation: Probation) -> None:
-        self._lease, self._worker_id, self._database, self._probation = lease, worker_id, database, probation
+    def __init__(self, engine: DbosEngine, perform: Perform, lease: Lease, worker_id: str) -> None:
+        self.execution: str = uuid4().hex
         self.trial: Trial | None = None
+        self._engine, self._perform = engine, perform
+        self._lease, self._worker_id = lease, worker_id
 
-    async def step(self, name: str, body: StepBody, /) -> Json:
+    async def step(self, name: str, effect: Json, /) -> Json:
         is_new = False
 
         async def run() -> Json:
             nonlocal is_new
             is_new = True
-            async with self._probation.step(self.trial):
-                return await body()
+            async with self._engine.probation.step(self.trial):
+                return await self._perform(_Attempt(self, name), effect)
 
         result: Json = await _library().DBOS.run_step_async({"name": name}, run)
         if is_new and self.trial is not None:
             await self.trial.pass_step()
         return result
+
+    async def begin(self, name: str, /) -> bool:
+        async def store() -> Json:
+            await self.fence()
+            return seal({"nonce": self.execution})
+
+        stored = unseal(await _library().DBOS.run_step_async({"name": name}, store), f"the step '{name}'")
+        return isinstance(stored, dict) and stored.get("nonce") == self.execution
 
     async def receive(self) -> list[str]:
         texts: list[str] = []
@@ -459,18 +496,37 @@ class _Steps:
     async def fence(self) -> None:
         await self._lease.fence(self._worker_id)
 
-    async def write(self, value: Json, /) -> None:
-        with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself fails with the same error
-            await _library().DBOS.write_stream_async(STREAM, value)
-
     async def label(self, outcome: Outcome, /) -> None:
-        context, database = _context(), self._database
+        context, database = _context(), self._engine.client._sys_db
         store = partial(label_outcome, database, context.workflow_id, context.owner_xid, outcome)
         await asyncio.to_thread(_retry_on_disconnect(database, store))
 
 
-# The worker of this process: the open engine and its workflow function. DBOS allows one.
-_working: list[tuple[DbosEngine, Workflow]] = []
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An attempt at a step, in the process of its workflow."""
+
+    steps: _Steps
+    name: str
+    is_repeated: bool = False
+
+    @property
+    def execution(self) -> str:
+        return self.steps.execution
+
+    async def fence(self) -> None:
+        await self.steps.fence()
+
+    async def write(self, value: Json, /) -> None:
+        with suppress(_library().error.DBOSWorkflowConflictIDError):  # the step itself fails with the same error
+            await _library().DBOS.write_stream_async(STREAM, value)
+
+
+# The lease under which the current execution was started in this process. One from the queue has none.
+_claimed_by: ContextVar[str | None] = ContextVar("claimed_by", default=None)
+
+# The worker of this process: the open engine and what it calls. DBOS allows one.
+_working: list[tuple[DbosEngine, Workflow, Perform]] = []
 
 
 @cache
@@ -498,8 +554,8 @@ def _register_workflow() -> Any:
     """Return the workflow function. Its registration survives the destruction of DBOS."""
 
     async def turn(record: Json) -> Json:
-        [(engine, workflow)] = _working
-        return await engine.run(workflow, record)
+        [(engine, workflow, perform)] = _working
+        return await engine.run(workflow, perform, record)
 
     return _library().DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MAX_RECOVERIES)(turn)
 
@@ -515,11 +571,6 @@ def _queue_options(id: str, prompt: str, tenant: str | None = None, priority: in
         "app_version": APPLICATION_VERSION,
         "attributes": attributes,
     }
-
-
-async def _start_workflow(id: str, record: Json, prompt: str) -> Any:
-    with _library().SetWorkflowID(id), _library().SetWorkflowAttributes({PROMPT: prompt}):
-        return await _library().DBOS.start_workflow_async(_register_workflow(), record)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The deadline of a durable run, by the clock of the database that all its workers share.
 
 No effect begins after it, and one that is under way is abandoned. The error becomes the result of a step, so a worker
-that takes the run over meets the same end. Used by `durable.driver`.
+that takes the run over meets the same end. Used by `durable.performer`.
 """
 
 import asyncio

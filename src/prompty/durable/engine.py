@@ -1,49 +1,94 @@
 """The port to a durable engine: everything that runs need of one. An engine must pass `durable.suite`.
 
-An engine runs workflows. A workflow is a function from a JSON record to a JSON output, under an id. When the process of
-a worker dies, another worker calls the function again with the same record, and finished steps return their stored
-results.
-Above: `durable.driver`, `durable.runtime`. Below: DBOS, which only `durable.dbos_engine` knows.
+An engine runs workflows. A workflow is a function from a JSON record to a JSON output, under an id. It decides what
+happens next, and acts only in steps. A step is data: its name and its effect, for which the engine calls `perform`, in
+the process of the workflow or in another one. When the process of a worker dies, another worker calls the workflow
+again with the same record, and finished steps return their stored results.
+
+`Engine` is what every engine can do. What only some can is a protocol of its own: `Streams`, `Retries`, `Batches`,
+`Catalog`, `Takeovers`, and `HasQueue` and `HasTimers` in `durable.queueing` and `durable.timers`.
+Above: `durable.driver`, `durable.performer`, `durable.runtime`. Below: `durable.dbos_engine`, which knows DBOS.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from prompty.durable.selection import Outcome, Position, Selection
+from prompty.errors import RequestError
 from prompty.model.message import Json
 
 State = Literal["waiting", "running", "finished", "broken", "cancelled", "quarantined"]
 Workflow = Callable[["Steps", Json], Awaitable[Json]]
-StepBody = Callable[[], Awaitable[Json]]
+Perform = Callable[["Attempt", Json], Awaitable[Json]]
 
 
 class Steps(Protocol):
     """The engine as a running workflow sees it. Step names are unique in a workflow, and a workflow starts its steps in
     the same order in every execution."""
 
-    async def step(self, name: str, body: StepBody, /) -> Json:
-        """Run the body and store its result, or return the stored one. A body that raises ends the workflow."""
+    @property
+    def execution(self) -> str:
+        """Id of this execution. If the engine executes a workflow again after a worker died, it has another id."""
+        ...
+
+    async def step(self, name: str, effect: Json, /) -> Json:
+        """Have the effect performed and store its result, or return the stored one. If `perform` raises, the workflow
+        ends. Put references into an effect instead of what is stored already: some engines store it, too."""
+        ...
+
+    async def begin(self, name: str, /) -> bool:
+        """Store that this execution begins side effects which must not be repeated. Return False if an earlier
+        execution began them, so that they may have happened."""
         ...
 
     async def receive(self) -> list[str]:
         """Return the messages sent to the workflow since the last call. They are stored like the result of a step."""
         ...
 
+    async def label(self, outcome: Outcome, /) -> None:
+        """Store how this execution is about to end, so that `Catalog.select` finds the workflow without reading its
+        output. Call it last. A workflow that ends without a label is `done`."""
+        ...
+
+
+class Attempt(Protocol):
+    """One attempt at a step, as `perform` sees it."""
+
+    @property
+    def execution(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_repeated(self) -> bool:
+        """True if the engine knows that an earlier attempt of this execution started and has no result."""
+        ...
+
     async def fence(self) -> None:
         """Return when this worker may begin a side effect: at once, unless it has not renewed its lease for a while.
-        Raise CancelledError if another worker may have taken over. Call it in a step. The engine already rejects
-        writes from a stale owner."""
+        Raise CancelledError if another worker may have taken over. The engine already rejects writes from a stale
+        owner."""
         ...
+
+
+@runtime_checkable
+class WritableAttempt(Attempt, Protocol):
+    """An attempt of an engine with `Streams`."""
 
     async def write(self, value: Json, /) -> None:
-        """Append to the workflow's stream while a step runs. A step that is run again writes again."""
+        """Append to the workflow's stream. A step that is run again writes again."""
         ...
 
-    async def label(self, outcome: Outcome, /) -> None:
-        """Store how this execution is about to end, so that `Engine.select` finds the workflow without reading its
-        output. Call it last. A workflow that ends without a label is `done`."""
+
+@runtime_checkable
+class RemoteAttempt(Attempt, Protocol):
+    """An attempt of an engine whose steps may run in another process than their workflow."""
+
+    async def load(self) -> "StoredExecution":
+        """Read what is stored of the execution."""
         ...
 
 
@@ -52,6 +97,13 @@ class StoredStep(NamedTuple):
 
     name: str
     result: object
+
+
+class StoredExecution(NamedTuple):
+    """The record of a workflow, and its steps that have ended."""
+
+    record: Json
+    steps: Sequence[StoredStep]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,15 +152,21 @@ class Limits:
 
 class Engine(Protocol):
     """Storage and execution of workflows. With a name it is a worker: it runs what it starts, what is queued, and what
-    workers without a lease left unfinished. The name is a label for people and need not be unique. Without a name it is
-    a client. Its methods block, and can be called from any thread."""
+    workers that died left unfinished. The name is a label for people and need not be unique. Without a name it is a
+    client. Its methods block, and can be called from any thread."""
 
     @property
     def version(self) -> str:
         """Version of the workflows that it starts and runs. Others stay as they are, for workers of their version."""
         ...
 
-    def open(self, workflow: Workflow, /) -> None:
+    @property
+    def runs_steps_locally(self) -> bool:
+        """True if the steps of an execution run in its process, so that a run can hold the lock of its memory session,
+        and a span, from its start to its end."""
+        ...
+
+    def open(self, workflow: Workflow, perform: Perform, /) -> None:
         """Start the worker."""
         ...
 
@@ -116,15 +174,8 @@ class Engine(Protocol):
         """Stop the worker after at most `drain` seconds. Unfinished workflows continue on any other worker."""
         ...
 
-    def start(
-        self, id: str, record: Json, /, *, priority: int | None = None, prompt: str = "", tenant: str | None = None
-    ) -> None:
-        """Start a workflow, unless there is one with this id. `select` finds it by the name of its prompt. One of a
-        tenant is queued, also by a worker."""
-        ...
-
-    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "", tenant: str | None = None) -> None:
-        """Queue workflows by id in one transaction. Existing ones stay as they are."""
+    def start(self, id: str, record: Json, /, *, prompt: str = "") -> None:
+        """Start a workflow, unless there is one with this id. `Catalog.select` finds it by the name of its prompt."""
         ...
 
     def status(self, id: str, /) -> Status | None: ...
@@ -137,27 +188,8 @@ class Engine(Protocol):
         """Return those of the workflows that exist, oldest first, without their records."""
         ...
 
-    def select(
-        self, selection: Selection, /, *, limit: int, after: Position | None = None, oldest_first: bool = False
-    ) -> list[Position]:
-        """Return the positions of runs, the newest first. A run is a chain of workflows (`id`, `id#1`, …), and its
-        position is that of the last one. No inputs or outputs are read."""
-        ...
-
-    def count_versions(self) -> list["VersionCount"]:
-        """Return how many workflows there are of each version."""
-        ...
-
-    def find_ended(self, ids: Sequence[str], /) -> list[Status]:
-        """Return those of the workflows that have ended, without their records."""
-        ...
-
     def steps(self, id: str, /) -> list[StoredStep]:
         """Return the finished steps in the order in which they started."""
-        ...
-
-    def read_stream(self, id: str, offset: int, /) -> list[object]:
-        """Return the values of a workflow's stream after the first `offset`."""
         ...
 
     def send(self, id: str, text: str, /) -> None:
@@ -168,15 +200,68 @@ class Engine(Protocol):
         """Cancel a workflow, unless it has ended."""
         ...
 
+
+@runtime_checkable
+class Streams(Protocol):
+    """Readers see what a step writes while it runs."""
+
+    def read_stream(self, id: str, offset: int, /) -> list[object]:
+        """Return the values of a workflow's stream after the first `offset`."""
+        ...
+
+
+@runtime_checkable
+class Retries(Protocol):
+    """A workflow that ended without an output can go on."""
+
     def retry(self, id: str, /) -> None:
         """Continue a cancelled or broken workflow after its last finished step."""
+        ...
+
+
+@runtime_checkable
+class Catalog(Protocol):
+    """Workflows can be listed, counted and deleted."""
+
+    def select(
+        self, selection: Selection, /, *, limit: int, after: Position | None = None, oldest_first: bool = False
+    ) -> list[Position]:
+        """Return the positions of runs, the newest first. A run is a chain of workflows (`id`, `id#1`, …), and its
+        position is that of the last one. No inputs or outputs are read."""
+        ...
+
+    def count_versions(self) -> list[VersionCount]:
+        """Return how many workflows there are of each version."""
         ...
 
     def delete(self, ids: Sequence[str], /) -> None:
         """Delete workflows with everything stored about them."""
         ...
 
+
+@runtime_checkable
+class Batches(Engine, Catalog, Protocol):
+    """Many workflows can be started and collected at once."""
+
+    def submit(self, records: Mapping[str, Json], /, *, prompt: str = "", tenant: str | None = None) -> None:
+        """Queue workflows by id in one transaction. Existing ones stay as they are."""
+        ...
+
+    def find_ended(self, ids: Sequence[str], /) -> list[Status]:
+        """Return those of the workflows that have ended, without their records."""
+        ...
+
+
+@runtime_checkable
+class Takeovers(Protocol):
+    """The engine knows when a worker took a workflow over from another one."""
+
     def is_taken_over(self, id: str, /) -> bool:
         """Return True if another worker took a workflow over so recently that a process which hangs may still be in the
         middle of a side effect."""
         ...
+
+
+def lacks(engine: Engine, purpose: str, fix: str) -> RequestError:
+    """Return the error of a caller that needs what an engine does not have."""
+    return RequestError(f"{type(engine).__name__} cannot {purpose}", fix)

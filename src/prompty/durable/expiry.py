@@ -13,7 +13,7 @@ from logging import Logger, getLogger
 
 from prompty.drivers.run import parse_decisions
 from prompty.durable.deadline import RunDeadline
-from prompty.durable.engine import Engine, Status
+from prompty.durable.engine import Batches, Engine, Status
 from prompty.durable.outcome import get_outcome, outcome_to_json
 from prompty.durable.record import Record, record_from
 from prompty.durable.runs import get_run_id, get_segment_ids, segment_id
@@ -101,6 +101,7 @@ class Expiry:
 
     def _submit(self, record: Record) -> None:
         """Queue the segment after a pause, unless there is one."""
+        assert isinstance(self._engine, Batches)  # noqa: S101  an engine with timers has queues, too
         records = {segment_id(record.run_id, record.segment): record.to_json()}
         self._engine.submit(records, prompt=record.prompt, tenant=record.tenant)
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 from prompty.durable.metrics import WorkerMetrics
 
 LEASE_SECONDS = 10.0
-BEATS = 8  # in a lease
+BEATS = 16  # in a lease
 SAFE_SHARE = 0.6  # of a lease: a side effect begins only within it
 GRACE_SHARE = 0.5  # of a lease: a worker that could not reach the database gives the others as long to beat again
 FENCE_SECONDS = 0.05

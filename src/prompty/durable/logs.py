@@ -2,7 +2,7 @@
 
 `follow_run` and `follow_call` set them for everything that is logged inside, by tools as well. Every record of the
 loggers below gets the fields `run_id`, `call` and `tool`, which are None outside of a run. They hold nothing of what a
-run says. Used by `durable.runtime`, `durable.driver` and `prompty worker --log-format`.
+run says. Used by `durable.runtime`, `durable.performer` and `prompty worker --log-format`.
 """
 
 import json

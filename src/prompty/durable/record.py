@@ -17,8 +17,9 @@ from typing_extensions import Doc
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.run_spans import RunSpans
 from prompty.durable.codec import verdict_from, verdict_to_json
-from prompty.durable.driver import CallLimiter, WrongWorker
+from prompty.durable.driver import WrongWorker
 from prompty.durable.envelope import digest, seal, unseal
+from prompty.durable.performer import CallLimiter
 from prompty.durable.secrets import Secrets, extract_secrets, restore_origins, restore_secrets, store_origins
 from prompty.durable.webhook import Webhook
 from prompty.errors import PausedRefused, RequestError, RunRefused

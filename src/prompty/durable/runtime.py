@@ -18,7 +18,20 @@ from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.deadline import RunDeadline
 from prompty.durable.delta_stream import DeltaLog
 from prompty.durable.driver import CANCELLED, DurableDriver
-from prompty.durable.engine import Engine, Limits, Status, Steps
+from prompty.durable.engine import (
+    Attempt,
+    Batches,
+    Catalog,
+    Engine,
+    Limits,
+    RemoteAttempt,
+    Retries,
+    Status,
+    Steps,
+    Streams,
+    Takeovers,
+    lacks,
+)
 from prompty.durable.envelope import unseal
 from prompty.durable.expiry import Expiry, get_seconds
 from prompty.durable.housekeeping import Housekeeper
@@ -26,6 +39,7 @@ from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.logs import add_run_fields, follow_run
 from prompty.durable.metrics import WorkerMetrics
 from prompty.durable.outcome import RunOutcome, get_final_event, get_outcome, outcome_to_json
+from prompty.durable.performer import Follower, Performer
 from prompty.durable.queueing import AGEING_SECONDS, LOOK_SECONDS, HasQueue, check_room
 from prompty.durable.record import (
     DurableOptions,
@@ -55,10 +69,10 @@ from prompty.durable.runs import (
 from prompty.durable.selection import ENDED, Position, RunState, Selection
 from prompty.durable.timers import HasTimers, get_timers
 from prompty.durable.webhook import NOTICE_SECONDS, PauseNotices
-from prompty.errors import Cancelled, PromptyError, RequestError, UnknownRun
+from prompty.errors import Cancelled, PromptyError, RequestError, RunBroken, RunRefused, UnknownRun
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
-from prompty.model.event import Event
+from prompty.model.event import Done, Event
 from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath
@@ -106,6 +120,7 @@ class DurableRuntime:
         self._expiry = Expiry(self.engine)
         self._notices: PauseNotices | None = None
         self._housekeepers: list[Housekeeper] = []
+        self._performers: dict[str, Performer] = {}  # by execution
 
     def open(self) -> None:
         """Begin to work. Does nothing without a name."""
@@ -113,7 +128,7 @@ class DurableRuntime:
             add_run_fields()
         if self._is_worker and self.parts.on_pause is not None:
             self._notices = PauseNotices(self.parts.on_pause, self.engine, get_timers(self.engine))
-        self.engine.open(self._segment)
+        self.engine.open(self._segment, self._perform)
         chores: dict[Callable[[], None], float] = {}
         if self._is_worker and isinstance(self.engine, HasTimers):
             chores[self._expiry.expire] = EXPIRY_SECONDS
@@ -165,7 +180,7 @@ class DurableRuntime:
         with follow_run(record.run_id):
             logger.info("The run begins.")
             outcome = await self._run_segment(steps, record)
-            if isinstance(outcome, Paused):
+            if isinstance(outcome, Paused) and (record.pause_timeout is not None or self._notices is not None):
                 await asyncio.to_thread(self._note_pause, record)
             reason = f": {type(outcome).__name__}" if isinstance(outcome, PromptyError) else ""
             logger.info("The run is %s%s.", get_state(outcome), reason)
@@ -179,27 +194,50 @@ class DurableRuntime:
 
     async def _run_segment(self, steps: Steps, record: Record) -> RunOutcome:
         try:
-            spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
+            is_traced = is_tracing() and self.engine.runs_steps_locally
+            spans = open_run_spans("turn", record.path or "run") if is_traced else None
             with spans or NULL_SPAN:
                 if spans:
                     spans.span.set_attributes({names.RUN_ID: record.run_id})
                 with spans.inside() if spans else NULL_SPAN:
                     run = stored_run(record, self.parts, spans)
-                    inner, deadline = run.async_driver(), self._expiry.get_deadline(record)
-                    driver = DurableDriver(
-                        steps,
-                        inner,
+                    deadline = self._expiry.get_deadline(record)
+                    performer = Performer(
+                        run.async_driver(),
                         record.run_id,
                         self.parts.hooks(),
                         run.settings.memory,
                         self.metrics,
-                        pace=self.parts.pace,
-                        ended=_get_end(record, deadline),
-                        deadline=deadline,
+                        self.parts.pace,
+                        deadline,
                     )
-                    return await driver.drive(run.loop())
+                    self._performers[steps.execution] = performer
+                    return await DurableDriver(steps, performer, _get_end(record, deadline)).drive(run.loop())
         except PromptyError as error:
             return error
+        finally:
+            self._performers.pop(steps.execution, None)
+
+    async def _perform(self, attempt: Attempt, reference: Json) -> Json:
+        """Perform the effect of a step, which this process or another one has decided on."""
+        performer = self._performers.get(attempt.execution)
+        if performer is not None and attempt.name in performer.expected:
+            return await performer.perform(attempt, reference)
+        assert isinstance(attempt, RemoteAttempt)  # noqa: S101  or the step would run where it was decided on
+        stored = await attempt.load()
+        follower = Follower(dict(stored.steps), attempt.name)
+        record = record_from(stored.record, "the record of a run")
+        following = asyncio.create_task(self._run_segment(follower, record))
+        reached = asyncio.create_task(follower.reached.wait())
+        try:
+            await asyncio.wait({following, reached}, return_when=asyncio.FIRST_COMPLETED)
+            if not reached.done():
+                raise RunBroken(f"the stored steps of the run do not lead to the step '{attempt.name}'")
+            return await self._performers[follower.execution].perform(attempt, reference)
+        finally:
+            following.cancel()
+            reached.cancel()
+            await asyncio.gather(following, reached, return_exceptions=True)
 
     def start(
         self,
@@ -234,13 +272,42 @@ class DurableRuntime:
         )
         if "#" in record.run_id:
             raise RequestError(f"the run id {record.run_id!r} has a '#' in it", "Leave it out: it parts segments.")
+        self._check_capabilities(options)
         if self._max_waiting is not None and (tenant is not None or not self._is_worker):
             check_room(self.engine, self._max_waiting, record.run_id)
         self._expiry.watch_deadline(record)
-        self.engine.start(
-            record.run_id, record.to_json(), priority=priority, prompt=record.prompt, tenant=record.tenant
-        )
+        self._start(record.run_id, record, priority)
         return DurableRun(self, record.run_id)
+
+    def _start(self, id: str, record: Record, priority: int | None = None) -> None:
+        """Start a segment, with a place in the queue if it has one."""
+        if priority is None and record.tenant is None:
+            self.engine.start(id, record.to_json(), prompt=record.prompt)
+        elif isinstance(self.engine, HasQueue):
+            self.engine.enqueue(id, record.to_json(), prompt=record.prompt, priority=priority, tenant=record.tenant)
+        else:
+            raise lacks(self.engine, "order the runs that wait", "Leave `priority` and `tenant` out.")
+
+    def _check_capabilities(self, options: DurableOptions) -> None:
+        """Refuse options that the engine cannot keep."""
+        if options.get("stream") and not isinstance(self.engine, Streams):
+            raise lacks(self.engine, "store the deltas of answers", "Leave `stream` out.")
+        if options.get("session_id") is not None and not self.engine.runs_steps_locally:
+            raise lacks(self.engine, "lock a session during a run", "Pass the conversation as `messages`.")
+
+    @property
+    def batches(self) -> Batches:
+        """The engine, if it can run batches."""
+        if not isinstance(self.engine, Batches):
+            raise lacks(self.engine, "run batches", "Use a database: sqlite:///runs.db or postgresql://…")
+        return self.engine
+
+    @property
+    def catalog(self) -> Catalog:
+        """The engine, if it can list runs."""
+        if not isinstance(self.engine, Catalog):
+            raise lacks(self.engine, "list, count or delete runs", "Use the tools of its server.")
+        return self.engine
 
     def attach(self, run_id: str) -> "DurableRun":
         """A run that was started before, here or elsewhere."""
@@ -251,7 +318,10 @@ class DurableRuntime:
     def result(self, run_id: str, *, timeout: float | None = None, output_type: type[Any] | None = None) -> Any:
         """Wait for a run. Return its result, or the `Paused` value if it waits for a person. Raise the error that ended
         it, with the messages so far, or TimeoutError if it has not ended in time."""
-        status = self.engine.wait(self._last_id(run_id), FOREVER if timeout is None else timeout)
+        until = time.monotonic() + (FOREVER if timeout is None else timeout)
+        status = self.engine.wait(run_id, until - time.monotonic())
+        if status.ended is not None and not _is_done(status):  # there may be a segment after a pause
+            status = self.engine.wait(self._last_id(run_id), max(until - time.monotonic(), 0))
         end = self._end(status)
         if end is None:
             raise TimeoutError(f"the run '{run_id}' has not ended within {timeout} s")
@@ -295,7 +365,7 @@ class DurableRuntime:
         while True:
             status = self.engine.wait(status.id, 0)  # before the steps: none is added after the end
             steps = dict(self.engine.steps(status.id))
-            if record.options.get("stream"):
+            if record.options.get("stream") and isinstance(self.engine, Streams):
                 told.add(self.engine.read_stream(status.id, told.count), record.run_id)
             yield from _advanced(replay, steps, told)
             if replay.ended:
@@ -326,7 +396,7 @@ class DurableRuntime:
     def _warn_of_takeover(self, id: str, paused: Paused) -> None:
         """Warn that the process which began an interrupted call may hang, and finish it after this answer."""
         unknown = [call.name for call in paused.pending if call.unknown]
-        if unknown and self.engine.is_taken_over(id):
+        if unknown and isinstance(self.engine, Takeovers) and self.engine.is_taken_over(id):
             logger.warning(
                 "The run '%s' was taken over a moment ago. If its last worker hangs and was not killed, it may still "
                 "finish '%s' after your answer. Make sure that it is gone.",
@@ -338,7 +408,7 @@ class DurableRuntime:
         """Start the segment after a pause; one that is there already must be the same."""
         record = following(self._record(id))
         next_id = segment_id(record.run_id, record.segment)
-        self.engine.start(next_id, record.to_json(), prompt=record.prompt, tenant=record.tenant)
+        self._start(next_id, record)
         if self._record(next_id).answers != record.answers:
             raise RequestError(f"the run '{record.run_id}' was answered otherwise", "See `prompty runs show`.")
 
@@ -365,6 +435,8 @@ class DurableRuntime:
         last = self._last(run_id)
         if last.state not in ("broken", "cancelled", "quarantined"):
             raise RequestError(f"the run '{run_id}' was neither cancelled nor broken", "Start a new one.")
+        if not isinstance(self.engine, Retries):
+            raise lacks(self.engine, "continue a run that has ended", "Start a new one.")
         self.engine.retry(last.id)
 
     def list(
@@ -401,7 +473,7 @@ class DurableRuntime:
                 self._delete([Position.from_cursor(run.cursor).id for run in refused[start : start + CHUNK]])
             return len(refused)
         selection, last, count = _select((state,) if state else ENDED, prompt, older_than), None, 0
-        while found := self.engine.select(selection, limit=CHUNK, after=last, oldest_first=True):
+        while found := self.catalog.select(selection, limit=CHUNK, after=last, oldest_first=True):
             self._delete([position.id for position in found])
             last, count = found[-1], count + len(found)
         return count
@@ -411,18 +483,18 @@ class DurableRuntime:
         run = self.summary(run_id)
         if run.state not in (*ENDED, "refused"):
             raise RequestError(f"the run '{run_id}' is {run.state}", "Cancel it first.")
-        self.engine.delete(self._segment_ids(run_id))
+        self.catalog.delete(self._segment_ids(run_id))
 
     def _delete(self, last_ids: Sequence[str]) -> None:
         """Delete runs by the ids of their last segments."""
         numbers = {id: range(get_segment_number(id) + 1) for id in last_ids}
-        self.engine.delete([segment_id(get_run_id(id), number) for id in last_ids for number in numbers[id]])
+        self.catalog.delete([segment_id(get_run_id(id), number) for id in last_ids for number in numbers[id]])
 
     def _summaries(self, selection: Selection, after: Position | None, limit: int | None) -> Iterator[RunSummary]:
         """Yield runs, the newest first. The outcomes of one page at a time are in memory."""
         size = min(limit or PAGE, PAGE)
         while True:
-            page = self.engine.select(selection, limit=size, after=after)
+            page = self.catalog.select(selection, limit=size, after=after)
             last = {status.id: status for status in self.engine.find([position.id for position in page], outputs=True)}
             continued = [get_run_id(id) for id in last if get_segment_number(id) > 0]
             created = {status.id: status.created for status in self.engine.find(continued)}
@@ -574,6 +646,13 @@ def _get_end(record: Record, deadline: RunDeadline) -> PromptyError | None:
 def _select(states: tuple[RunState, ...], prompt: str | None, older_than: timedelta | None) -> Selection:
     before = None if older_than is None else datetime.now(UTC) - older_than
     return Selection(states=states, prompt=prompt, before=before)
+
+
+def _is_done(status: Status) -> bool:
+    try:
+        return isinstance(get_outcome(status), Done)
+    except RunRefused:
+        return False
 
 
 def _attempt(stored: object) -> str | None:
