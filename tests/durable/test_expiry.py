@@ -29,7 +29,7 @@ from tests.loopback import Hold, Server
 
 SECONDS = 30.0
 KINDS: list[TimerKind] = ["deadline", "pause", "notice"]
-SOON = timedelta(seconds=1)
+SOON = timedelta(seconds=3)
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.database)]
 
 
