@@ -29,7 +29,7 @@ from tests.loopback import Hold, Server
 
 SECONDS = 30.0
 KINDS: list[TimerKind] = ["deadline", "pause", "notice"]
-SOON = timedelta(seconds=3)
+SOON = timedelta(seconds=1)
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.database)]
 
 
@@ -91,7 +91,7 @@ def test_a_call_under_way_is_abandoned_at_the_deadline_and_none_begins_after_it(
 def test_a_run_that_ends_in_time_knows_nothing_of_its_deadline(url: str) -> None:
     desk = Desk()
     with working(url, desk.look) as runtime:
-        run = runtime.start(scripted(rounds("look", 1, 2)), deadline=timedelta(seconds=2))
+        run = runtime.start(scripted(rounds("look", 1, 2)), deadline=timedelta(seconds=3))
         assert run.result(timeout=SECONDS) == "Done."
         time.sleep(4)  # the timer has been looked at
         assert run.result(timeout=SECONDS) == "Done."
@@ -194,7 +194,7 @@ def test_a_timer_is_claimed_by_one_worker_and_comes_back_if_that_one_dies(url: s
 
 def test_a_deleted_run_leaves_no_timer(url: str) -> None:
     with working(url) as runtime:
-        run = runtime.start(scripted(["Done."]), deadline=timedelta(seconds=2))
+        run = runtime.start(scripted(["Done."]), deadline=timedelta(seconds=3))
         run.result(timeout=SECONDS)
         runtime.delete(run.id)
         assert isinstance(runtime.engine, DbosEngine)
@@ -258,7 +258,7 @@ def test_a_model_that_does_not_answer_is_left_behind_at_the_deadline(tmp_path: P
         agent = PromptAgent.model_validate({"model": model, "instructions": "user:\nHi"})
         with working(f"sqlite:///{tmp_path}/runs.db", secrets={"key": key}) as runtime:
             begun = time.monotonic()
-            run = runtime.start(agent, deadline=timedelta(seconds=2))
+            run = runtime.start(agent, deadline=timedelta(seconds=3))
             error = check_failed(runtime, run.id)
             assert time.monotonic() - begun < 10
         assert len(server.requests) == 1
