@@ -17,6 +17,7 @@ class Housekeeper:
     def __init__(self, chores: Mapping[Callable[[], None], float]) -> None:
         self._due = dict.fromkeys(chores, 0.0)
         self._chores = chores
+        self._failing: set[Callable[[], None]] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="prompty housekeeping", daemon=True)
         self._thread.start()
@@ -33,9 +34,12 @@ class Housekeeper:
                     self._call(chore)
                     self._due[chore] = time.monotonic() + seconds
 
-    @staticmethod
-    def _call(chore: Callable[[], None]) -> None:
+    def _call(self, chore: Callable[[], None]) -> None:
         try:
             chore()
         except Exception as error:  # whatever the database driver raises
-            logger.debug("The worker cannot look after waiting runs: %s", type(error).__name__)
+            if chore not in self._failing and not self._stopping.is_set():  # once, until it works again
+                logger.warning("The worker cannot look after waiting runs: %s", type(error).__name__)
+            self._failing.add(chore)
+        else:
+            self._failing.discard(chore)
