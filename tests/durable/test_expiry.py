@@ -16,6 +16,7 @@ import pytest
 from prompty import Paused, PromptAgent, tool
 from prompty.durable import DurableRuntime, Limits
 from prompty.durable.dbos_engine import DbosEngine
+from prompty.durable.dbos_leases import get_tables
 from prompty.durable.envelope import digest
 from prompty.durable.expiry import Expiry
 from prompty.durable.record import Record, record_from
@@ -194,12 +195,15 @@ def test_a_timer_is_claimed_by_one_worker_and_comes_back_if_that_one_dies(url: s
 
 def test_a_deleted_run_leaves_no_timer(url: str) -> None:
     with working(url) as runtime:
-        run = runtime.start(scripted(["Done."]), deadline=timedelta(seconds=3))
-        run.result(timeout=SECONDS)
-        runtime.delete(run.id)
         assert isinstance(runtime.engine, DbosEngine)
-        time.sleep(3.5)  # it would be due
-        assert runtime.engine.timers.claim(KINDS, 10) == []
+        database = runtime.engine.client._sys_db.engine
+        run = runtime.start(scripted(["Done."]), deadline=timedelta(days=1))
+        run.result(timeout=SECONDS)
+        with database.connect() as connection:
+            assert [row.id for row in connection.execute(get_tables().timers.select())] == [run.id]
+        runtime.delete(run.id)
+        with database.connect() as connection:
+            assert connection.execute(get_tables().timers.select()).all() == []
 
 
 def test_a_record_without_limits_of_time_is_stored_as_before() -> None:
