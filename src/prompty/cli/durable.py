@@ -29,7 +29,7 @@ from prompty.cli.options import (
     start_tracing,
 )
 from prompty.drivers.model_override import override_model
-from prompty.durable.engine import Limits
+from prompty.durable.engine import Catalog, Limits
 from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.logs import LogFormat, write_logs
 from prompty.durable.operations import report_metrics, serve_probes
@@ -102,6 +102,8 @@ def worker(
     if log_format is not None:
         write_logs(log_format, label)
     runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools), on_pause=webhook)
+    if keep is not None:
+        _ = runtime.catalog  # which raises if nothing can be deleted
     report_metrics(runtime)
     server = None if address is None else serve_probes(runtime, address)
     runtime.open()
@@ -129,6 +131,8 @@ def _prune_regularly(runtime: DurableRuntime, keep: timedelta, stopping: threadi
 
 def _report_versions(runtime: DurableRuntime) -> None:
     """Say which runs this worker leaves alone. Nothing else would: they wait for a worker of their version."""
+    if not isinstance(runtime.engine, Catalog):
+        return
     for count in runtime.catalog.count_versions():
         if count.version != runtime.engine.version and count.unfinished:
             runs = "1 run" if count.unfinished == 1 else f"{count.unfinished} runs"

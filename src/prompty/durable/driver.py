@@ -140,7 +140,7 @@ class DurableDriver:
         tasks = [asyncio.create_task(self._call(planned, is_interrupted, room)) for planned in stage.calls]
         try:
             return list(await asyncio.gather(*tasks))
-        except BaseException:  # this execution ends: nothing of it may outlive it
+        except (Exception, asyncio.CancelledError):  # this execution ends: nothing of it may outlive it
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,7 +8,7 @@ run says. Used by `durable.runtime`, `durable.performer` and `prompty worker --l
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
@@ -29,7 +29,8 @@ def follow_run(run_id: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _run.reset(token)
+        with suppress(ValueError):  # a workflow that its engine has dropped is closed in another context
+            _run.reset(token)
 
 
 @contextmanager

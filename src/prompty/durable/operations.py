@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from prompty.durable.dbos_engine import DbosEngine
+from prompty.durable.engine import lacks
 from prompty.durable.metrics import create_prometheus_meter, get_application_meter, observe_runs
 from prompty.durable.probes import Page, ProbeServer, probe
 from prompty.durable.runtime import DurableRuntime
@@ -19,7 +20,8 @@ def report_metrics(runtime: DurableRuntime) -> None:
 def serve_probes(runtime: DurableRuntime, address: tuple[str, int]) -> ProbeServer:
     """Serve `/livez` and `/readyz` of a worker, and `/metrics` if the extra `metrics` is installed."""
     engine = runtime.engine
-    assert isinstance(engine, DbosEngine)  # noqa: S101  the command has no other engine
+    if not isinstance(engine, DbosEngine):
+        raise lacks(engine, "serve probes", "Watch the pollers of the task queue with the tools of its server.")
     pages: dict[str, Page] = {"/livez": probe(engine.check_live), "/readyz": probe(engine.check_ready)}
     try:
         prometheus = create_prometheus_meter()

@@ -82,12 +82,12 @@ class Performer:
         self._calls: dict[str, Attempt] = {}
         self._tools.before_call = self._check_call
 
-    async def perform(self, attempt: Attempt, reference: Json) -> Json:
+    async def perform(self, attempt: Attempt, effect: Effect[object] | PlannedCall, reference: Json) -> Json:
         """Perform the effect of a step. Errors are results: the engine would return them as errors of another class."""
         try:
             await attempt.fence()
             begun = time.monotonic()
-            result = await self._perform(attempt, reference)
+            result = await self._perform(attempt, effect, reference)
             self.metrics.record_step(attempt.name.partition(":")[0], time.monotonic() - begun)
             return seal(result)
         except Exception as error:
@@ -95,8 +95,7 @@ class Performer:
                 raise asyncio.CancelledError from error
             return seal({"error": error_to_json(self._describe_failure(error))})
 
-    async def _perform(self, attempt: Attempt, reference: Json) -> Json:
-        effect = self.expected[attempt.name]
+    async def _perform(self, attempt: Attempt, effect: Effect[object] | PlannedCall, reference: Json) -> Json:
         match effect:
             case PlannedCall():
                 with follow_call(effect.key, effect.call.name):

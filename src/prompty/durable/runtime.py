@@ -14,7 +14,6 @@ from uuid import uuid4
 from prompty.concurrency import in_thread
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.run_spans import open_run_spans
-from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.deadline import RunDeadline
 from prompty.durable.delta_stream import DeltaLog
 from prompty.durable.driver import CANCELLED, DurableDriver
@@ -32,6 +31,7 @@ from prompty.durable.engine import (
     Takeovers,
     lacks,
 )
+from prompty.durable.engines import create_engine
 from prompty.durable.envelope import unseal
 from prompty.durable.expiry import Expiry, get_seconds
 from prompty.durable.housekeeping import Housekeeper
@@ -93,7 +93,8 @@ Inputs = Mapping[str, object] | None
 
 
 class DurableRuntime:
-    """Durable runs in a database: `sqlite:///runs.db` for one machine, `postgresql://…` for a set of workers.
+    """Durable runs in a database: `sqlite:///runs.db` for one machine, `postgresql://…` for a set of workers. Those of
+    `temporal://host:port/namespace` are on a Temporal server.
 
     With a `name` it works: it runs what it starts, what others have left for workers, and what workers left behind when
     they died. The name is a label for people. A worker that has not renewed its `lease` for that many seconds loses its
@@ -114,7 +115,7 @@ class DurableRuntime:
         **parts: Unpack[WorkerOptions],
     ) -> None:
         self.metrics: WorkerMetrics = WorkerMetrics()
-        self.engine: Engine = DbosEngine(url, name, limits, lease, self.metrics) if isinstance(url, str) else url
+        self.engine: Engine = create_engine(url, name, limits, lease, self.metrics) if isinstance(url, str) else url
         self.parts: WorkerParts = WorkerParts(**parts)
         self._max_waiting = None if limits is None else limits.max_waiting
         self._expiry = Expiry(self.engine)
@@ -221,8 +222,10 @@ class DurableRuntime:
     async def _perform(self, attempt: Attempt, reference: Json) -> Json:
         """Perform the effect of a step, which this process or another one has decided on."""
         performer = self._performers.get(attempt.execution)
-        if performer is not None and attempt.name in performer.expected:
-            return await performer.perform(attempt, reference)
+        effect = None if performer is None else performer.expected.get(attempt.name)
+        if performer is not None and effect is not None:
+            with follow_run(performer.run_id):
+                return await performer.perform(attempt, effect, reference)
         assert isinstance(attempt, RemoteAttempt)  # noqa: S101  or the step would run where it was decided on
         stored = await attempt.load()
         follower = Follower(dict(stored.steps), attempt.name)
@@ -233,7 +236,9 @@ class DurableRuntime:
             await asyncio.wait({following, reached}, return_when=asyncio.FIRST_COMPLETED)
             if not reached.done():
                 raise RunBroken(f"the stored steps of the run do not lead to the step '{attempt.name}'")
-            return await self._performers[follower.execution].perform(attempt, reference)
+            performer = self._performers[follower.execution]
+            with follow_run(record.run_id):
+                return await performer.perform(attempt, performer.expected[attempt.name], reference)
         finally:
             following.cancel()
             reached.cancel()
@@ -275,6 +280,8 @@ class DurableRuntime:
         self._check_capabilities(options)
         if self._max_waiting is not None and (tenant is not None or not self._is_worker):
             check_room(self.engine, self._max_waiting, record.run_id)
+        if pause_timeout is not None:
+            get_timers(self.engine)  # which raises if there are none
         self._expiry.watch_deadline(record)
         self._start(record.run_id, record, priority)
         return DurableRun(self, record.run_id)
