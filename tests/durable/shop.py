@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from prompty import Paused
-from prompty.durable import DurableRuntime, use_result
+from prompty.durable import DurableRuntime, RunSummary, use_result
+from prompty.durable.engine import Catalog
 from prompty.durable.selection import Selection
 from prompty.events import Done
 from prompty.memory import SqliteMemory
 from prompty.model.message import Message
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.runs import scripted
-from tests.durable.worker import CALLS, ROUNDS, Job, script, work
+from tests.durable.worker import CALLS, LEASE, ROUNDS, Job, script, work
 
 SECONDS = 60
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -35,7 +36,7 @@ class Shop:
         self.url, self.pace = url, pace
         self.log, self.sessions = folder / "log", folder / "sessions.db"
         self.log.touch()
-        self.client = DurableRuntime(url)
+        self.client = DurableRuntime(url, lease=LEASE)
         self.started: list[str] = []
         self.asked: set[str] = set()
         self.retries_quarantined = False
@@ -68,6 +69,16 @@ class Shop:
         self.started.append(run_id)
         session = run_id if remembered else None
         self.client.start(scripted(script(run_id)), run_id=run_id, tools=["pay", "look"], session_id=session)
+
+    def runs(self) -> list[RunSummary]:
+        """All runs. An engine that has no list is asked for each."""
+        if isinstance(self.client.engine, Catalog):
+            return self.client.list()
+        return [self.client.summary(run_id) for run_id in self.started]
+
+    def have_settled(self) -> bool:
+        """Whether every run is done, or waits for a person."""
+        return all(run.state in ("done", "paused") for run in self.runs())
 
     def lines(self) -> list[str]:
         return self.log.read_text().splitlines()
@@ -103,7 +114,7 @@ class Shop:
         if self.retries_quarantined:
             for run in self.client.list("quarantined"):
                 self.client.retry(run.id)
-        waiting = self.client.list("paused")
+        waiting = [run for run in self.runs() if run.state == "paused"]
         for run in waiting:
             paused = self.client.result(run.id)
             assert isinstance(paused, Paused)
@@ -128,7 +139,7 @@ class Shop:
 
         def done() -> bool:
             self.answer_all()
-            return all(run.state == "done" for run in self.client.list())
+            return all(run.state == "done" for run in self.runs())
 
         until(done, within)
 

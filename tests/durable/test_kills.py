@@ -78,7 +78,7 @@ def test_a_worker_is_stopped_past_a_takeover_and_wakes_up(shop: Shop, moment: in
     time.sleep(random.Random(moment).random() * 0.8)  # noqa: S311  not for secrets
     stop(stopped, shop.url)
     other = shop.worker("other")
-    until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
+    until(shop.have_settled)
     assert stopped.pid is not None
     os.kill(stopped.pid, signal.SIGCONT)
     time.sleep(2)
@@ -95,7 +95,7 @@ def test_a_worker_that_wakes_up_after_a_takeover_begins_nothing(shop: Shop, boun
     stopped = shop.worker("first", stops_at=boundary)
     until(lambda: is_stopped(stopped))
     other = shop.worker("other")
-    until(lambda: all(run.state in ("done", "paused") for run in shop.client.list()))
+    until(shop.have_settled)
     begun = sum(line.startswith("begin ") for line in shop.lines())
     assert stopped.pid is not None
     os.kill(stopped.pid, signal.SIGCONT)

@@ -10,17 +10,14 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from prompty import ToolContext, tool
 from prompty.durable import DurableRuntime, dbos_engine
 from prompty.durable.codec import UNKNOWN
-from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.engine import Attempt, Limits, Perform, Steps, Workflow
+from prompty.durable.engine import Attempt, Limits, Steps
 from prompty.durable.envelope import seal
 from prompty.durable.selection import Outcome
 from prompty.memory import SqliteMemory
@@ -28,6 +25,7 @@ from prompty.model.message import Json
 from tests.durable.runs import Script
 
 ROUNDS, CALLS = 3, 4
+LEASE = 2.0
 UNKNOWN_TEXT = seal(UNKNOWN)["value"]
 
 
@@ -50,7 +48,7 @@ class Job:
     pace: float = 0.01
     dies_at: int | None = None
     stops_at: int | None = None
-    lease: float = 2.0
+    lease: float = LEASE
     limits: Limits | None = None
     recoveries: int = dbos_engine.MAX_RECOVERIES
 
@@ -60,8 +58,7 @@ def work(job: Job) -> None:
     dbos_engine.MAX_RECOVERIES = job.recoveries
     sys.stderr = job.log.with_name("stderr").open("a")  # it is open as long as the process, which is killed
     faulthandler.register(signal.SIGUSR1, sys.stderr)
-    tools = Tools(job)
-    runtime = DurableRuntime(Engine(job), tools=[tools.pay, tools.look], memory=SqliteMemory(job.sessions))
+    runtime = Runtime(job)
     runtime.open()
     note(job.log, f"open {job.name}")
     with suppress(KeyboardInterrupt):
@@ -93,22 +90,23 @@ class Tools:
         return result
 
 
-class Engine(DbosEngine):
-    """The engine, with a log of steps that are kept, and boundaries to die at."""
+class Runtime(DurableRuntime):
+    """The runtime of a worker, with a log of steps that are kept, and boundaries to die at."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(job.url, job.name, job.limits, job.lease)
+        tools = Tools(job)
+        memory = SqliteMemory(job.sessions)
+        super().__init__(
+            job.url, name=job.name, limits=job.limits, lease=job.lease, tools=[tools.pay, tools.look], memory=memory
+        )
         self._job = job
 
-    def open(self, workflow: Workflow, perform: Perform, /) -> None:
-        super().open(partial(self._watched, workflow), partial(self._inside, perform))
+    async def _segment(self, steps: Steps, stored: Json) -> Json:
+        return await super()._segment(Watched(steps, self._job), stored)
 
-    def _watched(self, workflow: Workflow, steps: Steps, record: Json) -> Awaitable[Json]:
-        return workflow(Watched(steps, self._job), record)
-
-    async def _inside(self, perform: Perform, attempt: Attempt, effect: Json) -> Json:
+    async def _perform(self, attempt: Attempt, reference: Json) -> Json:
         pass_boundary(self._job)
-        result = await perform(attempt, effect)
+        result = await super()._perform(attempt, reference)
         pass_boundary(self._job)
         return result
 
