@@ -25,7 +25,10 @@ from benchmarks.tracing import tracing_costs
 from benchmarks.turns import turn_costs
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2", "dbos")
+PACKAGES = (
+    *("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2"),
+    *("dbos", "temporalio"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

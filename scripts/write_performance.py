@@ -11,7 +11,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 RESULTS = ROOT / "benchmarks" / "results"
-KINDS = ("stages", "calls", "turns", "tracing", "durable")
+KINDS = ("stages", "calls", "turns", "tracing", "durable", "temporal")
 _TABLE = re.compile(r"(?<=<!-- costs -->\n).*?(?=<!-- end of costs -->)", re.DOTALL)
 _UNITS = {"times openai": "times the SDK", "times import openai": "times `import openai`"}
 

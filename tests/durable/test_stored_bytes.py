@@ -2,8 +2,10 @@
 
 import random
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from prompty import PromptAgent, tool
 from prompty.durable.suite import wait_until
@@ -20,7 +22,15 @@ def write_words(chance: random.Random, count: int) -> str:
     return " ".join("".join(chance.choices(letters, k=6)) for _ in range(count))
 
 
-def test_the_database_grows_with_what_is_new_in_a_conversation(tmp_path: Path, keep: Keep) -> None:
+class Conversation(NamedTuple):
+    """An agent that reads pages with its tool, and the bytes of what is new in all of it."""
+
+    agent: PromptAgent
+    read: Callable[..., object]
+    new_bytes: int
+
+
+def long_conversation() -> Conversation:
     chance = random.Random(7)  # noqa: S311  not for secrets
     pages = [write_words(chance, WORDS) for _ in range(CALLS - 1)]
     replies = [answer(write_words(chance, 20), call("read", page=number)) for number in range(CALLS - 1)]
@@ -33,13 +43,17 @@ def test_the_database_grows_with_what_is_new_in_a_conversation(tmp_path: Path, k
 
     model = {"id": "long conversation", "provider": "scripted"}
     agent = PromptAgent.model_validate({"model": model, "instructions": "user:\nRead it all."})
+    return Conversation(agent, read, sum(map(len, pages)) + sum(len(reply.text) for reply in replies))
+
+
+def test_the_database_grows_with_what_is_new_in_a_conversation(tmp_path: Path, keep: Keep) -> None:
+    conversation = long_conversation()
     path = tmp_path / "runs.db"
-    with working(f"sqlite:///{path}", read) as runtime:
-        run = runtime.start(agent, max_iterations=CALLS)
+    with working(f"sqlite:///{path}", conversation.read) as runtime:
+        run = runtime.start(conversation.agent, max_iterations=CALLS)
         assert run.result(timeout=120) == "Done."
         wait_until(lambda: runtime.engine.wait(run.id, 0).state == "finished")
-    new = sum(map(len, pages)) + sum(len(reply.text) for reply in replies)
-    stored = count_stored(path)
+    stored, new = count_stored(path), conversation.new_bytes
     keep(model_calls=CALLS, new_bytes=new, stored_bytes=stored, ratio=round(stored / new, 2))
     assert new > 4 * 190_000
     assert stored <= 1.5 * new

@@ -1,0 +1,153 @@
+"""What a step costs on Temporal, measured in the same activities written by hand: `python -m benchmarks.temporal`.
+
+It writes `results/temporal.json`. `python -m benchmarks.temporal SIDE URL TURNS` runs so many turns, one after the
+other, in a process of its own, which is worker and client. The server is the development server, in memory.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from benchmarks.cost import Cost
+from benchmarks.durable import CALLS, ROUNDS, agent, answered, called, described, prompty_turns
+from benchmarks.run import table, write
+from prompty import Message, ToolCall, assistant, prepare, tool_result
+from prompty.durable.loop_thread import LoopThread
+from tests.durable.temporal import TemporalServer
+
+STEPS = 1 + ROUNDS * (1 + CALLS) + 1  # the tools, answers with calls, calls, and the last answer
+TURNS = 20
+PROCESSES = 5
+LIMITS = {"processor time": 1.5, "time": 1.5}
+
+
+@activity.defn
+async def describe() -> Any:
+    return await described()
+
+
+@activity.defn
+async def answer(messages: list[dict[str, Any]]) -> Any:
+    return await answered(agent(), [Message.from_json(message) for message in messages])
+
+
+@activity.defn
+async def call(function: dict[str, str]) -> str:
+    return await called(function)
+
+
+@workflow.defn(sandboxed=False)
+class ByHand:
+    """The loop that people write on Temporal, without what can go wrong in it."""
+
+    @workflow.run
+    async def run(self) -> str:
+        messages = prepare(agent())
+        await perform(describe)
+        while True:
+            calls = await perform(answer, [message.to_json() for message in messages])
+            if isinstance(calls, str):
+                return calls
+            messages.append(assistant(tool_calls=[ToolCall(id=id, **one) for id, one in calls]))
+            results = await asyncio.gather(*(perform(call, one) for _, one in calls))
+            messages += [tool_result(id, text) for (id, _), text in zip(calls, results, strict=True)]
+
+
+async def perform(function: Callable[..., Any], *arguments: Any) -> Any:
+    return await workflow.execute_activity(
+        function,
+        args=arguments,
+        start_to_close_timeout=timedelta(hours=1),
+        heartbeat_timeout=timedelta(seconds=10),
+    )
+
+
+def temporal_turns(url: str) -> Iterator[Callable[[], object]]:
+    target, _, namespace = url.removeprefix("temporal://").partition("/")
+    loop = LoopThread("by hand")
+
+    async def start() -> tuple[Client, Worker]:
+        client = await Client.connect(target, namespace=namespace)
+        runner = UnsandboxedWorkflowRunner()
+        activities: list[Callable[..., Any]] = [describe, answer, call]
+        worker = Worker(client, task_queue="q", workflows=[ByHand], activities=activities, workflow_runner=runner)
+        await worker.__aenter__()
+        return client, worker
+
+    client, worker = loop.run(start())
+
+    async def turn() -> object:
+        return await client.execute_workflow(ByHand.run, id=uuid4().hex, task_queue="q")
+
+    yield lambda: loop.run(turn())
+    loop.run(worker.shutdown())
+    loop.stop()
+
+
+SIDES = {"prompty": contextmanager(prompty_turns), "temporal": contextmanager(temporal_turns)}
+
+
+def temporal_costs() -> list[Cost]:
+    """A step, in processor time of the worker and in time. The least of several processes counts."""
+    best: dict[str, dict[str, float]] = {}
+    with TemporaryDirectory() as folder:
+        server = TemporalServer(Path(folder))
+        try:
+            for _ in range(PROCESSES):
+                for side in SIDES:
+                    for kind, seconds in measure(side, server.namespace()).items():
+                        sides = best.setdefault(kind, {})
+                        sides[side] = min(seconds, sides.get(side, seconds))
+        finally:
+            server.close()
+    return [
+        Cost(
+            name=f"step on Temporal, {kind}",
+            figure=seconds["prompty"] / seconds["temporal"],
+            unit="times bare Temporal",
+            limit=LIMITS[kind],
+            seconds=seconds,
+        )
+        for kind, seconds in best.items()
+    ]
+
+
+def measure(side: str, url: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.temporal", side, url, str(TURNS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=280)
+    seconds: dict[str, float] = json.loads(done.stdout)
+    return seconds
+
+
+def run_turns(side: str, url: str, turns: int) -> None:
+    """Print the seconds of a step. Two turns before have imported what they need."""
+    with SIDES[side](url) as turn:
+        for _ in range(2):
+            assert turn() == "Done."
+        used, begun = time.process_time(), time.perf_counter()
+        for _ in range(turns):
+            assert turn() == "Done."
+        spent = {"processor time": time.process_time() - used, "time": time.perf_counter() - begun}
+        print(json.dumps({kind: seconds / turns / STEPS for kind, seconds in spent.items()}))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        run_turns(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    else:
+        costs = temporal_costs()
+        print(table(costs))
+        write("temporal", costs)
