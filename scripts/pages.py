@@ -33,7 +33,7 @@ REPLIES = "replies.yaml"  # what the model of a page answers
 _FENCE = re.compile(r'^```([\w+-]*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _INCLUDE = re.compile(r'--8<-- "([^"]+)"\n')
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-_PORT = re.compile(r"(?<=127\.0\.0\.1:)8000|(?<=--port )8000")  # of the web servers on our pages
+_PORT = re.compile(r"(?<=127\.0\.0\.1:)(?:8000|7233)|(?<=--port )(?:8000|7233)")  # of the servers on our pages
 _PRIVATE = ("ANTHROPIC_", "AZURE_", "OPENAI_", "OTEL_", "PROMPTY_")
 _COMMAND_SECONDS = 120.0
 _SERVER_SECONDS = 90.0
