@@ -30,6 +30,7 @@ HEAVY = [
     "dotenv",
     "dbos",
     "sqlalchemy",
+    "temporalio",
 ]
 
 

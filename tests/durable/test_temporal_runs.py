@@ -15,7 +15,7 @@ import pytest
 from prompty import Paused, PromptAgent, deny, tool, turn
 from prompty.durable import DurableRuntime, Limits
 from prompty.durable.suite import wait_until
-from prompty.errors import Cancelled, RequestError, UnknownRun
+from prompty.errors import Cancelled, MissingExtra, RequestError, UnknownRun
 from prompty.events import Done, RunCancelled, ToolFinished
 from prompty.model.event import Event
 from tests.durable.runs import Desk, rounds, scripted, working
@@ -266,6 +266,12 @@ def test_a_connection_that_would_not_be_encrypted_is_refused(monkeypatch: pytest
     with pytest.raises(RequestError, match="TEMPORAL_TLS=true"):
         client.attach("mine")
     client.close()
+
+
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "temporalio", None)
+    with pytest.raises(MissingExtra, match=r"prompty-runtime\[temporal\]"):
+        DurableRuntime("temporal://127.0.0.1/default")
 
 
 def test_a_server_that_is_not_there_is_named(url: str) -> None:
