@@ -15,6 +15,7 @@ from prompty.cases.plan import get_recording_path, plan_trials
 from prompty.cases.reading import read_suite
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cli.test import find_test_files
+from tests.machine import measure_slowness
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "test-matrix"
 PROMPTS, CASES, MODELS, VARIANTS = 5, 60, 3, 2
@@ -37,7 +38,7 @@ def test_the_example_project_runs_offline_within_seconds_with_the_verdicts_of_it
     started = time.process_time()
     suites = [read_suite(file) for file in find_test_files([EXAMPLE])]
     results = Runner(RunnerOptions()).run(list(plan_trials(suites)))
-    assert time.process_time() - started < SECONDS
+    assert time.process_time() - started < SECONDS * measure_slowness()
     assert (len(suites), sum(len(suite.cases) for suite in suites)) == (PROMPTS, CASES)
     assert len({result.model for result in results}) == MODELS
     assert len({result.variant for result in results}) == VARIANTS
@@ -96,7 +97,7 @@ def test_ten_thousand_cases_cost_at_most_half_as_much_again_as_preparing_them(tm
     suite = read_suite(tmp_path / "support.test.yaml")
     agent, runner = prompty.load(tmp_path / "support.prompty"), Runner(RunnerOptions())
     trials = list(plan_trials([suite])) * 10
-    kept, bare, tested = [], [], []
+    kept, ratios = [], []
     for start in range(0, len(trials), 250):
         chunk = trials[start : start + 250]
         started = time.process_time()
@@ -104,8 +105,7 @@ def test_ten_thousand_cases_cost_at_most_half_as_much_again_as_preparing_them(tm
             prompty.prepare(agent, trial.case.inputs)
         middle = time.process_time()
         kept += runner.run(chunk)
-        bare.append((middle - started) / len(chunk))
-        tested.append((time.process_time() - middle) / len(chunk))
+        ratios.append((time.process_time() - middle) / (middle - started))
     assert len(kept) == 10_000
     assert {result.status for result in kept} == {"passed"}
-    assert median(tested) <= 1.5 * median(bare)
+    assert median(ratios) <= 1.5

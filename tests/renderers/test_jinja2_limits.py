@@ -13,6 +13,7 @@ from jinja2 import Environment
 
 from prompty.errors import RenderError
 from prompty.renderers.jinja2 import compile_template, renderer
+from tests.machine import measure_slowness
 
 BUDGET = 0.05
 PATIENCE = 1.0
@@ -37,17 +38,9 @@ def answered(template: str, within: float) -> RenderError | str:
         except RenderError as error:
             answer = error
         seconds.append(time.process_time() - start)
-        if seconds[-1] < within or seconds[-1] < within * slowness():
+        if seconds[-1] < within or seconds[-1] < within * measure_slowness():
             return answer
     pytest.fail(f"took {min(seconds):.3f} s: {answer}")
-
-
-def slowness() -> float:
-    """Return how much slower than usual the processor is at this moment. A shared one can take three times as long."""
-    start = time.process_time()
-    for _ in range(1_000_000):
-        pass
-    return (time.process_time() - start) / 0.02
 
 
 def doubling(start: str, change: str, use: str = "") -> str:
