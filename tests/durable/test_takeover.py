@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from multiprocessing.context import ForkServerProcess
@@ -17,8 +18,10 @@ from statistics import median
 import pytest
 
 from prompty import Paused
+from prompty.durable.probation import SUSPECT_DEATHS, SUSPECT_SECONDS
 from tests.durable.databases import Databases
 from tests.durable.shop import Shop, kill, stop, until
+from tests.machine import measure_slowness
 from tests.soak import SOAK, Keep
 
 pytestmark = [pytest.mark.process, pytest.mark.timing]
@@ -36,6 +39,8 @@ class Fleet:
         self.shop, self.chance = shop, chance
         self.workers: dict[str, ForkServerProcess] = {}
         self.open: set[str] = set()
+        self.late: list[tuple[float, float]] = []  # takeovers over their limit, with it
+        self._losses: Counter[str] = Counter()
         self._numbers = count()
 
     def grow(self) -> None:
@@ -80,7 +85,17 @@ class Fleet:
         begun = time.monotonic()
         left = self.shop.left_by(name)
         until(lambda: self.shop.have_gone_on(left))
-        return time.monotonic() - begun if left else None
+        seconds = time.monotonic() - begun
+        self._losses.update(left.keys())
+        if seconds >= (limit := self._get_limit(left)):
+            self.late.append((seconds, limit))
+        return seconds if left else None
+
+    def _get_limit(self, left: dict[str, int]) -> float:
+        """One and a half leases, of which a slow machine lengthens the half. Runs that lost two workers start one after
+        the other."""
+        suspects = sum(self._losses[id] >= SUSPECT_DEATHS for id in left)
+        return LEASE + (LONGEST - LEASE) * measure_slowness() + SUSPECT_SECONDS * suspects
 
     def _begun_by(self, process: ForkServerProcess) -> int:
         return self.shop.lines().count(f"process {process.pid}")
@@ -136,8 +151,12 @@ def test_workers_without_names_take_over_from_each_other(fleet: Fleet, keep: Kee
         takeovers_after_stop=spread(takeovers["stop"]),
         seconds=round(time.monotonic() - begun),
     )
-    assert max(takeovers["kill"] + takeovers["stop"]) < LONGEST
+    assert takeovers["kill"] != []
+    assert fleet.late == []
 
 
 def spread(seconds: list[float]) -> dict[str, object]:
+    """Return how many takeovers there were, and how long they took. A stopped worker may have had nothing to lose."""
+    if not seconds:
+        return {"count": 0}
     return {"count": len(seconds), "median": round(median(seconds), 2), "longest": round(max(seconds), 2)}
