@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from multiprocessing.context import ForkServerProcess
@@ -18,7 +17,6 @@ from statistics import median
 import pytest
 
 from prompty import Paused
-from prompty.durable.probation import SUSPECT_DEATHS, SUSPECT_SECONDS
 from tests.durable.databases import Databases
 from tests.durable.shop import Shop, kill, stop, until
 from tests.machine import measure_slowness
@@ -40,7 +38,6 @@ class Fleet:
         self.workers: dict[str, ForkServerProcess] = {}
         self.open: set[str] = set()
         self.late: list[tuple[float, float]] = []  # takeovers over their limit, with it
-        self._losses: Counter[str] = Counter()
         self._numbers = count()
 
     def grow(self) -> None:
@@ -86,16 +83,10 @@ class Fleet:
         left = self.shop.left_by(name)
         until(lambda: self.shop.have_gone_on(left))
         seconds = time.monotonic() - begun
-        self._losses.update(left.keys())
-        if seconds >= (limit := self._get_limit(left)):
+        # A slow machine lengthens what comes after the lease.
+        if seconds >= (limit := LEASE + (LONGEST - LEASE) * measure_slowness()):
             self.late.append((seconds, limit))
         return seconds if left else None
-
-    def _get_limit(self, left: dict[str, int]) -> float:
-        """One and a half leases, of which a slow machine lengthens the half. Runs that lost two workers start one after
-        the other."""
-        suspects = sum(self._losses[id] >= SUSPECT_DEATHS for id in left)
-        return LEASE + (LONGEST - LEASE) * measure_slowness() + SUSPECT_SECONDS * suspects
 
     def _begun_by(self, process: ForkServerProcess) -> int:
         return self.shop.lines().count(f"process {process.pid}")
@@ -117,7 +108,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(kind: str, databases: Databases, tmp_path: Path) -> Iterator[Fleet]:
-    shop = Shop(databases.new(kind), tmp_path, pace=0.2)
+    shop = Shop(databases.new(kind), tmp_path, pace=0.4)
     yield Fleet(shop, random.Random(23))  # noqa: S311  not for secrets
     shop.close()
 
