@@ -31,7 +31,12 @@ class Cost:
         return "over" if self.exceeded else "over, within noise"
 
 
+def take_turns(rounds: int, sides: Mapping[str, Measure]) -> list[dict[str, float]]:
+    """Return the seconds of each side in each round. They take turns, so a busy moment of the machine meets all."""
+    return [{name: measure() for name, measure in sides.items()} for _ in range(rounds)]
+
+
 def best_of(rounds: int, sides: Mapping[str, Measure]) -> dict[str, float]:
-    """The least seconds of each side. They take turns, so that a busy moment of the machine meets all of them."""
-    times = [{name: measure() for name, measure in sides.items()} for _ in range(rounds)]
+    """Return the least seconds of each side."""
+    times = take_turns(rounds, sides)
     return {name: min(time[name] for time in times) for name in sides}

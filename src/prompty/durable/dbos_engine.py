@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from contextvars import ContextVar
@@ -44,6 +44,7 @@ from prompty.durable.dbos_timers import DbosTimers
 from prompty.durable.engine import Limits, Perform, State, Status, StoredStep, VersionCount, Workflow
 from prompty.durable.envelope import SCHEMA, seal, unseal
 from prompty.durable.leases import LEASE_SECONDS, Lease, get_label
+from prompty.durable.loop_thread import LoopThread, cancel_tasks
 from prompty.durable.metrics import RunCount, WorkerMetrics
 from prompty.durable.probation import Probation, Trial
 from prompty.durable.selection import Outcome, Position, Selection
@@ -62,8 +63,8 @@ APPLICATION_VERSION = f"prompty-{SCHEMA}"
 TOPIC = "steering"
 STREAM = "deltas"
 POLL_SECONDS = 0.1
-TENANT_POLL_SECONDS = 0.5
-QUEUE_SECONDS = 0.2  # a look at the queue costs about as much as a step
+QUEUE_SECONDS = 0.5  # a look at the queue costs about as much as a step
+TENANT_QUEUE_SECONDS = 1.0
 PROBE_SECONDS = 5.0
 QUERY_SECONDS = 5.0
 # Give up on a run that kills its worker every time. The default of DBOS, 100, is within reach of a long run on workers
@@ -101,7 +102,7 @@ class DbosEngine:
         self._metrics = metrics or WorkerMetrics()
         self._dbos: Any = None
         self._client: Any = None
-        self._loop: _LoopThread | None = None
+        self._loop: _WorkerLoop | None = None
         self._lease: Lease | None = None
         self._lease_seconds = lease
         self._running: dict[str, tuple[Future[Any], datetime]] = {}  # what this process has started, and when
@@ -129,7 +130,7 @@ class DbosEngine:
         _working.append((self, workflow, perform))
         try:
             leases = DbosLeases(self.client._sys_db.engine, QUEUE, WORKFLOW, APPLICATION_VERSION, self._lease_seconds)
-            self._loop = _LoopThread()
+            self._loop = _WorkerLoop()
             self._lease = Lease(leases, self.name, self._lease_seconds, self._metrics, self._leave_lost_runs)
             self._dbos = self._loop.run(self._launch(self._lease.id))
         except BaseException:
@@ -167,7 +168,7 @@ class DbosEngine:
             TENANT_QUEUE,
             **common,
             partition_concurrency=per_tenant,
-            polling_interval_sec=TENANT_POLL_SECONDS,
+            polling_interval_sec=TENANT_QUEUE_SECONDS,
         )
         self._watching = asyncio.create_task(self._watcher.run())
         return instance
@@ -192,13 +193,13 @@ class DbosEngine:
             self._client.destroy()
             self._client = self._timers = None
 
-    def _stop_executions(self, loop: "_LoopThread") -> None:
+    def _stop_executions(self, loop: "_WorkerLoop") -> None:
         """Take no more workflows and cancel those that run, before DBOS is destroyed: they would log errors, and leave
         connections behind."""
         starting = threading.Thread(target=self._finish_starting, name="prompty stopping", daemon=True)
         starting.start()
         for _ in range(2):  # a workflow that was about to start has started meanwhile
-            loop.run(_cancel_tasks())
+            loop.run(cancel_tasks())
             loop.wait_for_queries()
             starting.join(QUERY_SECONDS)
 
@@ -667,21 +668,13 @@ class _QueryThreads(ThreadPoolExecutor):
         return future
 
 
-class _LoopThread:
-    """Event loop on its own thread."""
+class _WorkerLoop(LoopThread):
+    """The loop of a worker. Workflows that are cancelled when it stops stay unfinished in the database."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        super().__init__("prompty durable")
         self._queries = _QueryThreads()
         self._loop.set_default_executor(self._queries)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="prompty durable", daemon=True)
-        self._thread.start()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.submit(coroutine).result()
 
     def call(self, function: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(function)
@@ -689,22 +682,3 @@ class _LoopThread:
     def wait_for_queries(self) -> None:
         """Wait for queries whose tasks were cancelled, but not for a database that is away."""
         wait(list(self._queries.pending), QUERY_SECONDS)
-
-    def stop(self) -> None:
-        """Cancel all tasks and stop. Workflows among them stay unfinished in the database."""
-        self.run(_cancel_all())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_all() -> None:
-    await _cancel_tasks()
-    await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-async def _cancel_tasks() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -124,6 +124,7 @@ class DbosLeases:
         if self._is_postgres:
             sql.event.listen(own, "connect", _limit_statements(seconds))
         self._engine = own.execution_options(**engine.get_execution_options())
+        self._statement = self._engine.execution_options(isolation_level="AUTOCOMMIT")  # one, without BEGIN and COMMIT
         self._now = get_clock_sql(engine)
         self._queue, self._workflow, self._version = queue, workflow, version
 
@@ -137,14 +138,14 @@ class DbosLeases:
     def renew(self, id: str, seconds: float, /) -> bool:
         workers = get_tables().workers
         beat = workers.update().where(workers.c.id == id, workers.c.lost.is_(None))
-        with self._engine.begin() as connection:
+        with self._statement.connect() as connection:
             return bool(connection.execute(beat.values(expires=self._now + seconds)).rowcount)
 
     def find_expiring(self, seconds: float, /) -> Mapping[str, float]:
         workers = get_tables().workers.c
         soon = workers.expires < self._now + seconds
         query = _sql().select(workers.id, workers.expires).where(workers.lost.is_(None), soon)
-        with self._engine.connect() as connection:
+        with self._statement.connect() as connection:
             return dict(connection.execute(query).all())
 
     def declare_lost(self, id: str, expired: float, /) -> bool:
@@ -155,13 +156,13 @@ class DbosLeases:
             workers.c.expires == expired,
             workers.c.expires < self._now,
         )
-        with self._engine.begin() as connection:
+        with self._statement.connect() as connection:
             return bool(connection.execute(workers.update().where(*same).values(lost=self._now)).rowcount)
 
     def take_over(self) -> int:
         workers, workflows = get_tables().workers, get_tables().workflows
         held = _sql().exists().where(workers.c.id == workflows.c.executor_id, workers.c.lost.is_(None))
-        with self._engine.connect() as connection:  # first without a lock: there is seldom any
+        with self._statement.connect() as connection:  # first without a lock: there is seldom any
             if connection.execute(self._select_running(~held).limit(1)).first() is None:
                 return 0
         with self._engine.begin() as connection:

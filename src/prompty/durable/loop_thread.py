@@ -31,9 +31,14 @@ class LoopThread:
         self._loop.close()
 
 
-async def _cancel_all() -> None:
+async def cancel_tasks() -> None:
+    """Cancel all other tasks of the current loop, and wait until they have ended."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _cancel_all() -> None:
+    await cancel_tasks()
     await asyncio.get_running_loop().shutdown_asyncgens()
