@@ -129,6 +129,7 @@ MISTAKES: dict[str, tuple[str, str, int, int]] = {
     "a misplaced option": (keys("temperature: 0.5"), "misplaced-key", 4, 1),
     "a misplaced key of a connection": (keys("endpoint: https://x.y"), "misplaced-key", 4, 1),
     "an option with the name of an API": (keys("max_tokens: 5"), "misplaced-key", 4, 1),
+    "a provider in the id of the model": (f"---\nmodel: openai:gpt-5-mini\n{BODY}", "provider-in-model-id", 2, 8),
     "no model": ("---\nname: x\n---\nuser:\nHi\n", "missing-model", 2, 1),
     "a misspelt role": (body("sytem:\nBe kind.\nuser:\nHi"), "misspelt-role", 5, 1),
     "a role of another format": (body("system:\nBe kind.\nhuman:\nHi"), "misspelt-role", 7, 1),
@@ -208,3 +209,9 @@ def test_another_provider_than_the_file_s_has_no_place_in_it(tmp_path: Path) -> 
     with pytest.raises(UnknownName) as caught:
         invoke(other)
     assert caught.value.problem is None
+
+
+@pytest.mark.parametrize("model", ["llama3:8b", "{provider: anthropic, id: 'openai:gpt-5-mini'}", "ft:gpt-5-mini:acme"])
+def test_an_id_with_a_colon_is_no_mistake_by_itself(model: str, tmp_path: Path) -> None:
+    (tmp_path / "a.prompty").write_text(f"---\nmodel: {model}\n{BODY}", encoding="utf-8")
+    assert check(tmp_path / "a.prompty") == []

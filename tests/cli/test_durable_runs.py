@@ -218,6 +218,8 @@ def test_what_is_no_verdict_is_said_so(folder: Folder) -> None:
 def test_a_full_queue_is_said_with_the_options_of_the_command(folder: Folder) -> None:
     file = str(folder.path / "pay.prompty")
     folder("submit", file, "--max-waiting", "1", "--tenant", "acme")
+    assert "acme" in folder("runs", "list")
+    assert '"tenant": "acme"' in folder("runs", "list", "--json")
     said = folder.fails("submit", file, "--max-waiting", "1")
     assert "1 runs wait for a worker, and at most 1 may" in said
     assert "raise --max-waiting" in said
@@ -234,4 +236,6 @@ def test_a_worker_denies_what_nobody_answers_and_tells_a_webhook(folder: Folder)
             wait_until(lambda: len(server.requests) == 1)
             assert server.requests[0].body["run"] == "mine"
             wait_until(lambda: "done" in folder("runs", "list"))
-            assert "paid" not in folder("runs", "show", "mine")
+            shown = folder("runs", "show", "mine")
+    assert 'pay({"at":"here"}) was denied: nobody answered within 0:00:04' in shown
+    assert "paid" not in shown

@@ -16,6 +16,7 @@ from prompty.tools.kinds import UnknownKind
 def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     """Yield a finding for each provider, `apiType`, connection and tool kind that cannot run here."""
     yield from _check_provider(agent, source_map, registry)
+    yield from _check_model_id(agent, source_map, registry)
     kinds = ["function", *registry.tool_kinds.names()]
     foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in kinds]
     # A registered function of its name runs a tool of any kind. To look for it among packages takes milliseconds.
@@ -53,3 +54,14 @@ def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registr
     except RequestError as error:
         keys = ("model", "connection", "kind")
         yield source_map.locate(keys, "wrong-connection-kind", error.cause, error.fix)
+
+
+def _check_model_id(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
+    """Yield a warning for `provider:id`, which the command line reads, and files do not. The ids of a gateway, whose
+    provider the file names, may look like that."""
+    provider, colon, id = agent.model.id.partition(":")
+    is_implied = "provider" not in agent.model.model_fields_set or agent.model.provider == provider
+    if colon and is_implied and registry.providers.has(provider):
+        message = f"the model is called {agent.model.id!r}, with the name of its provider"
+        fix = f"Write them apart: model: {{provider: {provider}, id: {id!r}}}"
+        yield source_map.locate(("model", "id"), "provider-in-model-id", message, fix, severity="warning")

@@ -188,7 +188,9 @@ def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
 
 
 # Problems of the model that the file names. Those of another one, from the command line, are not in the file.
-_MODEL_PROBLEMS = frozenset({"missing-model", "unknown-provider", "unknown-api-type", "wrong-connection-kind"})
+_MODEL_PROBLEMS = frozenset(
+    {"missing-model", "unknown-provider", "provider-in-model-id", "unknown-api-type", "wrong-connection-kind"}
+)
 
 
 def _report_problems(found: Sequence[Problem], *, overridden: bool) -> None:

@@ -19,7 +19,7 @@ from prompty.durable.runtime import DurableRuntime
 from prompty.durable.selection import RunState
 from prompty.errors import PromptyError
 from prompty.loop.policy import deny, use_result
-from prompty.model.event import Event, ModelReply, Retry, ToolFinished, ToolStarted
+from prompty.model.event import Event, ModelReply, Retry, ToolFinished, ToolGated, ToolStarted
 from prompty.model.paused import GatedCall, Paused
 from prompty.safety.json import read_json
 from prompty.safety.visible import visible
@@ -64,9 +64,13 @@ def list_runs(
         print_json([_to_json(run) for run in found])
         return
     table = Table("run", "state", "age", "prompt", "segments", "tokens", "cost", "worker", box=None)
+    has_tenants = any(run.tenant is not None for run in found)
+    if has_tenants:
+        table.add_column("tenant")
     now = datetime.now(UTC)
     for run in found:
-        table.add_row(*map(visible, _to_row(run, now)))
+        tenant = [run.tenant or ""] if has_tenants else []
+        table.add_row(*map(visible, [*_to_row(run, now), *tenant]))
     out.print(table)
     for run in found:
         if run.reason is not None:
@@ -93,6 +97,7 @@ def _to_json(run: RunSummary) -> dict[str, object]:
         "tokens": run.tokens,
         "cost": None if run.cost is None else str(run.cost),
         "worker": run.worker,
+        "tenant": run.tenant,
         "reason": run.reason,
         "cursor": run.cursor,
     }
@@ -116,6 +121,9 @@ def show(run_id: RunId, database: DatabaseUrl = None) -> None:
 def _show_event(event: Event) -> None:
     if isinstance(event, ToolFinished):
         out.print(Text(visible(f"  {event.call.name}({event.call.arguments}) → {event.result.text}")))
+    elif isinstance(event, ToolGated) and not event.allowed:
+        reason = f": {event.reason}" if event.reason else ""
+        out.print(Text(visible(f"  {event.call.name}({event.call.arguments}) was denied{reason}")))
     elif isinstance(event, ModelReply) and event.reply.text:
         out.print(Text(visible(f"  {event.reply.text}")))
     elif isinstance(event, Retry):

@@ -616,6 +616,7 @@ def _to_status(workflow: Any) -> Status:
         ended=None if ended is None else _to_datetime(ended),
         prompt=(workflow.attributes or {}).get(PROMPT),
         version=workflow.app_version or "",
+        tenant=workflow.queue_partition_key,
     )
 
 

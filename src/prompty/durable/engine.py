@@ -123,6 +123,7 @@ class Status:
     ended: datetime | None = None
     prompt: str | None = None
     version: str = ""
+    tenant: str | None = None
 
 
 class VersionCount(NamedTuple):

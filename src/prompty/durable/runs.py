@@ -43,6 +43,7 @@ class RunSummary:
     tokens: int | None = None
     cost: Decimal | None = None
     reason: str | None = None
+    tenant: str | None = None
     cursor: str
 
 
@@ -99,6 +100,7 @@ def summarize_run(last: Status, created: datetime, version: str) -> RunSummary:
         tokens=_count_tokens(outcome),
         cost=outcome.cost if isinstance(outcome, Done) else None,
         reason=reason,
+        tenant=last.tenant,
         cursor=Position(round(last.created.timestamp() * 1000), last.id).to_cursor(),
     )
 
