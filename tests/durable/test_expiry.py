@@ -92,9 +92,9 @@ def test_a_call_under_way_is_abandoned_at_the_deadline_and_none_begins_after_it(
 def test_a_run_that_ends_in_time_knows_nothing_of_its_deadline(url: str) -> None:
     desk = Desk()
     with working(url, desk.look) as runtime:
-        run = runtime.start(scripted(rounds("look", 1, 2)), deadline=timedelta(seconds=3))
+        run = runtime.start(scripted(rounds("look", 1, 2)), deadline=timedelta(seconds=6))
         assert run.result(timeout=SECONDS) == "Done."
-        time.sleep(4)  # the timer has been looked at
+        time.sleep(7)  # the timer has been looked at
         assert run.result(timeout=SECONDS) == "Done."
         assert runtime.summary(run.id).state == "done"
 
@@ -122,7 +122,7 @@ def test_a_run_that_waited_past_its_deadline_begins_nothing(url: str, client: Du
 def test_a_paused_run_fails_at_its_deadline(url: str) -> None:
     shop = Shop()
     with working(url, shop.pay) as runtime:
-        run = runtime.start(scripted(rounds("pay", 1, 1)), approval="always", deadline=timedelta(seconds=3))
+        run = runtime.start(scripted(rounds("pay", 1, 1)), approval="always", deadline=timedelta(seconds=6))
         paused = run.result(timeout=SECONDS)
         assert isinstance(paused, Paused)
         wait_until(lambda: runtime.summary(run.id).state == "failed")
@@ -151,12 +151,12 @@ def test_calls_of_a_pause_that_nobody_answers_are_denied_and_the_run_goes_on(url
 def test_a_pause_that_is_answered_in_time_is_not_denied(url: str) -> None:
     shop = Shop()
     with working(url, shop.pay) as runtime:
-        run = runtime.start(scripted(rounds("pay", 1, 1)), approval="always", pause_timeout=timedelta(seconds=2))
+        run = runtime.start(scripted(rounds("pay", 1, 1)), approval="always", pause_timeout=timedelta(seconds=5))
         paused = run.result(timeout=SECONDS)
         assert isinstance(paused, Paused)
         runtime.answer(paused, [True])
         assert run.result(timeout=SECONDS) == "Done."
-        time.sleep(3)
+        time.sleep(6)
         assert runtime.summary(run.id).segments == 2
     assert shop.begun == ["0/0"]
 
