@@ -1,5 +1,6 @@
 """Shared by all tests: where the public vectors are, and the report of which section each test proves."""
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +29,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mark_tiers(items)
     if config.getoption("--spec-report"):
         print(report(items))  # noqa: T201  the report is what the option asks for
+
+
+def pytest_collection_finish() -> None:
+    """Keep the tests themselves out of garbage collection, which would search ten thousand of them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures, which may start processes

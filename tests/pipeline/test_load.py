@@ -1,7 +1,6 @@
 """A file into a `PromptAgent`: what a person is told, and what is remembered."""
 
 import asyncio
-import gc
 import os
 import time
 from pathlib import Path
@@ -284,12 +283,7 @@ def test_of_too_many_problems_the_first_hundred_are_reported_and_the_error_says_
 @pytest.mark.timing
 @pytest.mark.parametrize("text", MANY_PROBLEMS.values(), ids=MANY_PROBLEMS)
 def test_a_file_with_20_000_problems_is_reported_within_two_seconds(text: str) -> None:
-    gc.collect()
-    gc.freeze()  # what the other tests hold would be searched again and again, and is not part of the file
-    try:
-        started = time.process_time()
-        with pytest.raises(LoadError):
-            loads(text, env={})
-        assert time.process_time() - started < 2 * measure_slowness()
-    finally:
-        gc.unfreeze()
+    started = time.process_time()
+    with pytest.raises(LoadError):
+        loads(text, env={})
+    assert time.process_time() - started < 2 * measure_slowness()
