@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from prompty.registry import DEFAULT, Registry
+from tests.machine import Neighbours
 from tests.soak import SOAK, keep as keep, keep_counts
 from tests.spec_report import report
 from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
@@ -18,6 +19,8 @@ from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
 # A busy machine, or coverage, makes generated tests slow. That is no failure: tests of the tier `timing` measure time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+NEIGHBOURS = Neighbours()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,8 +41,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures, which may start processes
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     forget_processes()
+    if item.get_closest_marker("timing"):
+        NEIGHBOURS.wait_until_quiet()
 
 
 @pytest.hookimpl(trylast=True)  # after the test itself
