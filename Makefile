@@ -4,8 +4,6 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
-# Time is measured when nothing else runs. Other guests of a shared machine do: what failed is measured once more.
-TIMING = $(PYTEST) -m timing || $(PYTEST) -m timing --last-failed --last-failed-no-failures none
 NPM := build/npm
 TIERS := process database browser real slow timing
 space := $(subst ,, )
@@ -72,11 +70,12 @@ coverage: setup
 # The tests that `make test` and `make coverage` leave out.
 test-rest: setup
 	$(PYTEST) $(PARALLEL) --durations=25 -m "($(subst $(space), or ,$(TIERS))) and not timing"
-	$(TIMING)
+	$(PYTEST) -m timing
 
+# Time is measured when nothing else runs.
 test-all: setup
 	$(PYTEST) $(PARALLEL) -m "not timing"
-	$(TIMING)
+	$(PYTEST) -m timing
 
 conformance: setup
 	$(BIN)/pytest tests/conformance tests/architecture/test_spec_statements.py tests/architecture/test_spec_report.py
