@@ -102,7 +102,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(kind: str, databases: Databases, tmp_path: Path) -> Iterator[Fleet]:
-    shop = Shop(databases.new(kind), tmp_path, pace=0.2)
+    shop = Shop(databases.new(kind), tmp_path, pace=0.4)  # so most kills leave a run behind
     yield Fleet(shop, random.Random(23))  # noqa: S311  not for secrets
     shop.close()
 
