@@ -26,7 +26,7 @@ def main(wheel: Path) -> None:
         (folder / "work").mkdir()
         environment = make_environment(folder / "home", folder / "venv" / "bin")
         environment |= {"PIP_FIND_LINKS": str(wheel.resolve().parent), "PIP_QUIET": "2", "PIP_NO_INPUT": "1"}
-        environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+        environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_DEFAULT_TIMEOUT": "30"}
         environment.pop("PYTHONPATH", None)
         start, commands = time.monotonic(), 0
         for page in PAGES:
@@ -34,7 +34,7 @@ def main(wheel: Path) -> None:
                 commands += len(outcome.outputs)
                 for step, output in outcome.differences:
                     sys.exit(f"{page.name}: $ {step.command}\nthe page says:\n{step.output}\nprinted:\n{output}")
-            print(f"{page.name}: as printed")
+            print(f"{page.name}: as printed", flush=True)
     print(f"{commands} commands in {time.monotonic() - start:.1f} seconds. Every output is as the tutorial says.")
 
 
