@@ -23,8 +23,10 @@ from benchmarks.fresh import fresh_costs
 from benchmarks.stages import stage_costs
 from benchmarks.tracing import tracing_costs
 from benchmarks.turns import turn_costs
+from tests.machine import Neighbours
 
 RESULTS = Path(__file__).parent / "results"
+NEIGHBOURS = Neighbours()
 PACKAGES = (
     *("prompty-runtime", "pydantic", "pydantic_core", "PyYAML", "jinja2", "openai", "httpx2"),
     *("dbos", "temporalio"),
@@ -57,9 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:
     """Costs of one kind; the more effort, the less a busy machine shows in them."""
+    NEIGHBOURS.wait_until_quiet()
     costs = measure(effort)
     if exceeded(costs):
         print(table(costs), "\nOver a limit. Once more, with three times the rounds:\n", sep="\n", flush=True)
+        NEIGHBOURS.wait_until_quiet()
         costs = measure(3 * effort)
     return costs
 
