@@ -3,8 +3,11 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy import Engine as Database, event
 
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Attempt, Engine, Steps
@@ -64,3 +67,31 @@ def test_a_worker_waits_for_the_database_and_goes_on_as_the_same_worker(database
         assert (status.output, status.recovered) == ({"executions": 1}, 0)
     finally:
         engine.close()
+
+
+def test_a_worker_opens_although_the_database_ends_its_session_meanwhile(databases: Databases) -> None:
+    """As it does with one that is suspended in a transaction for half a lease."""
+    ended: list[int] = []
+
+    def end_session(connection: Any, _cursor: object, statement: str, *_: object) -> None:
+        if "INSERT INTO dbos.queues" in statement and not ended:
+            ended.append(connection.connection.driver_connection.info.backend_pid)
+            with psycopg.connect(databases.server.url(), autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", ended)
+
+    async def workflow(steps: Steps, record: Json) -> Json:
+        return record
+
+    async def perform(attempt: Attempt, effect: Json) -> Json:
+        return effect
+
+    engine = DbosEngine(databases.postgres(), "one")
+    event.listen(Database, "before_cursor_execute", end_session)
+    try:
+        engine.open(workflow, perform)
+        engine.start("a", {"number": 1})
+        assert engine.wait("a", 30).output == {"number": 1}
+    finally:
+        event.remove(Database, "before_cursor_execute", end_session)
+        engine.close()
+    assert ended != []

@@ -162,14 +162,13 @@ class DbosEngine:
         per_tenant = limits.tenant_concurrency
         if per_tenant is not None and limits.concurrency is not None:
             per_tenant = min(per_tenant, limits.concurrency)
-        register = dbos.DBOS.register_queue_async
-        await register(QUEUE, **common, polling_interval_sec=QUEUE_SECONDS)
-        await register(
-            TENANT_QUEUE,
-            **common,
-            partition_concurrency=per_tenant,
-            polling_interval_sec=TENANT_QUEUE_SECONDS,
-        )
+
+        async def register(name: str, **options: Any) -> None:
+            query = partial(dbos.DBOS.register_queue, name, **common, **options)
+            await asyncio.to_thread(_retry_on_disconnect(instance._sys_db, query))  # DBOS itself would give up
+
+        await register(QUEUE, polling_interval_sec=QUEUE_SECONDS)
+        await register(TENANT_QUEUE, partition_concurrency=per_tenant, polling_interval_sec=TENANT_QUEUE_SECONDS)
         self._watching = asyncio.create_task(self._watcher.run())
         return instance
 
