@@ -69,12 +69,13 @@ def test_a_worker_waits_for_the_database_and_goes_on_as_the_same_worker(database
         engine.close()
 
 
-def test_a_worker_opens_although_the_database_ends_its_session_meanwhile(databases: Databases) -> None:
+@pytest.mark.parametrize("table", ["application_versions", "queues"])
+def test_a_worker_opens_although_the_database_ends_its_session_meanwhile(databases: Databases, table: str) -> None:
     """As it does with one that is suspended in a transaction for half a lease."""
     ended: list[int] = []
 
     def end_session(connection: Any, _cursor: object, statement: str, *_: object) -> None:
-        if "INSERT INTO dbos.queues" in statement and not ended:
+        if f"INSERT INTO dbos.{table}" in statement and not ended:
             ended.append(connection.connection.driver_connection.info.backend_pid)
             with psycopg.connect(databases.server.url(), autocommit=True) as other:
                 other.execute("SELECT pg_terminate_backend(%s, 5000)", ended)

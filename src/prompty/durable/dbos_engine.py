@@ -65,6 +65,7 @@ STREAM = "deltas"
 POLL_SECONDS = 0.1
 QUEUE_SECONDS = 0.5  # a look at the queue costs about as much as a step
 TENANT_QUEUE_SECONDS = 1.0
+LAUNCHES = 3  # the database ends the session of a process that is suspended in a transaction, also while it starts
 PROBE_SECONDS = 5.0
 QUERY_SECONDS = 5.0
 # Give up on a run that kills its worker every time. The default of DBOS, 100, is within reach of a long run on workers
@@ -127,14 +128,24 @@ class DbosEngine:
             return
         if _working:
             raise RequestError("this process already has a worker", "Close it first: DBOS allows one per process.")
-        _working.append((self, workflow, perform))
+        for attempts_left in reversed(range(LAUNCHES)):
+            _working.append((self, workflow, perform))
+            try:
+                self._open(self.name)
+                break
+            except BaseException as error:
+                self.close()
+                if attempts_left == 0 or not _is_disconnect(error):
+                    raise
+
+    def _open(self, name: str) -> None:
+        leases = DbosLeases(self.client._sys_db.engine, QUEUE, WORKFLOW, APPLICATION_VERSION, self._lease_seconds)
+        self._loop = _WorkerLoop()
+        self._lease = Lease(leases, name, self._lease_seconds, self._metrics, self._leave_lost_runs)
         try:
-            leases = DbosLeases(self.client._sys_db.engine, QUEUE, WORKFLOW, APPLICATION_VERSION, self._lease_seconds)
-            self._loop = _WorkerLoop()
-            self._lease = Lease(leases, self.name, self._lease_seconds, self._metrics, self._leave_lost_runs)
             self._dbos = self._loop.run(self._launch(self._lease.id))
         except BaseException:
-            self.close()
+            _library().DBOS.destroy()  # `close` does that for one that was launched
             raise
 
     async def _launch(self, worker_id: str) -> Any:
@@ -162,13 +173,14 @@ class DbosEngine:
         per_tenant = limits.tenant_concurrency
         if per_tenant is not None and limits.concurrency is not None:
             per_tenant = min(per_tenant, limits.concurrency)
-
-        async def register(name: str, **options: Any) -> None:
-            query = partial(dbos.DBOS.register_queue, name, **common, **options)
-            await asyncio.to_thread(_retry_on_disconnect(instance._sys_db, query))  # DBOS itself would give up
-
-        await register(QUEUE, polling_interval_sec=QUEUE_SECONDS)
-        await register(TENANT_QUEUE, partition_concurrency=per_tenant, polling_interval_sec=TENANT_QUEUE_SECONDS)
+        register = dbos.DBOS.register_queue_async
+        await register(QUEUE, **common, polling_interval_sec=QUEUE_SECONDS)
+        await register(
+            TENANT_QUEUE,
+            **common,
+            partition_concurrency=per_tenant,
+            polling_interval_sec=TENANT_QUEUE_SECONDS,
+        )
         self._watching = asyncio.create_task(self._watcher.run())
         return instance
 
@@ -541,6 +553,11 @@ def _workflow_columns() -> Any:
 def _context() -> Any:
     """Return what DBOS knows of the current execution."""
     return require("dbos._context", extra="durable").get_local_dbos_context()
+
+
+def _is_disconnect(error: BaseException) -> bool:
+    """Return whether DBOS would ask again after this error."""
+    return bool(require("dbos._utils", extra="durable").retriable_postgres_exception(error))
 
 
 def _retry_on_disconnect(database: Any, query: Callable[[], T]) -> Callable[[], T]:
