@@ -36,7 +36,6 @@ _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)(?:8000|7233)|(?<=--port )(?:8000|7233)")  # of the servers on our pages
 _PRIVATE = ("ANTHROPIC_", "AZURE_", "OPENAI_", "OTEL_", "PROMPTY_")
 _COMMAND_SECONDS = 120.0
-_INSTALL_SECONDS = 600.0  # pip takes 20 s of a processor, and the index may be slow
 _SERVER_SECONDS = 90.0
 
 
@@ -169,7 +168,6 @@ class _Shell:
             self._waits = True
             self._background.enter_context(self._start(line.removesuffix(" &")))
             return ""
-        limit = _INSTALL_SECONDS if line.startswith("pip install ") else _COMMAND_SECONDS
         try:
             done = subprocess.run(  # noqa: S602  the commands of our own pages
                 line,
@@ -180,12 +178,13 @@ class _Shell:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=limit,
+                timeout=_COMMAND_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             printed = (error.output or b"").decode(errors="replace")
-            raise TimeoutError(f"`{line}` did not end within {limit:.0f} s. It printed: {printed!r}") from None
+            message = f"`{line}` did not end within {_COMMAND_SECONDS:.0f} s. It printed: {printed!r}"
+            raise TimeoutError(message) from None
         output = done.stdout.replace(self._port, "8000").replace(str(self._work), "…")
         return output if output.endswith("\n") or not output else f"{output}\n"
 

@@ -26,7 +26,8 @@ def main(wheel: Path) -> None:
         (folder / "work").mkdir()
         environment = make_environment(folder / "home", folder / "venv" / "bin")
         environment |= {"PIP_FIND_LINKS": str(wheel.resolve().parent), "PIP_QUIET": "2", "PIP_NO_INPUT": "1"}
-        environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_DEFAULT_TIMEOUT": "30"}
+        environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+        environment["PIP_DEFAULT_TIMEOUT"] = "30"  # a stalled download is tried again before the command has to end
         environment.pop("PYTHONPATH", None)
         start, commands = time.monotonic(), 0
         for page in PAGES:
