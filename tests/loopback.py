@@ -229,8 +229,11 @@ class _Connection(asyncio.Protocol):
         self.arrived.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.server._connections.discard(self)
         self.task.cancel()
+        asyncio.get_running_loop().call_soon(self._has_closed)  # asyncio closes the socket once this has returned
+
+    def _has_closed(self) -> None:
+        self.server._connections.discard(self)
         self.server.has_changed()
 
     def end(self, *, reset: bool) -> None:

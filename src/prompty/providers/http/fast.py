@@ -1,6 +1,7 @@
 """Transports on pyreqwest, bindings to Rust's reqwest: a fraction of the processor time of `httpx2`.
 
 A call that is cancelled before the headers of its answer have come leaves its connection open until its deadline.
+A connection that the server closes a moment before a call may still be used for it: the call fails, and is retried.
 """
 
 import asyncio
