@@ -57,7 +57,7 @@ def test_a_connection_that_the_server_closed_while_the_loop_rested_is_not_used_a
     async def twice() -> list[object]:
         first = await invoke_async(agent, max_retries=0)
         assert server.wait_until(lambda: server.open == 0)  # the loop stands still meanwhile
-        if subject.is_exempt("sees a closed connection at once"):
+        if subject.is_exempt("sees a close at once"):
             deadline = monotonic() + PATIENCE
             while not _is_noticed(server.port):
                 assert monotonic() < deadline
