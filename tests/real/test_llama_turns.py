@@ -35,6 +35,7 @@ from prompty.model.event import (
     Event,
     IterationStarted,
     MessagesChanged,
+    ModelFailed,
     ModelReply,
     Retry,
     RunFailed,
@@ -309,5 +310,7 @@ def test_a_turn_goes_on_after_a_call_whose_arguments_were_cut_off(
     path = prompts.write(FAMILIES[name], options=FREELY, tools=TOOLS)
     for mode in MODES:
         way = Way(name, FAMILIES[name], mode, runner)
-        ended = way.turn(path, messages=[*history, user("And now?")], max_iterations=1, max_retries=0)
+        ended = way.turn(path, messages=[*history, user("And now?")], max_iterations=1)
+        failures = [event.error for event in ended.events if isinstance(event, ModelFailed)]
+        assert [error for error in failures if error.status is not None] == []  # it may hang up, see `short_waits`
         assert ended.messages[1].tool_calls[0].arguments == HALF  # what is kept is what the model wrote
