@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
 NPM := build/npm
-TIERS := process database browser real slow timing
+TIERS := process database browser real slow timing nightly
 space := $(subst ,, )
+FAST := not ($(subst $(space), or ,$(TIERS)))
 
 # Tests start many interpreters. Without cached bytecode each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,13 +16,14 @@ unexport PYTHONDONTWRITEBYTECODE
 PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
 	$(filter-out docs/snippets/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md, $(shell find docs -name '*.md'))
 
-.PHONY: setup check format types workflows prose dist sbom test coverage test-rest test-all $(TIERS:%=test-%) conformance bench docs site pin soak
+.PHONY: setup check structure format types workflows prose dist first-answer tutorial sbom test coverage test-rest \
+	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
 
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile --requirement requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -35,13 +37,19 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+structure: setup
+	$(BIN)/python scripts/measure_structure.py --limits
+
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # Pyright reads the installed package, as an editor does, so it needs the environment's Python on its path.
 types: setup $(NPM)/.ready
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright --verifytypes prompty --ignoreexternal
+	mkdir -p build
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright --verifytypes prompty --ignoreexternal \
+		> build/types.txt || { grep "error:" build/types.txt | grep -v "partially unknown"; exit 1; }
+	grep "completeness score" build/types.txt
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM)/node_modules/.bin/pyright tests/typing/test_signatures.py tests/batch/test_python.py
 
 workflows: setup $(NPM)/.ready
@@ -55,34 +63,40 @@ prose: $(NPM)/.ready
 # What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, take long, or
 # measure time.
 test: setup
-	$(PYTEST) $(PARALLEL) -m "not ($(subst $(space), or ,$(TIERS)))"
-
-$(TIERS:%=test-%): test-%: setup
-	$(PYTEST) $(PARALLEL) -m $*
+	$(PYTEST) $(PARALLEL) -m "$(FAST)"
 
 # The same tests, with the coverage of each package and its floor.
 coverage: setup
 	mkdir -p build
-	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "not ($(subst $(space), or ,$(TIERS)))" \
-		--cov=src/prompty --cov-report=json:build/coverage.json
+	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "$(FAST)" --cov=src/prompty --cov-report=json:build/coverage.json
 	$(BIN)/python -m scripts.coverage_figures build/coverage.json
 
-# The tests that `make test` and `make coverage` leave out.
+# The tests that `make test` leaves out, but for those of `make nightly`.
 test-rest: setup
-	$(PYTEST) $(PARALLEL) --durations=25 -m "($(subst $(space), or ,$(TIERS))) and not timing"
-	$(PYTEST) -m timing
+	$(PYTEST) $(PARALLEL) --durations=15 -m "not ($(FAST)) and not (browser or real or nightly)"
 
-# Time is measured when nothing else runs.
-test-all: setup
-	$(PYTEST) $(PARALLEL) -m "not timing"
-	$(PYTEST) -m timing
+test-timing: setup
+	PROMPTY_TIMING=1 $(PYTEST) -m timing
+
+$(filter-out test-timing,$(TIERS:%=test-%)): test-%: setup
+	$(PYTEST) $(PARALLEL) -m "$* and not timing"
+
+# The fast tests on other Pythons, each in a Debian of its own that has it (root, Linux).
+test-pythons: setup
+	for suite in trixie forky; do bash scripts/test_in_debian.sh $$suite || exit 1; done
 
 conformance: setup
-	$(BIN)/pytest tests/conformance tests/architecture/test_spec_statements.py tests/architecture/test_spec_report.py
 	$(BIN)/pytest --collect-only -qqq --spec-report
 
 bench: setup
 	$(BIN)/python -m benchmarks.run
+
+# What is too long, or too unsure on a busy machine, for every change. Costs and times are compared with their limits
+# here; whatever fails, the rest still runs.
+nightly: setup dist
+	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
+	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial test-pythons
+	$(BIN)/python -m benchmarks.run --quick
 
 soak: setup
 	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/analysis tests/conversations tests/memory tests/durable tests/batch tests/cases tests/transports tests/real
@@ -108,9 +122,23 @@ site: setup
 dist: setup
 	rm -rf dist
 	mkdir -p build
+	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/python -m build --no-isolation > build/dist.log
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m scripts.check_dist dist
+
+# README's commands and those of the tutorial, in fresh environments that hold the wheel.
+first-answer: dist
+	rm -rf build/ci
+	$(PYTHON) -m venv build/ci
+	build/ci/bin/python -m pip install --quiet "$$(echo dist/*.whl)"
+	build/ci/bin/python scripts/smoke.py
+	build/ci/bin/python -m pip install --quiet "$$(echo dist/*.whl)[openai]"
+	build/ci/bin/python scripts/smoke_call.py
+	$(BIN)/python -m scripts.first_answer dist/*.whl
+
+tutorial: dist
+	$(BIN)/python -m scripts.run_tutorial dist/*.whl
 
 sbom: dist
 	rm -rf build/sbom

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from prompty.registry import DEFAULT, Registry
-from tests.machine import Neighbours
+from tests.machine import TIMED, Neighbours
 from tests.soak import SOAK, keep as keep, keep_counts
 from tests.spec_report import report
 from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
@@ -43,7 +43,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)  # before fixtures, which may start processes
 def pytest_runtest_setup(item: pytest.Item) -> None:
     forget_processes()
-    if item.get_closest_marker("timing"):
+    if TIMED and item.get_closest_marker("timing"):
         NEIGHBOURS.wait_until_quiet()
 
 

@@ -1,9 +1,12 @@
 """Test tiers: marks for tests that need more than this process and the CPU it happens to get, or much of it.
 
 `make test` runs the tests without any of these marks. The marks come from three places: `pytestmark` or a decorator in
-the test's module, a folder all of whose tests need the same thing, and a fixture that starts it. Tests that repeat what
-others show, on the second transport, are `slow`. A test without a mark
+the test's module, a folder all of whose tests need the same thing, and a fixture that starts it. A test without a mark
 that starts a process fails, so that a forgotten mark does not slow everybody down.
+
+`.ci/run` leaves `browser`, `real` and `nightly` to `make nightly`: tests that kill processes at random, and those that
+repeat on PostgreSQL or Temporal what others show on SQLite. In `.ci/run`, tests of the tier `timing` have no limits
+(`tests/machine.py`).
 """
 
 import sys
@@ -13,10 +16,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TIERS = frozenset({"process", "database", "browser", "real", "slow", "timing"})
-MAY_START_PROCESSES = TIERS - {"slow", "timing"}
+TIERS = frozenset({"process", "database", "browser", "real", "slow", "timing", "nightly"})
+MAY_START_PROCESSES = TIERS - {"slow", "timing", "nightly"}
 FOLDERS = {"tests/durable": "database", "tests/real": "real"}
-FIXTURES = {"databases": "database", "browser": "browser", "pytester": "process", "watched": "process"}
+FIXTURES = {
+    "databases": "database",
+    "browser": "browser",
+    "pytester": "process",
+    "watched": "process",
+    "temporal": "nightly",
+}
+SECOND_DATABASES = ("postgres", "temporal")  # in the id of a test
 
 _STARTING = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"})
 _HARMLESS = frozenset({"uname", "lsb_release"})  # what the standard library asks about the machine, once
@@ -32,6 +42,8 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if parameters.get("transport") == "fast":
             names.add("slow")
+        if any(database in item.nodeid.partition("::")[2].lower() for database in SECOND_DATABASES):
+            names.add("nightly")
         for name in sorted(names):
             item.add_marker(name)
 

@@ -4,7 +4,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, Literal, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, Literal, Unpack, get_type_hints, overload
+
+from typing_extensions import TypeVar  # pydantic brings it; `typing` has defaults from 3.13 on
 
 from prompty.drivers.chunks import chunk_events, get_decoder
 from prompty.drivers.run import CountedReply, Inputs, Invocation, Result, Source, start
@@ -18,7 +20,7 @@ from prompty.model.paused import Paused
 from prompty.pipeline.load import open_agent
 from prompty.providers import ExecutorProtocol, ProcessorProtocol
 
-T = TypeVar("T")
+T = TypeVar("T", default=Any)  # of a result without `output_type`
 F = TypeVar("F", bound=Callable[..., Any])
 Verdicts = Sequence[object] | Mapping[str, object]
 NO_OPTIONS = Settings()  # shared by calls without options
@@ -73,25 +75,7 @@ def run(
     agent_or_path: Source,
     messages: Sequence[object],
     *,
-    stream: Literal[False] = ...,
-    details: Literal[False] = ...,
-    **options: Unpack[CallOptions],
-) -> Any: ...
-@overload
-def run(
-    agent_or_path: Source,
-    messages: Sequence[object],
-    *,
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[CallOptions],
-) -> Result[Any]: ...
-@overload
-def run(
-    agent_or_path: Source,
-    messages: Sequence[object],
-    *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[False] = ...,
     **options: Unpack[CallOptions],
@@ -101,21 +85,17 @@ def run(
     agent_or_path: Source,
     messages: Sequence[object],
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[CallOptions],
 ) -> Result[T]: ...
 @overload
 def run(
-    agent_or_path: Source, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
-) -> PromptyStream[Any]: ...
-@overload
-def run(
     agent_or_path: Source,
     messages: Sequence[object],
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> PromptyStream[T]: ...
@@ -169,25 +149,7 @@ def invoke(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
-    stream: Literal[False] = ...,
-    details: Literal[False] = ...,
-    **options: Unpack[CallOptions],
-) -> Any: ...
-@overload
-def invoke(
-    agent_or_path: Source,
-    inputs: Inputs = ...,
-    *,
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[CallOptions],
-) -> Result[Any]: ...
-@overload
-def invoke(
-    agent_or_path: Source,
-    inputs: Inputs = ...,
-    *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[False] = ...,
     **options: Unpack[CallOptions],
@@ -197,21 +159,17 @@ def invoke(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[CallOptions],
 ) -> Result[T]: ...
 @overload
 def invoke(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[CallOptions]
-) -> PromptyStream[Any]: ...
-@overload
-def invoke(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> PromptyStream[T]: ...
@@ -258,10 +216,11 @@ def turn(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[TurnOptions],
-) -> Result[Any] | Paused: ...
+) -> Result[T] | Paused: ...
 @overload
 def turn(
     agent_or_path: Source,
@@ -272,16 +231,6 @@ def turn(
     details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
-@overload
-def turn(
-    agent_or_path: Source,
-    inputs: Inputs = ...,
-    *,
-    output_type: type[T],
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[TurnOptions],
-) -> Result[T] | Paused: ...
 @overload
 def turn(
     agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
@@ -345,10 +294,11 @@ def resume(
     verdicts: Verdicts,
     inputs: Inputs = ...,
     *,
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[TurnOptions],
-) -> Result[Any] | Paused: ...
+) -> Result[T] | Paused: ...
 @overload
 def resume(
     agent_or_path: Source,
@@ -361,18 +311,6 @@ def resume(
     details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
-@overload
-def resume(
-    agent_or_path: Source,
-    paused: Paused,
-    verdicts: Verdicts,
-    inputs: Inputs = ...,
-    *,
-    output_type: type[T],
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[TurnOptions],
-) -> Result[T] | Paused: ...
 @overload
 def resume(
     agent_or_path: Source,

@@ -2,7 +2,9 @@
 
 from asyncio import to_thread
 from collections.abc import AsyncIterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, Unpack, overload
+
+from typing_extensions import TypeVar
 
 from prompty.api import Verdicts, collect_replies, make_resume_settings, make_settings, run_invocation, takes_options
 from prompty.drivers.chunks import chunk_events_async, get_decoder
@@ -19,7 +21,7 @@ from prompty.pipeline.prepare import parse, prepare, render
 from prompty.pipeline.validate import ExtraInputs
 from prompty.registry import DEFAULT, Registry
 
-T = TypeVar("T")
+T = TypeVar("T", default=Any)  # of a result without `output_type`
 
 
 async def load_async(
@@ -91,25 +93,7 @@ async def run_async(
     agent_or_path: Source,
     messages: Sequence[object],
     *,
-    stream: Literal[False] = ...,
-    details: Literal[False] = ...,
-    **options: Unpack[CallOptions],
-) -> Any: ...
-@overload
-async def run_async(
-    agent_or_path: Source,
-    messages: Sequence[object],
-    *,
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[CallOptions],
-) -> Result[Any]: ...
-@overload
-async def run_async(
-    agent_or_path: Source,
-    messages: Sequence[object],
-    *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[False] = ...,
     **options: Unpack[CallOptions],
@@ -119,21 +103,17 @@ async def run_async(
     agent_or_path: Source,
     messages: Sequence[object],
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[CallOptions],
 ) -> Result[T]: ...
 @overload
 async def run_async(
-    agent_or_path: Source, messages: Sequence[object], *, stream: Literal[True], **options: Unpack[CallOptions]
-) -> AsyncPromptyStream[Any]: ...
-@overload
-async def run_async(
     agent_or_path: Source,
     messages: Sequence[object],
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> AsyncPromptyStream[T]: ...
@@ -157,25 +137,7 @@ async def invoke_async(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
-    stream: Literal[False] = ...,
-    details: Literal[False] = ...,
-    **options: Unpack[CallOptions],
-) -> Any: ...
-@overload
-async def invoke_async(
-    agent_or_path: Source,
-    inputs: Inputs = ...,
-    *,
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[CallOptions],
-) -> Result[Any]: ...
-@overload
-async def invoke_async(
-    agent_or_path: Source,
-    inputs: Inputs = ...,
-    *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[False] = ...,
     **options: Unpack[CallOptions],
@@ -185,21 +147,17 @@ async def invoke_async(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[CallOptions],
 ) -> Result[T]: ...
 @overload
 async def invoke_async(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[CallOptions]
-) -> AsyncPromptyStream[Any]: ...
-@overload
-async def invoke_async(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
-    output_type: type[T],
+    output_type: type[T] | None = ...,
     stream: Literal[True],
     **options: Unpack[CallOptions],
 ) -> AsyncPromptyStream[T]: ...
@@ -242,10 +200,11 @@ async def turn_async(
     agent_or_path: Source,
     inputs: Inputs = ...,
     *,
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[TurnOptions],
-) -> Result[Any] | Paused: ...
+) -> Result[T] | Paused: ...
 @overload
 async def turn_async(
     agent_or_path: Source,
@@ -256,16 +215,6 @@ async def turn_async(
     details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
-@overload
-async def turn_async(
-    agent_or_path: Source,
-    inputs: Inputs = ...,
-    *,
-    output_type: type[T],
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[TurnOptions],
-) -> Result[T] | Paused: ...
 @overload
 async def turn_async(
     agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
@@ -325,10 +274,11 @@ async def resume_async(
     verdicts: Verdicts,
     inputs: Inputs = ...,
     *,
+    output_type: type[T] | None = ...,
     stream: Literal[False] = ...,
     details: Literal[True],
     **options: Unpack[TurnOptions],
-) -> Result[Any] | Paused: ...
+) -> Result[T] | Paused: ...
 @overload
 async def resume_async(
     agent_or_path: Source,
@@ -341,18 +291,6 @@ async def resume_async(
     details: Literal[False] = ...,
     **options: Unpack[TurnOptions],
 ) -> T | Paused: ...
-@overload
-async def resume_async(
-    agent_or_path: Source,
-    paused: Paused,
-    verdicts: Verdicts,
-    inputs: Inputs = ...,
-    *,
-    output_type: type[T],
-    stream: Literal[False] = ...,
-    details: Literal[True],
-    **options: Unpack[TurnOptions],
-) -> Result[T] | Paused: ...
 @overload
 async def resume_async(
     agent_or_path: Source,

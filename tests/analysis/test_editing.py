@@ -10,6 +10,7 @@ from prompty import check
 from prompty.analysis.check import analyze_body, analyze_frontmatter, check_text
 from prompty.errors import Problem, TextEdit
 from prompty.pipeline.frontmatter import normalize
+from tests.soak import SOAK
 
 GOOD = """---
 name: good
@@ -178,7 +179,7 @@ TOGETHER = {part: [part, *mistakes] for part, mistakes in GOOD_PARTS.items() if 
 
 @pytest.mark.slow
 @given(st.fixed_dictionaries({part: st.sampled_from(written) for part, written in TOGETHER.items()}))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40 if SOAK else 10)
 def test_applying_fixes_until_there_are_none_leaves_a_good_file(choices: dict[str, str]) -> None:
     text = GOOD
     for part, chosen in choices.items():
@@ -194,7 +195,7 @@ KEYS = [line.partition(":")[0].strip(" -") for line in GOOD.split("---")[1].spli
 
 @pytest.mark.slow
 @given(st.sampled_from(KEYS), st.data())
-@settings(deadline=None)
+@settings(max_examples=100 if SOAK else 25)
 def test_any_typo_in_a_key_that_has_a_fix_is_fixed_by_it(key: str, data: st.DataObject) -> None:
     letters = list(key)
     at = data.draw(st.integers(0, len(letters) - 1))
@@ -245,7 +246,7 @@ def assert_within(text: str, part: Problem | TextEdit) -> None:
 
 @pytest.mark.slow
 @given(texts | texts.map(lambda text: f"---\n{text}\n---\n{text}"))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300 if SOAK else 60)
 def test_positions_lie_within_any_text_and_an_edit_removes_its_problem(text: str) -> None:
     text = normalize(text)
     problems = problems_of(text)
@@ -315,7 +316,7 @@ def test_a_half_that_did_not_change_is_not_analyzed_again() -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(list(HALVES)), st.sampled_from(list(BODIES)), st.integers(0, 2)), max_size=6))
-@settings(deadline=None)
+@settings(max_examples=100 if SOAK else 25)
 def test_a_cached_half_gives_the_same_problems(edits: list[tuple[str, str, int]]) -> None:
     for half, body, lines in edits:
         text = "\n" * lines + f"---\n{HALVES[half][0]}\n---\n" + "\n" * lines + BODIES[body][0]

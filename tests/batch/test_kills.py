@@ -10,7 +10,7 @@ from tests.batch.folder import Folder, numbers_of, until
 from tests.batch.hostile import Hostile
 from tests.soak import SOAK, Keep
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 KILLS = 300 if SOAK else 30
 ROWS = 20 * KILLS

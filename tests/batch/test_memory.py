@@ -9,7 +9,7 @@ import pytest
 from tests.batch.folder import Folder
 from tests.soak import SOAK, Keep
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 ROWS = 200_000 if SOAK else 5_000
 MOST_MEGABYTES = 200

@@ -33,6 +33,7 @@ def started(folder: Folder, *words: str) -> Iterator[Process]:
         process.communicate()
 
 
+@pytest.mark.nightly
 def test_two_workers_of_which_one_is_killed_finish_every_row_once(
     databases: Databases, tmp_path: Path, keep: Keep
 ) -> None:
@@ -85,6 +86,7 @@ def _question(record: object) -> str:
     return str(record["value"]).partition('"q":"')[2].partition('"')[0]
 
 
+@pytest.mark.nightly
 def test_when_the_one_who_collects_is_killed_another_one_does(databases: Databases, tmp_path: Path) -> None:
     url = databases.postgres()
     with Hostile(seconds=0.2) as provider:
@@ -104,6 +106,7 @@ def test_when_the_one_who_collects_is_killed_another_one_does(databases: Databas
     assert {question for question, count in provider.answered.items() if count > 1} <= interrupted
 
 
+@pytest.mark.nightly
 def test_rows_go_on_when_the_database_was_away(databases: Databases, tmp_path: Path) -> None:
     url = databases.postgres()
     with Hostile(seconds=0.1) as provider:

@@ -21,7 +21,7 @@ from tests.batch.folder import until
 from tests.loopback import Pause, Reply, Request, Server, json_reply
 from tests.soak import SOAK, Keep
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "test-matrix"
 KILLS = 50 if SOAK else 5

@@ -184,6 +184,7 @@ def environment(tmp_path: Path) -> Iterator[Environment]:
     shutil.rmtree(tmp_path / "environment", ignore_errors=True)
 
 
+@pytest.mark.nightly
 def test_the_other_distribution_installed_before_ours(environment: Environment, wheel: Path, other: Path) -> None:
     environment.install(other)
     environment.install(wheel)
@@ -194,6 +195,7 @@ def test_the_other_distribution_installed_before_ours(environment: Environment, 
     environment.take_advice(done)
 
 
+@pytest.mark.nightly
 def test_the_other_distribution_installed_after_ours(environment: Environment, wheel: Path, other: Path) -> None:
     environment.install(wheel)
     assert environment.doctor().returncode == 0
@@ -205,6 +207,7 @@ def test_the_other_distribution_installed_after_ours(environment: Environment, w
     environment.take_advice(done)
 
 
+@pytest.mark.nightly
 def test_the_other_distribution_uninstalled_after_ours(environment: Environment, wheel: Path, other: Path) -> None:
     environment.install(other)
     environment.install(wheel)
@@ -215,6 +218,7 @@ def test_the_other_distribution_uninstalled_after_ours(environment: Environment,
     environment.take_advice(done)
 
 
+@pytest.mark.nightly
 def test_any_command_names_the_problem_if_the_package_cannot_start(
     environment: Environment, wheel: Path, tmp_path: Path
 ) -> None:
@@ -226,6 +230,7 @@ def test_any_command_names_the_problem_if_the_package_cannot_start(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_script_called_like_the_package_is_named(environment: Environment, wheel: Path) -> None:
     environment.install(wheel)
     (environment.folder / "prompty.py").write_text("")

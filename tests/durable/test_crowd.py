@@ -13,7 +13,7 @@ from prompty.durable.selection import Selection
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 RUNS = 1000
 SECONDS = 240

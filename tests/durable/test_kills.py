@@ -17,7 +17,7 @@ from tests.durable.databases import Databases
 from tests.durable.shop import Shop, is_stopped, kill, stop, until
 from tests.soak import SOAK, Keep
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 MOMENTS = 500 if SOAK else 50
 # of a run that nobody disturbs; see the last test

@@ -15,7 +15,7 @@ from tests.durable.many import fill
 from tests.durable.runs import Desk, rounds, scripted, working
 from tests.soak import SOAK, Keep
 
-pytestmark = [pytest.mark.timing, pytest.mark.process]
+pytestmark = [pytest.mark.process, pytest.mark.timing, pytest.mark.nightly]
 
 RUNS = 100_000 if SOAK else 10_000
 LIMITS = {"seconds": 0.5, "megabytes": 100, "pruned_per_second": 5000}

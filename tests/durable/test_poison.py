@@ -106,6 +106,7 @@ def time_of_good_runs(client: DurableRuntime, supervisor: Supervisor, name: str)
 
 @pytest.mark.process
 @pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_one_run_that_kills_its_workers_is_quarantined_and_its_neighbours_finish(
     kind: str, databases: Databases, tmp_path: Path, keep: Keep

@@ -21,7 +21,7 @@ from tests.durable.databases import Databases
 from tests.durable.shop import Shop, kill, stop, until
 from tests.soak import SOAK, Keep
 
-pytestmark = [pytest.mark.process, pytest.mark.timing]
+pytestmark = [pytest.mark.process, pytest.mark.timing, pytest.mark.nightly]
 
 KILLS, STOPS = (200, 60) if SOAK else (20, 6)
 LEASE = 4.0

@@ -17,7 +17,7 @@ from tests.durable.shop import Shop, is_stopped, kill, stop, until
 from tests.durable.temporal import TemporalServer
 from tests.soak import SOAK, Keep
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 KILLS = 100 if SOAK else 10
 WORKERS = 2

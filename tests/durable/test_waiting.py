@@ -88,6 +88,7 @@ def transactions(url: str) -> int:
 
 
 @pytest.mark.timing
+@pytest.mark.nightly
 def test_runs_that_wait_in_a_tool_cost_no_more_than_an_idle_worker(
     databases: Databases, tmp_path: Path, keep: Keep
 ) -> None:

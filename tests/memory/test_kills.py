@@ -17,7 +17,7 @@ from prompty.model.message import Message
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal, scripted
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 TURNS = 200 if os.environ.get("PROMPTY_SOAK") else 20

@@ -13,7 +13,7 @@ from jinja2 import Environment
 
 from prompty.errors import RenderError
 from prompty.renderers.jinja2 import compile_template, renderer
-from tests.machine import measure_slowness
+from tests.machine import time_factor
 
 BUDGET = 0.05
 PATIENCE = 1.0
@@ -38,7 +38,7 @@ def answered(template: str, within: float) -> RenderError | str:
         except RenderError as error:
             answer = error
         seconds.append(time.process_time() - start)
-        if seconds[-1] < within or seconds[-1] < within * measure_slowness():
+        if seconds[-1] < within or seconds[-1] < within * time_factor():
             return answer
     pytest.fail(f"took {min(seconds):.3f} s: {answer}")
 

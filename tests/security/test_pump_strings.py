@@ -18,7 +18,7 @@ from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.tools.arguments import check_arguments, get_validator, parse_arguments
 from prompty.v1.translate import translate
-from tests.machine import measure_slowness
+from tests.machine import time_factor
 
 pytestmark = pytest.mark.timing
 
@@ -36,7 +36,7 @@ def measured(action: Callable[[], object]) -> tuple[object, float]:
         except (PromptyError, YamlError) as error:
             answer = error
         best = min(best, time.process_time() - started)
-    return answer, best if best < BUDGET else best / measure_slowness()
+    return answer, best if best < BUDGET else best / time_factor()
 
 
 def text_of(agent_text: str) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.loopback import Forever, Reply, Server, event, reply
+from tests.machine import time_factor
 
 pytestmark = [pytest.mark.process, pytest.mark.timing, pytest.mark.parametrize("transport", ["httpx2", "fast"])]
 PROGRAM = Path(__file__).with_name("hostile_bodies.py")
@@ -54,7 +55,7 @@ def test_a_hostile_answer_takes_no_more_memory_or_time_than_allowed(transport: s
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)  # noqa: S603  our own program
     ends = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(ends) == len(HOSTILE), done.stderr
-    late = [end for end in ends if end["seconds"] > SECONDS + LATE]
+    late = [end for end in ends if end["seconds"] > (SECONDS + LATE) * time_factor()]
     large = [end for end in ends if end["megabytes"] > MEGABYTES]
     answered = [end for end in ends if end["told"].startswith("answer")]
     assert (late, large, answered) == ([], [], [])

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-from tests.machine import measure_slowness
+from tests.machine import time_factor
 from tests.security.fuzz.cases import Case, Target
 
 SECONDS_PER_KB = 0.050
@@ -107,7 +107,7 @@ def _measure_alone(target: Target, case: Case, seconds: float) -> float:
     """Return the least seconds of several tries, at the usual speed of the processor."""
     for _ in range(TRIES):
         _clear_caches()
-        speed = measure_slowness()
+        speed = time_factor()
         seconds = min(seconds, run_case(target, case)[1] / max(speed, 1))
     return seconds
 
