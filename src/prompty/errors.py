@@ -196,8 +196,6 @@ class RenderError(PromptyError, ValueError):
 class RequestError(PromptyError, ValueError):
     """The messages or options cannot be sent to this provider. `command_fix` is the fix on a command line."""
 
-    command_fix: str = ""  # of the class, because errors of older durable records have no such attribute
-
     def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
         super().__init__(f"{cause}\n    {fix}")
         self.cause = cause
@@ -217,7 +215,6 @@ class ModelError(PromptyError):
     credentials, and `attempt` counts from 1.
     """
 
-    # Defaults of the class, because errors of older durable records have no such attributes.
     provider: str | None = None
     model: str | None = None
     url: str | None = None
@@ -300,8 +297,6 @@ class ArgumentsError(PromptyError, ValueError):
 class ToolError(PromptyError, ValueError):
     """A tool cannot be offered: no function runs it, or one that does not fit. `command_fix` is the fix on a command
     line."""
-
-    command_fix: str = ""  # of the class, because errors of older durable records have no such attribute
 
     def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
         super().__init__(f"{cause}\n    {fix}")

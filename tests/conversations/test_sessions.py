@@ -129,7 +129,7 @@ def test_asyncio_cancelling_a_turn_stores_what_happened(store: MemoryStore) -> N
 
 BROKEN: dict[str, tuple[list[Json], str]] = {
     "a call without its result": (
-        [{"role": "assistant", "metadata": {"tool_calls": [{"id": "c", "function": {"name": "look"}}]}}],
+        [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "look"}}]}],
         "1 calls have no result",
     ),
     "a result without its call": ([{"role": "tool", "content": "x", "tool_call_id": "c"}], "1 results answer no call"),

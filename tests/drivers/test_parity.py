@@ -1,7 +1,6 @@
 """Drivers are twins: the same scenes, run in every way, come to the same results, requests, events and spans.
 
-Both drivers run the same loop, so what the loop decides is tested in one way (`tests/loop`). The scenes are those that
-version 0.1.0 is compared with.
+Both drivers run the same loop, so what the loop decides is tested in one way (`tests/loop`).
 """
 
 import logging
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.differential.play import SCENES, played
-from tests.differential.scenes import invoke_text
+from tests.drivers.play import SCENES, played
+from tests.drivers.scenes import invoke_text
 
 pytestmark = pytest.mark.usefixtures("clean_registry")  # scenes register executors, also for providers that there are
 

@@ -206,11 +206,7 @@ def test_a_deleted_run_leaves_no_timer(url: str) -> None:
             assert connection.execute(get_tables().timers.select()).all() == []
 
 
-def test_a_record_without_limits_of_time_is_stored_as_before() -> None:
-    record = Record(
-        run_id="a", segment=0, agent={}, path=None, agent_hash="", secrets=[], inputs={}, hidden={}, options={}
-    )
-    assert "deadline" not in str(record.to_json())
+def test_a_record_keeps_its_limits_of_time() -> None:
     limited = Record(
         run_id="a",
         segment=0,
@@ -221,6 +217,7 @@ def test_a_record_without_limits_of_time_is_stored_as_before() -> None:
         inputs={},
         hidden={},
         options={},
+        origins={},
         deadline=12.5,
         pause_timeout=3.0,
     )

@@ -117,4 +117,4 @@ def test_a_worker_that_was_declared_lost_comes_back_under_another_id_and_its_old
 
 def test_the_label_of_a_worker_is_shown_without_its_id() -> None:
     assert get_label(new_worker_id("shop~1")) == "shop~1"
-    assert get_label("a worker of an earlier release") == "a worker of an earlier release"
+    assert get_label("an executor that is no worker") == "an executor that is no worker"

@@ -18,7 +18,6 @@ from prompty.durable.engine import VersionCount
 from prompty.durable.suite import wait_until
 from prompty.errors import IterationsExceeded, RequestError, RunRefused, UnknownRun
 from prompty.events import Done
-from tests.artefacts.stored import expected, restore_sqlite
 from tests.durable.runs import Desk, rounds, scripted, working
 
 SECONDS = 60
@@ -190,17 +189,6 @@ def test_a_run_that_is_retried_and_done_is_no_longer_found_as_cancelled(tmp_path
     with working(url, desk.look):
         wait_until(lambda: get_states(client, state="done") == {"mine": "done"})
     assert client.list("cancelled") == []
-    client.close()
-
-
-def test_runs_of_version_0_1_0_are_found_by_state(tmp_path: Path) -> None:
-    file = tmp_path / "runs.db"
-    restore_sqlite("runs/sqlite.sql", file)
-    client = DurableRuntime(f"sqlite:///{file}")
-    states = expected("runs/expected.json")["states"]
-    for state in set(states.values()):
-        found = get_states(client, state=state)
-        assert found == {run_id: kind for run_id, kind in states.items() if kind == state}
     client.close()
 
 

@@ -276,7 +276,7 @@ def test_what_a_caller_left_is_kept_as_far_as_it_came(path: Path) -> None:
 
     with Script("It is warm.", "It was cold."), Recorder(path):
         assert [first_word(scripted()), asyncio.run(first_word_async(scripted()))] == ["It ", "It "]
-    assert [line["answer"]["left"] for line in lines_of(path)] == [True, True]
+    assert [line["answer"]["abandoned"] for line in lines_of(path)] == [True, True]
     with Player(path):
         assert first_word(scripted()) == "It "
         with pytest.raises(RecordingMissing, match=r"line 2 of .* ends after \d chunks, where its reader stopped"):
@@ -304,7 +304,7 @@ def test_a_turn_that_was_cancelled_while_it_waited_is_kept(server: Server, path:
     cancelling.join()
     assert recorder.written.wait(5)
     [line] = lines_of(path)
-    assert line["answer"]["left"]
+    assert line["answer"]["abandoned"]
 
 
 PLANTED = [f"planted{word}4711" for word in ("key", "header", "body", "user", "password", "query", "nested", "shape")]
@@ -481,7 +481,7 @@ def missed_stream(player: Player) -> str:
         ("\n{", "line 2 of .* cannot be read"),
         ("[]", "line 1 of .* cannot be read"),
         ('{"version": 2}', "it has version 2, but this release reads version 1"),
-        ('{"version": 1, "answer": {"chunks": [5], "error": null, "left": false}}', "line 1 of .* cannot be read"),
+        ('{"version": 1, "answer": {"chunks": [5], "error": null, "abandoned": false}}', "line 1 of .* cannot be read"),
     ],
 )
 def test_a_file_that_cannot_be_played_says_so(content: str | None, cause: str, path: Path) -> None:

@@ -91,31 +91,6 @@ def test_show_as_json_has_every_frame(folder: Path) -> None:
     assert shown["frames"][4]["result"]["tool_calls"][0]["id"] == "call_0"
 
 
-def test_messages_of_an_earlier_version_are_shown_like_those_of_today(tmp_path: Path) -> None:
-    function = {"name": "look", "arguments": '{"at":"it"}'}
-    today: list[Fields] = [
-        {"role": "assistant", "content": [], "tool_calls": [{"id": "c", "function": function}], "reasoning": "Hm."},
-        {"role": "tool", "content": "seen", "tool_call_id": "c", "isError": True},
-    ]
-    earlier: list[Fields] = [
-        {
-            "role": "assistant",
-            "content": [],
-            "metadata": {"tool_calls": [{"id": "c", "function": function}], "reasoning_content": "Hm."},
-        },
-        {"role": "tool", "content": "seen", "metadata": {"tool_call_id": "c"}, "local": {"is_error": True}},
-    ]
-    for name, messages in (("today", today), ("earlier", earlier)):
-        spans = frame("execute", "chat m", 0, 5, inputs={"messages": messages}, result=messages[0])
-        save(spans, tmp_path, f"{name}.20261115.064017.tracy")
-    files = [tmp_path / f"{name}.20261115.064017.tracy" for name in ("today", "earlier")]
-    texts = [run("show", file, "--content").stdout for file in files]
-    assert "calls look" in texts[0]
-    assert texts[0] == texts[1]
-    frames = [json.loads(run("show", file, "--json").stdout)["frames"] for file in files]
-    assert frames[0] == frames[1]
-
-
 def test_nothing_in_a_trace_controls_the_terminal_or_draws_lines_of_its_own(tmp_path: Path) -> None:
     evil = "\x1b[31mred\u202e\x9b2J\nline"
     inner: Fields = frame("step", evil, 1, 1, inputs={evil: evil}, result=evil, error={"type": evil, "message": evil})

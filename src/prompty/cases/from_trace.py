@@ -24,7 +24,7 @@ from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.testing.script import Script
 from prompty.tracing.names import TOOL_NAME
-from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace, upgrade_content
+from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
 
 _RUNS = ("turn", "invoke")
 _RECORD = Mode(level="replay", live=True, record=True)
@@ -133,7 +133,7 @@ def _parse_result(text: object) -> object:
 
 def _read_reply(frame: Frame, path: Path) -> Reply:
     try:
-        message = Message.from_json(upgrade_content(frame).get("result"))  # type: ignore[arg-type]  # it checks the type
+        message = Message.from_json(frame.content.get("result"))  # type: ignore[arg-type]  # it checks the type
     except InvalidMessage as error:
         raise RequestError(
             f"{path.name} has a model call without an answer to repeat: {error}", _RECORD_AGAIN

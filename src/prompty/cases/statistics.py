@@ -92,13 +92,6 @@ def compute_agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
     return Agreement(total, agreed, kappa, max(people.values()) / total)
 
 
-def compute_binomial_tail(trials: int, least: int, chance: float) -> float:
-    """Return the probability of at least `least` successes."""
-    return sum(
-        comb(trials, count) * chance**count * (1 - chance) ** (trials - count) for count in range(least, trials + 1)
-    )
-
-
 def compute_cosine(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the cosine of two vectors, and 0 if one of them has no direction."""
     if len(first) != len(second):

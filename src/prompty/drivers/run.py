@@ -394,8 +394,6 @@ def _check_paused(paused: Paused, settings: Settings) -> Settings:
     paused.check()
     if settings.paused_key is not None:
         paused.verify(settings.paused_key)
-    if paused.policy is None:
-        return settings
     kept: Any = paused.policy["approval"]
     return replace(settings, approval=combine_policies(kept, settings.approval))
 

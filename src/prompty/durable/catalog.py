@@ -1,8 +1,7 @@
 """Catalog of runs: queries on the tables of DBOS that it has no function for. They read no inputs and no outputs.
 
 A run is a chain of workflows (`id`, `id#1`, …), and the last one says what the run's state is. How a workflow ended is
-in its attributes, beside the prompt: DBOS knows only that it has returned. Workflows of version 0.1.0 have no
-attributes; for those the first characters of the output say it.
+in its attributes, beside the prompt: DBOS knows only that it has returned.
 Used by `durable.dbos_engine`, which passes the system database of DBOS.
 """
 
@@ -28,13 +27,6 @@ _ABORTED: dict[RunState, list[str]] = {
     "cancelled": ["CANCELLED"],
     "failed": ["ERROR"],
     "quarantined": ["MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
-}
-# The sealed text of an outcome starts after '{"prompty":1,"sum":"0123456789abcdef","value":"'.
-_HEAD_START = 48
-_HEADS: dict[str, RunState] = {
-    r"{\"paused\"": "paused",
-    r"{\"error\":{\"class\":\"Cancelled\"": "cancelled",
-    r"{\"error\"": "failed",
 }
 
 
@@ -130,11 +122,8 @@ def _get_attributes(database: Any, outcome: Outcome) -> Any:
     sa, table = _sqlalchemy(), _schema().workflow_status
     labels, attempts = table.c.attributes, sa.func.coalesce(table.c.recovery_attempts, 0)
     if database.engine.dialect.name == "sqlite":
-        kept = sa.case((sa.func.json_type(labels) == "object", labels), else_=sa.literal("{}"))
-        return sa.func.json_set(kept, f"$.{OUTCOME}", outcome, f"$.{ATTEMPT}", attempts)
-    empty = sa.literal({}, type_=labels.type)
-    kept = sa.case((sa.func.jsonb_typeof(labels) == "object", labels), else_=empty)
-    return kept.op("||")(sa.func.jsonb_build_object(OUTCOME, sa.cast(outcome, sa.Text), ATTEMPT, attempts))
+        return sa.func.json_set(labels, f"$.{OUTCOME}", outcome, f"$.{ATTEMPT}", attempts)
+    return labels.op("||")(sa.func.jsonb_build_object(OUTCOME, sa.cast(outcome, sa.Text), ATTEMPT, attempts))
 
 
 def delete_workflows(database: Any, ids: Sequence[str]) -> None:
@@ -163,15 +152,11 @@ def _has_state(state: RunState) -> Any:
 
 
 def _outcome() -> Any:
-    """Return how a workflow that returned has ended: its label, `done` without one, or the start of its output."""
-    sa, status, output = _sqlalchemy(), _schema().workflow_status.c, _schema().workflow_output.c
+    """Return how a workflow that returned has ended: the label of its last attempt, or `done` without one."""
+    sa, status = _sqlalchemy(), _schema().workflow_status.c
     labels = status.attributes
-    stored = sa.select(output.output).where(output.workflow_uuid == status.workflow_uuid).scalar_subquery()
-    heads = [(sa.func.substr(stored, _HEAD_START, len(head)) == head, state) for head, state in _HEADS.items()]
     return sa.case(
         (labels[ATTEMPT].as_integer() == sa.func.coalesce(status.recovery_attempts, 0), labels[OUTCOME].as_string()),
-        (labels[PROMPT].as_string().is_not(None), "done"),
-        *heads,
         else_="done",
     )
 

@@ -80,11 +80,11 @@ def answer_to_json(effect: Effect[object], answer: object) -> object:
 
 
 def verdict_to_json(verdict: Verdict) -> Json:
-    return {"allowed": verdict.allowed, "reason": verdict.reason, "later": verdict.deferred}
+    return {"allowed": verdict.allowed, "reason": verdict.reason, "deferred": verdict.deferred}
 
 
 def verdict_from(value: Any) -> Verdict:
-    return Verdict(value["allowed"], value["reason"], value["later"])
+    return Verdict(value["allowed"], value["reason"], value["deferred"])
 
 
 def _rewrite_to_json(value: object) -> object:
@@ -149,8 +149,8 @@ def error_to_json(error: PromptyError) -> Json:
     messages = [message.to_json() for message in error.messages]
     return {
         "class": type(error).__name__,
-        "words": arguments,
-        "said": attributes,
+        "arguments": arguments,
+        "attributes": attributes,
         "partial": partial,
         "messages": messages,
     }
@@ -161,8 +161,8 @@ def error_from(value: Any, place: str) -> PromptyError:
     try:
         error_class = getattr(errors, value["class"])
         error: PromptyError = error_class.__new__(error_class)
-        error.args = tuple(value["words"])
-        vars(error).update(value["said"])
+        error.args = tuple(value["arguments"])
+        vars(error).update(value["attributes"])
         if isinstance(error, StreamCut):
             error.partial = Reply.from_json(value["partial"]) if value["partial"] else None
         error.messages = tuple(Message.from_json(message) for message in value["messages"])

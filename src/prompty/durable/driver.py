@@ -164,8 +164,8 @@ class DurableDriver:
         """Return the tools, stored together with the hooks of the host that this run calls."""
         name = self.names.of(effect)
         kept = await self._step(name, effect, {})
-        if kept.get("asked") != self.performer.hooks:
-            raise WrongWorker(self.run_id, kept.get("asked"), self.performer.hooks)
+        if kept.get("hooks") != self.performer.hooks:
+            raise WrongWorker(self.run_id, kept.get("hooks"), self.performer.hooks)
         offered = cast(tuple[OfferedTool, ...], answer_from(effect, kept.get("answer"), self._place(name)))
         self.idempotent = frozenset(tool.function.name for tool in offered if tool.idempotent)
         return offered

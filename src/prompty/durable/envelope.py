@@ -19,7 +19,7 @@ def seal(value: object) -> Json:
         text = json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise RunBroken(f"a run can store only JSON values: {error}") from None
-    return {"prompty": SCHEMA, "sum": _compute_checksum(text), "value": text}
+    return {"prompty": SCHEMA, "checksum": _compute_checksum(text), "value": text}
 
 
 def unseal(stored: object, place: str) -> object:
@@ -29,7 +29,7 @@ def unseal(stored: object, place: str) -> object:
     if stored["prompty"] != SCHEMA:
         raise RunRefused(place, f"it has schema {stored['prompty']!r}, but this release reads schema {SCHEMA}")
     text = stored.get("value")
-    if not isinstance(text, str) or stored.get("sum") != _compute_checksum(text):
+    if not isinstance(text, str) or stored.get("checksum") != _compute_checksum(text):
         raise RunRefused(place, "its checksum is wrong: it was changed after prompty wrote it")
     return json.loads(text)
 

@@ -1,7 +1,7 @@
 """Outcome of a segment, and its stored form: a result, a pause or an error.
 
 A result is stored without its messages: they are in the steps, and `durable.replay` puts them together. The database
-would hold each conversation twice. Version 0.1.0 stored them.
+would hold each conversation twice.
 """
 
 from decimal import Decimal
@@ -12,7 +12,7 @@ from prompty.durable.engine import Status
 from prompty.durable.envelope import seal, unseal
 from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused
 from prompty.model.event import Done, Event, RunCancelled, RunFailed, RunPaused
-from prompty.model.message import Json, Message, Usage
+from prompty.model.message import Json, Usage
 from prompty.model.paused import Paused
 
 QUARANTINE_REASON = "its workers died one after the other while they executed it"
@@ -59,7 +59,7 @@ def get_outcome(status: Status) -> RunOutcome | None:
 def _done_from(value: dict[str, Any]) -> Done:
     return Done(
         result=value["result"],
-        messages=tuple(Message.from_json(message) for message in value.get("messages", ())),
+        messages=(),
         usage=Usage(**value["usage"]),
         cost=None if value["cost"] is None else Decimal(value["cost"]),
         iterations=value["iterations"],

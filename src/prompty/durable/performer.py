@@ -105,7 +105,7 @@ class Performer:
                 return {"answer": answer_to_json(effect, reply), "attempt": attempt.execution}
             case DescribeTools():
                 self._found_kinds = True
-                return {"answer": answer_to_json(effect, await self._run(effect)), "asked": self.hooks}
+                return {"answer": answer_to_json(effect, await self._run(effect)), "hooks": self.hooks}
             case LoadMemory(session_id):
                 return {"answer": self.session.load(session_id)}
             case SaveMemory():

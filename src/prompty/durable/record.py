@@ -41,7 +41,6 @@ from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
 Decision = Verdict | Rewrite
-_OPTIONAL = ("deadline", "pause_timeout", "overdue", "tenant")
 Summarizer = Callable[[list[Message], int], Any] | str | Path | None
 
 
@@ -104,19 +103,18 @@ class Record:
     inputs: Json
     hidden: dict[str, str]
     options: Json
+    origins: Json
     paused: Json | None = None
     answers: Json = field(default_factory=dict)
     cancelled: bool = False
-    origins: Json = field(default_factory=dict)
     deadline: float | None = None
     pause_timeout: float | None = None
     overdue: bool = False
     tenant: str | None = None
 
     def to_json(self) -> Json:
-        """Return the stored form. Without limits of time and a tenant it is one that earlier releases read."""
-        stored = asdict(self)
-        return seal({name: stored[name] for name in stored if name not in _OPTIONAL or stored[name]})
+        """Return the JSON to store."""
+        return seal(asdict(self))
 
     @property
     def prompt(self) -> str:
@@ -208,9 +206,8 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     data = deepcopy(record.agent)
     if secrets is not None:
         data = restore_secrets(data, record.secrets, bare, secrets)
-    stored = record.origins or {"from_file": record.path is not None}
     try:
-        provenance = restore_origins(stored, data, record.secrets)
+        provenance = restore_origins(record.origins, data, record.secrets)
         return PromptAgent.model_validate({**data, "path": bare.path, "provenance": provenance})
     except ValidationError as error:
         cause = f"{error.error_count()} parts of it cannot be read"

@@ -39,9 +39,9 @@ class Replay:
         name = next((name for name in steps if name.startswith(f"{TOOLS}:")), None)
         if self._loop is None and name is not None:
             value: Any = unseal(steps[name], self._place(name))
-            if "asked" not in value:  # the step failed, and the run with it
+            if "hooks" not in value:  # the step failed, and the run with it
                 return None
-            self._loop = run_loop(*stored_plan(self._record, value["asked"], resolve_api))
+            self._loop = run_loop(*stored_plan(self._record, value["hooks"], resolve_api))
         return self._loop
 
     @property

@@ -56,18 +56,18 @@ def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Prov
     """Return the provenance of a stored agent.
 
     Secrets that a worker finds outside the file count as its environment's, and so do the keys of fallbacks, of which
-    nothing more is known. Older releases stored nothing: endpoints are then the file's words.
+    nothing more is known.
     """
     values = [_get_at(data, reference["keys"]) for reference in references if reference.keys() != {"keys"}]  # type: ignore[arg-type]  # a list of keys
-    outside = [*values, *_find_fallback_keys(data), *stored.get("carriers", ())]
-    exposed = stored.get("exposed")
+    outside = [*values, *_find_fallback_keys(data), *stored["carriers"]]
+    exposed = stored["exposed"]
     return Provenance(
         texts=dict.fromkeys(map(str, outside), Source.ENVIRONMENT),
-        endpoints={endpoint: Source(source) for endpoint, source in stored.get("endpoints", {}).items()},
-        carriers=stored.get("carriers", ()),
+        endpoints={endpoint: Source(source) for endpoint, source in stored["endpoints"].items()},
+        carriers=stored["carriers"],
         exposed=None if exposed is None else Source(exposed),
-        trusted=read_trusted(tuple(stored.get("trusted", ()))),
-        from_file=stored.get("from_file", True),
+        trusted=read_trusted(tuple(stored["trusted"])),
+        from_file=stored["from_file"],
     )
 
 

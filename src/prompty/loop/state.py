@@ -201,8 +201,6 @@ def _policy_to_json(policy: object) -> object:
 
 def check_policies(paused: Paused, hooks: Hooks) -> None:
     """Raise PausedRefused if a paused turn would continue with other guardrails, or without its gate."""
-    if paused.policy is None:
-        return
     before, now = cast(list[str], paused.policy["guardrails"]), sorted(hooks.guardrails)
     if sorted(before) != now:
         raise PausedRefused(
@@ -218,7 +216,6 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
     """Return the state of a paused turn, with the decisions about its calls."""
     reply = Reply.from_json(paused.reply)
     slots: Slots = [Message.from_json(result) if result else None for result in paused.results]
-    slots = slots or [None] * len(reply.tool_calls)
     for call in (call for call in paused.pending if call.key in decisions):
         position = int(call.key.rpartition(":")[2])
         slots[position] = _settled_result(reply.tool_calls[position], call, decisions[call.key])

@@ -122,24 +122,6 @@ def restore_calls(
     return planned
 
 
-def check_shown(planned: Planned, kept: Mapping[str, GatedCall], toolset: Toolset) -> None:
-    """Raise PausedRefused if a call that was planned again differs from what was shown to a person.
-
-    This is for pauses of version 0.1.0, which do not keep the arguments of all calls.
-    """
-    for call in planned.values():
-        shown, tool = kept.get(call.key), toolset[call.call.name]
-        if shown is None:
-            continue
-        before = {**tool.defaults, **shown.arguments}
-        now = {**call.arguments, **dict.fromkeys(tool.bound, MASK)}
-        if json.dumps(before, sort_keys=True) != json.dumps(now, sort_keys=True):
-            raise PausedRefused(
-                f"the call '{shown.name}' would run with other arguments than those that were shown",
-                "Pass the guardrails that the turn had, or start a new turn.",
-            )
-
-
 def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planned]:
     """Return the calls that the tool guardrail lets through, with the arguments it leaves them."""
     passed: Planned = {}

@@ -25,7 +25,6 @@ from prompty.loop.tool_step import (
     Slots,
     Toolset,
     allow_calls,
-    check_shown,
     decide,
     gated_calls,
     guard_calls,
@@ -157,13 +156,11 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> 
 def _plan_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset, slots: Slots) -> Loop[Planned]:
     """Return the calls of an answer with their final arguments: those that were shown, if the turn was paused."""
     key, resumed = f"{plan.run_id}:{state.iteration}", state.resumed
-    if resumed and resumed.policy is not None:
+    if resumed:
         return restore_calls(reply.tool_calls, {call.key: call for call in resumed.calls}, toolset, key, slots)
     planned = plan_calls(reply.tool_calls, toolset, key, slots)
     if "tool" in plan.hooks.guardrails:
         planned = yield from guard_calls(planned, toolset, slots)
-    if resumed:
-        check_shown(planned, {call.key: call for call in resumed.calls}, toolset)
     return planned
 
 

@@ -20,7 +20,6 @@ from prompty.model.content import (
     TextPart,
     parse_content,
     part_to_json,
-    without_nulls,
 )
 
 Json = dict[str, object]
@@ -248,18 +247,12 @@ class Message:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
-        """Read what `to_json` wrote, a message in the form of the chat API, or one that an earlier version stored.
-
-        Earlier versions stored wire fields and attributes under `metadata`, and local fields under `local`.
-        Raise InvalidMessage if it cannot be read.
-        """
+        """Read what `to_json` wrote, or a message in the form of the chat API. Raise InvalidMessage otherwise."""
         if not isinstance(value, Mapping):
             raise InvalidMessage(f"expected a message, found {type(value).__name__}")
         role = value.get("role")
         if role not in MESSAGE_ROLES:
             raise InvalidMessage(f"the role is {role!r}; it must be one of {', '.join(MESSAGE_ROLES)}")
-        if "metadata" in value or "local" in value:
-            value = upgrade_json(value)
         fields: dict[str, Any] = {}
         for key, entry in value.items():
             if entry is not None and key in _FIELDS:
@@ -269,21 +262,6 @@ class Message:
         if (details := value.get("reasoning_details")) is not None:
             fields["opaque"] = {**fields.get("opaque", {}), "reasoning_details": details}
         return cls(str(role), parse_content(value.get("content")), **fields)
-
-
-def upgrade_json(value: Mapping[str, object]) -> Json:
-    """Return the JSON of an earlier version, with fields under `metadata` and `local`, in the form of `to_json`."""
-    given = without_nulls(value)
-    metadata, local = _mapping(given.pop("metadata", {})), _mapping(given.pop("local", {}))
-    fields: Json = {_RENAMED.get(key, key): entry for key, entry in local.items()}
-    blocks: Json = {}
-    attributes: Json = {}
-    for key, entry in metadata.items():
-        if key in _WIRE_KEYS:
-            fields[_RENAMED.get(key, key)] = entry
-        else:  # attributes are text, numbers and booleans; providers' blocks are not
-            (blocks if isinstance(entry, list | dict) else attributes)[key] = entry
-    return {**fields, **without_nulls({"opaque": blocks or None, "attributes": attributes or None}), **given}
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -328,13 +306,6 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "isError": ("is_error", bool),
     "usage": ("usage", _parse_usage),
     "cost": ("cost", _parse_cost),
-}
-_WIRE_KEYS = ("name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details")
-_RENAMED = {
-    "reasoning_content": "reasoning",
-    "finish_reason": "finishReason",
-    "tool_name": "toolName",
-    "is_error": "isError",
 }
 
 

@@ -18,10 +18,7 @@ from prompty.model.message import Json, Message, Usage
 from prompty.model.reply import Reply
 from prompty.safety.redaction import MASK
 
-PAUSED_VERSION = 2
-# The names of `carry_over` and of its entries in the stored JSON.
-_STORED = {"carry_over": "standing", "repair_used": "corrected", "chars_per_token": "ratio", "dropped": "gone"}
-_LOADED = {stored: name for name, stored in _STORED.items()}
+PAUSED_VERSION = 1
 _CHECKSUM = "checksum"
 # Raised by a reader when a value does not have the shape that was written.
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -52,9 +49,9 @@ class Paused:
     `calls` are the calls of the answer that have no result yet, with the arguments that they run with; `pending` are
     those of them that wait for a verdict. The value holds the conversation, and no bound values. `results` are the
     messages of the answer's calls that have one. `policy` names the guardrails and the gate that the turn had, and the
-    host's approval policies; it is None in a pause of version 0.1.0, which did not keep them. `stored` is the number of
-    messages in the session. `pauses` counts the earlier pauses, so that no two pauses of a turn are equal. `carry_over`
-    is the rest of the loop's state. `signature` is that of the host, if it has passed a key.
+    host's approval policies. `stored` is the number of messages in the session. `pauses` counts the earlier pauses, so
+    that no two pauses of a turn are equal. `carry_over` is the rest of the loop's state. `signature` is that of the
+    host, if it has passed a key.
     """
 
     run_id: str
@@ -63,9 +60,9 @@ class Paused:
     reply: Json
     usage: Json
     calls: tuple[GatedCall, ...]
+    results: tuple[Json | None, ...]
+    policy: Json
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
-    results: tuple[Json | None, ...] = ()
-    policy: Json | None = None
     carry_over: Json = field(default_factory=dict)
     cost: str | None = None
     session_id: str | None = None
@@ -82,21 +79,20 @@ class Paused:
 
     def to_json(self) -> Json:
         """Return plain JSON for `from_json`."""
-        value = {_STORED.get(name, name): entry for name, entry in asdict(self).items()}
-        value["standing"] = {_STORED.get(name, name): entry for name, entry in self.carry_over.items()}
+        value = asdict(self)
         return {**value, _CHECKSUM: sha256(_write_canonical(value)).hexdigest()}
 
     @classmethod
     def from_json(cls, value: Any) -> "Paused":
         """Read what `to_json` wrote. Raise PausedRefused for anything else."""
         version = value.get("version") if isinstance(value, Mapping) else None
-        if type(version) is not int or version not in (1, PAUSED_VERSION):
+        if type(version) is not int or version != PAUSED_VERSION:
             raise PausedRefused(
-                f"its version is {version!r}, and this release reads versions 1 and {PAUSED_VERSION}",
+                f"its version is {version!r}, and this release reads version {PAUSED_VERSION}",
                 "Resume it with the release that wrote it, or start a new turn.",
             )
         try:
-            paused = _read_first_version(value) if version == 1 else _read(value)
+            paused = _read(value)
         except _MISREAD as error:
             if isinstance(error, PausedRefused):
                 raise
@@ -153,28 +149,15 @@ def _read(value: Mapping[str, Any]) -> Paused:
     kept = {name: entry for name, entry in value.items() if name != _CHECKSUM}
     if value.get(_CHECKSUM) != sha256(_write_canonical(kept)).hexdigest():
         raise PausedRefused("it was changed after prompty wrote it", _RESTORE)
-    return Paused(**_load_fields(kept), calls=tuple(_read_call(call) for call in kept["calls"]))
-
-
-def _read_first_version(value: Mapping[str, Any]) -> Paused:
-    """Read a pause of version 0.1.0, which has the arguments of pending calls only."""
-    kept = {name: entry for name, entry in value.items() if name not in ("pending", "version")}
-    return Paused(**_load_fields(kept), calls=tuple(_read_call(call) for call in value["pending"]))
-
-
-def _load_fields(value: Mapping[str, Any]) -> dict[str, Any]:
-    loaded = {_LOADED.get(name, name): entry for name, entry in value.items() if name != "calls"}
-    return {
-        **loaded,
-        "messages": tuple(value["messages"]),
-        "results": tuple(value.get("results", ())),
-        "decided": {key: (allowed, reason) for key, (allowed, reason) in value["decided"].items()},
-        "carry_over": {_LOADED.get(name, name): entry for name, entry in value["standing"].items()},
-    }
-
-
-def _read_call(value: Mapping[str, Any]) -> GatedCall:
-    return GatedCall(**{**value, "bound": tuple(value.get("bound", ()))})
+    return Paused(
+        **{
+            **kept,
+            "messages": tuple(kept["messages"]),
+            "calls": tuple(GatedCall(**{**call, "bound": tuple(call["bound"])}) for call in kept["calls"]),
+            "results": tuple(kept["results"]),
+            "decided": {key: (allowed, reason) for key, (allowed, reason) in kept["decided"].items()},
+        }
+    )
 
 
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {
@@ -231,8 +214,7 @@ def _find_problems(paused: Paused) -> Iterator[str]:
         Message.from_json(message)
     yield from _find_usage_problems(paused.usage)
     yield from _find_carry_over_problems(paused.carry_over, len(paused.messages))
-    if paused.policy is not None:
-        yield from _find_policy_problems(paused.policy)
+    yield from _find_policy_problems(paused.policy)
     yield from _find_call_problems(paused)
 
 
@@ -280,14 +262,13 @@ def _find_call_problems(paused: Paused) -> Iterator[str]:
     yield from _find_usage_problems(reply.usage.to_json())  # type: ignore[arg-type]  # a mapping of counts
     for tool_call in reply.tool_calls:
         yield from _wrong_types(tool_call, _TOOL_CALL_TYPES, "a call in its reply")
-    results = paused.results or (None,) * len(reply.tool_calls)
-    if len(results) != len(reply.tool_calls):
+    if len(paused.results) != len(reply.tool_calls):
         yield "it has not one result for each call"
-    for result in results:
+    for result in paused.results:
         if result is not None and Message.from_json(result).role != "tool":
             yield "one of its results is no result"
-    keys = [f"{paused.run_id}:{paused.iteration}:{position}" for position in range(len(results))]
-    unanswered = {key: reply.tool_calls[at] for at, key in enumerate(keys) if results[at] is None}
+    keys = [f"{paused.run_id}:{paused.iteration}:{position}" for position in range(len(reply.tool_calls))]
+    unanswered = {key: reply.tool_calls[at] for at, key in enumerate(keys) if paused.results[at] is None}
     for call in paused.calls:
         yield from _wrong_types(call, _CALL_TYPES, "a call")
         source = unanswered.pop(call.key, None)
@@ -296,9 +277,6 @@ def _find_call_problems(paused: Paused) -> Iterator[str]:
         if not all(map(_is_text, call.arguments)) or any(call.arguments[name] != MASK for name in call.bound):
             yield f"the call '{call.name}' shows arguments that it does not run with"
     known = {call.key for call in paused.calls}
-    if paused.policy is None:
-        known |= unanswered.keys() & paused.decided.keys()
-        unanswered = {key: call for key, call in unanswered.items() if key not in known}
     if unanswered:
         yield "a call of its reply is neither answered nor waiting"
     for key, (allowed, reason) in paused.decided.items():

@@ -44,17 +44,15 @@ class Reply:
 
     def to_json(self) -> Json:
         """Return the reply as plain JSON; `from_json` reads it."""
-        json: Json = {name: getattr(self, name) for name in self.__slots__ if name != "opaque"}
+        json: Json = {name: getattr(self, name) for name in self.__slots__}
         calls = [{name: getattr(call, name) for name in ToolCall.__slots__} for call in self.tool_calls]
-        # `metadata` is the name in stored runs
-        return {**json, "tool_calls": calls, "usage": self.usage.to_json(), "metadata": self.opaque}
+        return {**json, "tool_calls": calls, "usage": self.usage.to_json()}
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
         """Read what `to_json` wrote."""
         data = cast(dict[str, Any], dict(value))
         data |= {
-            "opaque": data.pop("metadata"),
             "tool_calls": tuple(ToolCall(**call) for call in data["tool_calls"]),
             "usage": Usage(**data["usage"]),
         }

@@ -97,7 +97,7 @@ def _mask_json(value: Any, mask: Mask) -> Any:
 def encode_exchange(request: RecordedRequest, answer: ExchangeResult, mask: Mask) -> bytes:
     """Encode an exchange as a line, newline included."""
     chunks = None if answer.chunks is None else [_encode_chunk(chunk) for chunk in _mask_chunks(answer.chunks, mask)]
-    fields: Json = {"chunks": chunks, "error": _encode_error(answer.error, mask), "left": answer.abandoned}
+    fields: Json = {"chunks": chunks, "error": _encode_error(answer.error, mask), "abandoned": answer.abandoned}
     return write_bytes({"version": RECORDING_VERSION, "request": asdict(request), "answer": fields}) + b"\n"
 
 
@@ -130,7 +130,7 @@ def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:
     fields = data["answer"]
     chunks = None if fields["chunks"] is None else [_decode_chunk(chunk) for chunk in fields["chunks"]]
     return RecordedRequest(**data["request"]), ExchangeResult(
-        chunks=chunks, error=_decode_error(fields["error"]), abandoned=fields["left"]
+        chunks=chunks, error=_decode_error(fields["error"]), abandoned=fields["abandoned"]
     )
 
 

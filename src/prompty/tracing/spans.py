@@ -265,11 +265,6 @@ def is_tracing() -> bool:
     return bool(sinks.active or _current.get() or (sinks.active is None and get_sinks()))
 
 
-def current_span() -> Span:
-    """Return the current span, or the no-op span."""
-    return _current.get() or NULL_SPAN
-
-
 def iterate_inside(span: Span, items: Generator[T, Any, R]) -> Generator[T, Any, R]:
     """Run each step of a generator inside a span, which is not current while the generator is suspended."""
     sent = None

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from prompty.model.message import Json
-from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace, upgrade_content
+from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
 
 # `<` could end the script element. ASCII JSON already escapes everything else, U+2028 and U+2029 included.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -84,7 +84,7 @@ def _frame_to_json(frame: Frame) -> Json:
         **position,
         **_summary_to_json(frame),
         **{name: value for name, value in details.items() if value},
-        **upgrade_content(frame),
+        **frame.content,
     }
 
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 
 from prompty.model.message import Json
-from prompty.viewer.trace import TOOL_CALL, Frame, object_or_empty, upgrade_content
+from prompty.viewer.trace import TOOL_CALL, Frame, object_or_empty
 
 
 def format_transcript(frame: Frame) -> Iterator[str]:
-    content = upgrade_content(frame)
+    content = frame.content
     inputs = content.get("inputs")
     messages = inputs.get("messages") if isinstance(inputs, dict) else None
     if isinstance(messages, list) and messages and all(map(_is_message, messages)):

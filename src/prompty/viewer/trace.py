@@ -12,8 +12,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from prompty.errors import InvalidMessage, PromptyError
-from prompty.model.message import Json, upgrade_json
+from prompty.errors import PromptyError
+from prompty.model.message import Json
 
 FrameStatus = Literal["ok", "failed", "unfinished"]
 
@@ -129,23 +129,6 @@ def _parse_frame(fields: Json, parent: int | None, depth: int) -> Frame:
         error=_parse_error(fields.get("error")),
         usage=_parse_counts(fields.get("__usage")),
     )
-
-
-def upgrade_content(frame: Frame) -> Json:
-    """Return the content of a frame with the messages of earlier versions in today's form."""
-    content, inputs = frame.content, frame.content.get("inputs")
-    if isinstance(inputs, dict) and isinstance(messages := inputs.get("messages"), list):
-        content = {**content, "inputs": {**inputs, "messages": [_upgrade_message(message) for message in messages]}}
-    return {**content, "result": _upgrade_message(content["result"])} if "result" in content else content
-
-
-def _upgrade_message(value: object) -> object:
-    if not isinstance(value, dict) or "role" not in value or not ("metadata" in value or "local" in value):
-        return value
-    try:
-        return upgrade_json(value)
-    except InvalidMessage:
-        return value
 
 
 def _limit(value: object, levels: int = _MAX_LEVELS) -> object:

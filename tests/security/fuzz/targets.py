@@ -43,7 +43,7 @@ from prompty.tools.openapi.operations import Operation, list_operations
 from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import build_request
 from prompty.tools.results import failure_message, result_message
-from tests.conversations.test_mutated_pauses import FORGERIES, mutate, pauses, resume_mutated, seal
+from tests.conversations.test_mutated_pauses import mutate, pauses, resume_mutated, seal
 from tests.security.fuzz import seeds
 from tests.security.fuzz.cases import Case, Target
 from tests.security.fuzz.mutation import cut, mutate_bytes, mutate_text, mutate_trees, write_json
@@ -129,7 +129,7 @@ def make_paused(dice: Random) -> Case:
     name, world, original = dice.choice(_pauses())
     value = deepcopy(original)
     for _ in range(dice.randrange(3)):
-        mutate(value, dice, FORGERIES)
+        mutate(value, dice)
     changed = mutate_trees(value, dice, WIRE_WORDS) if dice.random() < 0.7 else value
     text = json.dumps(changed if isinstance(changed, dict) else value)  # as a store keeps it
     value = json.loads(text)

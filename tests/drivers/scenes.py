@@ -1,4 +1,4 @@
-"""Scenes that both versions play, one for each thing that a caller can ask for. Run as a program, it prints them."""
+"""Scenes that every driver plays, one for each thing that a caller can ask for."""
 
 import asyncio
 import json
@@ -8,8 +8,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tests.differential.names import p
-from tests.differential.play import WAYS, WHOLE, Play, main, scene
+import prompty
+from prompty.memory import InProcessMemory
+from prompty.messages import TextPart, repair
+from prompty.model.reply import Reply
+from prompty.providers import register_executor, register_processor
+from prompty.testing import Fault, Player, Recorder, answer, call
+from prompty.tools import Function, KindTool, register_tool, register_tool_kind
+from prompty.tracing import Tracer
+from tests.drivers.play import WAYS, WHOLE, Play, scene
 from tests.loopback import CLOSE, Pause, Server, event, json_reply, stream
 
 
@@ -26,7 +33,7 @@ HISTORY = ["first " * 20, "yes " * 50, "and now?"]
 def agent(**parts: Any) -> Any:
     model = {"id": "m", "provider": "scripted", **parts.pop("model", {})}
     body = {"instructions": "system:\nBe brief.\nuser:\n{{q}}", "inputs": {"q": "Hi"}}
-    return p.PromptAgent.model_validate({"model": model, **body, **parts})
+    return prompty.PromptAgent.model_validate({"model": model, **body, **parts})
 
 
 def tool_named(name: str, **parts: Any) -> dict[str, Any]:
@@ -49,15 +56,15 @@ def fail(at: str) -> str:
 
 
 def busy(status: int = 429) -> Any:
-    return p.Fault(p.ModelError("busy", status=status, retryable=True, retry_after=0.001))
+    return Fault(prompty.ModelError("busy", status=status, retryable=True, retry_after=0.001))
 
 
 def looks(*places: str) -> list[Any]:
-    return [p.call("look", at=place) for place in places]
+    return [call("look", at=place) for place in places]
 
 
 def history() -> list[Any]:
-    return [p.user(HISTORY[0]), p.assistant(HISTORY[1]), p.user(HISTORY[2])]
+    return [prompty.user(HISTORY[0]), prompty.assistant(HISTORY[1]), prompty.user(HISTORY[2])]
 
 
 # One call of a model.
@@ -71,7 +78,7 @@ def invoke_text(play: Play) -> None:
 
 @scene()
 def invoke_other_wires(play: Play) -> None:
-    with play.script(*[p.answer("Hello there.", reasoning="They are friendly.")] * 3):
+    with play.script(*[answer("Hello there.", reasoning="They are friendly.")] * 3):
         for api_type in ("chat", "responses", "messages"):
             play.call("invoke", agent(model={"apiType": api_type, "options": {"temperature": 0.5, "topK": 3}}))
 
@@ -87,7 +94,7 @@ def invoke_a_file(play: Play) -> None:
 
 @scene()
 def invoke_calls_come_back(play: Play) -> None:
-    with play.script(p.answer("Let me see.", *looks("a", "b"))):
+    with play.script(answer("Let me see.", *looks("a", "b"))):
         play.call("invoke", agent(tools=[tool_named("look")]))
 
 
@@ -108,27 +115,27 @@ def invoke_output_type(play: Play) -> None:
 @scene(*WAYS[1::2])
 def partials_of_a_stream(play: Play) -> None:
     async def partials_async() -> list[Any]:
-        answer = await p.invoke_async(agent(outputs=PERSON), stream=True)
+        answer = await prompty.invoke_async(agent(outputs=PERSON), stream=True)
         return [value async for value in answer.partials()]
 
     with play.script(ADA):
         if play.way.asynchronous:
             play.note(asyncio.run(partials_async()))
         else:
-            play.note(list(p.invoke(agent(outputs=PERSON), stream=True).partials()))
+            play.note(list(prompty.invoke(agent(outputs=PERSON), stream=True).partials()))
 
 
 @scene(*WAYS[1::2])
 def a_stream_that_is_left(play: Play) -> None:
     async def first_async() -> Any:
-        async with await p.turn_async(agent(), stream=True) as words:
+        async with await prompty.turn_async(agent(), stream=True) as words:
             return await anext(aiter(words))
 
     with play.script("One two three."):
         if play.way.asynchronous:
             play.note(asyncio.run(first_async()))
         else:
-            with p.turn(agent(), stream=True) as words:
+            with prompty.turn(agent(), stream=True) as words:
                 play.note(next(iter(words)))
 
 
@@ -154,35 +161,35 @@ def invoke_gives_up(play: Play) -> None:
 
 @scene()
 def invoke_bad_request(play: Play) -> None:
-    with play.script(p.Fault(p.ModelError("no such field", status=400)), "never"):
+    with play.script(Fault(prompty.ModelError("no such field", status=400)), "never"):
         play.call("invoke", agent())
 
 
 @scene()
 def invoke_refusal(play: Play) -> None:
-    with play.script(*[p.Reply(refusal="I will not.", finish_reason="stop")] * 3):
+    with play.script(*[Reply(refusal="I will not.", finish_reason="stop")] * 3):
         for api_type in ("chat", "responses", "messages"):
             play.call("invoke", agent(model={"apiType": api_type}))
 
 
 @scene()
 def invoke_cut_stream(play: Play) -> None:
-    with play.script(p.Fault(after=3, reply=p.answer("One two three four.")), "One two three four."):
+    with play.script(Fault(after=3, reply=answer("One two three four.")), "One two three four."):
         play.call("invoke", agent(), max_retries=0)
 
 
 @scene()
 def invoke_stopped_by_length(play: Play) -> None:
-    with play.script(p.answer("One two", finish_reason="length"), p.answer("", finish_reason="content_filter")):
+    with play.script(answer("One two", finish_reason="length"), answer("", finish_reason="content_filter")):
         play.call("invoke", agent())
         play.call("invoke", agent())
 
 
 @scene()
 def run_messages(play: Play) -> None:
-    picture = p.Message("user", [p.TextPart("What is it?"), p.ImagePart("QUJD", "image/png", "low")])
+    picture = prompty.Message("user", [TextPart("What is it?"), prompty.Image("QUJD", "image/png", "low")])
     with play.script("A tree.", "Fine."):
-        play.call("run", agent(), [p.system("Look."), picture])
+        play.call("run", agent(), [prompty.system("Look."), picture])
         play.call("run", agent(), [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hm"}])
         play.call("run", agent(), [5])
 
@@ -202,19 +209,19 @@ def run_tool_history(play: Play) -> None:
 @scene()
 def run_structured(play: Play) -> None:
     with play.script(ADA, ADA):
-        play.call("run", agent(outputs=PERSON), [p.user("Who?")])
-        play.call("run", agent(), [p.user("Who?")], output_type=Person)
+        play.call("run", agent(outputs=PERSON), [prompty.user("Who?")])
+        play.call("run", agent(), [prompty.user("Who?")], output_type=Person)
 
 
 @scene(WAYS[0])
 def the_stages_by_themselves(play: Play) -> None:
     made = agent()
-    play.note(p.render(made, {"q": "Hi"}))
-    play.note(p.parse(made, "system:\nBe brief.\nuser:\nHi"))
-    play.note(p.prepare(made, {"q": "system:\nNot a role"}))
-    play.note(p.validate_inputs(made, {"q": "x"}))
-    play.note(p.cast({"name": "Ada", "age": 36}, Person))
-    play.note(p.repair([p.user("Hi"), p.assistant("Hm"), p.tool_result("gone", "x")]))
+    play.note(prompty.render(made, {"q": "Hi"}))
+    play.note(prompty.parse(made, "system:\nBe brief.\nuser:\nHi"))
+    play.note(prompty.prepare(made, {"q": "system:\nNot a role"}))
+    play.note(prompty.validate_inputs(made, {"q": "x"}))
+    play.note(prompty.cast({"name": "Ada", "age": 36}, Person))
+    play.note(repair([prompty.user("Hi"), prompty.assistant("Hm"), prompty.tool_result("gone", "x")]))
 
 
 # Turns.
@@ -222,7 +229,7 @@ def the_stages_by_themselves(play: Play) -> None:
 
 @scene()
 def turn_text(play: Play) -> None:
-    with play.script(p.answer("Hello there.", reasoning="They are friendly.")):
+    with play.script(answer("Hello there.", reasoning="They are friendly.")):
         play.call("turn", agent(), {"q": "How are you?"})
 
 
@@ -232,13 +239,13 @@ def turn_one_tool(play: Play) -> None:
         kept: dict[str, Any] = {"responses": {"encrypted_content": "eA=="}, "messages": {"signature": "s"}}.get(
             api_type, {}
         )
-        with play.script(p.answer("Let me see.", *looks("a"), reasoning="It may be there.", **kept), "Done."):
+        with play.script(answer("Let me see.", *looks("a"), reasoning="It may be there.", **kept), "Done."):
             play.call("turn", agent(model={"apiType": api_type}, name="worker"), tools=[look])
 
 
 @scene()
 def turn_parallel_tools(play: Play) -> None:
-    calls = [*looks("a", "b"), p.call("pay", amount=3), *looks("c")]
+    calls = [*looks("a", "b"), call("pay", amount=3), *looks("c")]
     with play.script(calls, "Done."):
         play.call("turn", agent(), tools=[look, pay])
     with play.script(calls, "Done."):
@@ -256,21 +263,21 @@ def turn_sequential_tools(play: Play) -> None:
     with play.script(looks("a", "b", "c"), "Done."):
         play.call("turn", agent(), tools=[look], tool_execution="sequential")
     with play.script(looks("d", "e"), "Done."):
-        play.call("turn", agent(), tools=[p.tool(sequential=True)(look)])
+        play.call("turn", agent(), tools=[prompty.tool(sequential=True)(look)])
     play.note(ran)
 
 
 @scene()
 def turn_failing_tools(play: Play) -> None:
-    calls = [p.call("fail", at="way"), p.call("look", wrong=1), p.call("nobody"), p.call("look", at="a")]
+    calls = [call("fail", at="way"), call("look", wrong=1), call("nobody"), call("look", at="a")]
     with play.script(calls, "Sorry."):
         play.call("turn", agent(), tools=[look, fail])
 
 
 @scene()
 def turn_unreadable_arguments(play: Play) -> None:
-    broken = p.ToolCall(id="c1", name="look", arguments='{"at": ')
-    with play.script(p.answer("", broken), "Sorry."):
+    broken = prompty.ToolCall(id="c1", name="look", arguments='{"at": ')
+    with play.script(answer("", broken), "Sorry."):
         play.call("turn", agent(), tools=[look])
 
 
@@ -287,11 +294,11 @@ def turn_tool_timeout(play: Play) -> None:
 @scene()
 def turn_what_tools_return(play: Play) -> None:
     def give(what: str) -> object:
-        picture = [p.TextPart("Here:"), p.ImagePart("QUJD", "image/png")]
+        picture = [TextPart("Here:"), prompty.Image("QUJD", "image/png")]
         return {"dict": {"a": [1, None]}, "none": None, "picture": picture, "person": Person(name="A", age=1)}[what]
 
     for api_type in ("chat", "messages"):
-        calls = [p.call("give", what=what) for what in ("dict", "none", "picture", "person")]
+        calls = [call("give", what=what) for what in ("dict", "none", "picture", "person")]
         with play.script(calls, "Done."):
             play.call("turn", agent(model={"apiType": api_type}), tools=[give])
 
@@ -303,7 +310,7 @@ def turn_declared_and_bound_tools(play: Play) -> None:
         tools=[bound],
         inputs={"q": {"kind": "string", "default": "Hi"}, "secret": {"kind": "string", "sensitive": True}},
     )
-    with play.script(p.call("look"), "Done."):
+    with play.script(call("look"), "Done."):
         play.call("turn", made, {"secret": "the-hidden-place"}, tools=[look])
     with play.script("never"):
         play.call("turn", agent(tools=[tool_named("missing")]))
@@ -311,11 +318,11 @@ def turn_declared_and_bound_tools(play: Play) -> None:
 
 @scene()
 def turn_tool_context(play: Play) -> None:
-    def work(at: str, context: p.ToolContext) -> str:  # type: ignore[name-defined]  # looked up in this version
+    def work(at: str, context: prompty.ToolContext) -> str:
         context.progress(1, 2, "half way")
         return f"{context.name} {context.key.rpartition(':')[0] != ''} {at}"
 
-    with play.script(p.call("work", at="a"), "Done."):
+    with play.script(call("work", at="a"), "Done."):
         play.call("turn", agent(), tools=[work])
 
 
@@ -325,8 +332,8 @@ def turn_traced_tool(play: Play) -> None:
         return len(at)
 
     def look(at: str) -> str:
-        with p.Tracer.start("inside") as span:
-            getattr(span, "record", span)("weight", p.trace(weigh)(at))  # a span was called in 0.1.0
+        with Tracer.start("inside") as span:
+            span.record("weight", prompty.trace(weigh)(at))
         return at
 
     with play.script(looks("abc"), "Done."):
@@ -340,17 +347,17 @@ class Mirror:
         async def call(arguments: Any, context: Any) -> object:
             return {"kind": tool.kind, "arguments": arguments}
 
-        parameters = {"type": "object", "properties": {"at": {"type": "string"}}}
-        function = p.Function(name=tool.name, description="Mirror.", parameters=parameters)
-        return [p.KindTool(function=function, call=call)]
+        parameters: dict[str, object] = {"type": "object", "properties": {"at": {"type": "string"}}}
+        function = Function(name=tool.name, description="Mirror.", parameters=parameters)
+        return [KindTool(function=function, call=call)]
 
 
 @scene()
 def turn_tool_kinds(play: Play) -> None:
-    p.register_tool_kind("mirror", Mirror())
-    p.register_tool("registered", look)
+    register_tool_kind("mirror", Mirror())
+    register_tool("registered", look)
     made = agent(tools=[{"name": "m", "kind": "mirror", "options": {}}, tool_named("registered")])
-    with play.script([p.call("m", at="a"), p.call("registered", at="b")], "Done."):
+    with play.script([call("m", at="a"), call("registered", at="b")], "Done."):
         play.call("turn", made)
 
 
@@ -361,7 +368,7 @@ def turn_tool_kinds(play: Play) -> None:
 def gate_allows_and_denies(play: Play) -> None:
     def gate(calls: Any) -> Any:
         play.note([(call.name, call.arguments, call.needs_approval) for call in calls])
-        return [True, p.deny("not there"), False]
+        return [True, prompty.deny("not there"), False]
 
     with play.script(looks("a", "b", "c"), "Done."):
         play.call("turn", agent(), tools=[look], gate=gate)
@@ -371,19 +378,19 @@ def gate_allows_and_denies(play: Play) -> None:
 
 @scene()
 def gate_answers_later(play: Play) -> None:
-    with play.script([*looks("a"), p.call("pay", amount=5)], "Done."):
-        paused = play.call("turn", agent(), tools=[look, pay], gate=lambda calls: [True, p.later()])
-        again = p.Paused.from_json(json.loads(json.dumps(paused.to_json())))
+    with play.script([*looks("a"), call("pay", amount=5)], "Done."):
+        paused = play.call("turn", agent(), tools=[look, pay], gate=lambda calls: [True, prompty.later()])
+        again = prompty.Paused.from_json(json.loads(json.dumps(paused.to_json())))
         play.call("resume", agent(), again, [True], tools=[look, pay], gate=lambda calls: [True])
 
 
 @scene()
 def approval_pauses(play: Play) -> None:
-    calls = [*looks("a"), p.call("pay", amount=5), p.call("pay", amount=500)]
+    calls = [*looks("a"), call("pay", amount=5), call("pay", amount=500)]
     approval = {"pay": {"when": {"amount": {"minimum": 100}}}, "look": "never"}
     with play.script(calls, "Done."):
         paused = play.call("turn", agent(), tools=[look, pay], approval=approval)
-        play.call("resume", agent(), paused, [p.deny("too much")], tools=[look, pay], approval=approval)
+        play.call("resume", agent(), paused, [prompty.deny("too much")], tools=[look, pay], approval=approval)
     with play.script(looks("a", "b"), "Done."):
         paused = play.call("turn", agent(), tools=[look], approval="always")
         paused = play.call("resume", agent(), paused, {paused.pending[1].key: True}, tools=[look], approval="always")
@@ -402,21 +409,23 @@ def approval_of_the_file(play: Play) -> None:
 @scene()
 def guardrails_deny(play: Play) -> None:
     def no(_: Any) -> Any:
-        return p.deny("not today")
+        return prompty.deny("not today")
 
     with play.script(looks("a"), "Done.", "Said.", "never"):
-        play.call("turn", agent(), tools=[look], guardrails=p.Guardrails(tool=no))
-        play.call("turn", agent(), guardrails=p.Guardrails(output=no))
-        play.call("turn", agent(), guardrails=p.Guardrails(input=no))
-        play.call("turn", agent(), guardrails=p.Guardrails(input=lambda _: 1 / 0))
+        play.call("turn", agent(), tools=[look], guardrails=prompty.Guardrails(tool=no))
+        play.call("turn", agent(), guardrails=prompty.Guardrails(output=no))
+        play.call("turn", agent(), guardrails=prompty.Guardrails(input=no))
+        play.call("turn", agent(), guardrails=prompty.Guardrails(input=lambda _: 1 / 0))
 
 
 @scene()
 def guardrails_rewrite(play: Play) -> None:
-    guardrails = p.Guardrails(
-        input=lambda messages: p.rewrite([*messages[:-1], p.user("[hidden]")]) if len(messages) == 2 else True,
-        output=lambda message: p.rewrite(message.text.upper()),
-        tool=lambda call: p.rewrite({"at": "elsewhere"}),
+    guardrails = prompty.Guardrails(
+        input=lambda messages: (
+            prompty.rewrite([*messages[:-1], prompty.user("[hidden]")]) if len(messages) == 2 else True
+        ),
+        output=lambda message: prompty.rewrite(message.text.upper()),
+        tool=lambda call: prompty.rewrite({"at": "elsewhere"}),
     )
     with play.script(looks("a"), "Done."):
         play.call("turn", agent(), tools=[look], guardrails=guardrails)
@@ -428,12 +437,12 @@ def guardrails_allow(play: Play) -> None:
         return True
 
     with play.script(looks("a"), "Done."):
-        play.call("turn", agent(), tools=[look], guardrails=p.Guardrails(input=yes, output=yes, tool=yes))
+        play.call("turn", agent(), tools=[look], guardrails=prompty.Guardrails(input=yes, output=yes, tool=yes))
 
 
 @scene()
 def steering_and_follow_ups(play: Play) -> None:
-    steering = p.Steering()
+    steering = prompty.Steering()
 
     def look(at: str) -> str:
         steering.send("In euros.")
@@ -460,14 +469,14 @@ def context_budget(play: Play) -> None:
     )
     with play.script(*looks("a"), "Done.", "Done.", "They talked.", "Done.", "Done."):
         play.call("turn", agent(), messages=history(), tools=[look], context_budget=200)
-        play.call("turn", agent(), messages=history(), context_budget=p.Context(limit=200, summary=summary))
-        play.call("turn", agent(), messages=history(), context_budget=p.Context(limit=200, summary=file))
-        play.call("turn", agent(), messages=history(), context_budget=p.Tokens(50))
+        play.call("turn", agent(), messages=history(), context_budget=prompty.Context(limit=200, summary=summary))
+        play.call("turn", agent(), messages=history(), context_budget=prompty.Context(limit=200, summary=file))
+        play.call("turn", agent(), messages=history(), context_budget=prompty.Tokens(50))
 
 
 @scene()
 def sessions(play: Play) -> None:
-    store = p.InProcessMemory()
+    store = InProcessMemory()
     thread = agent(
         inputs={"q": "Hi", "before": {"kind": "thread"}},
         instructions="system:\nBe brief.\n{{before}}\nuser:\n{{q}}",
@@ -481,7 +490,7 @@ def sessions(play: Play) -> None:
 
 @scene()
 def sessions_that_pause(play: Play) -> None:
-    store = p.InProcessMemory()
+    store = InProcessMemory()
     options: dict[str, Any] = {"tools": [look], "approval": "always", "memory": store}
     with play.script(looks("a"), "Done."):
         paused = play.call("turn", agent(), session_id="s", **options)
@@ -494,7 +503,7 @@ def sessions_that_pause(play: Play) -> None:
 def histories_are_repaired(play: Play) -> None:
     called = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     asked = {"role": "assistant", "content": "", "tool_calls": [called]}
-    said = [p.user("Hi"), asked, p.user("And?"), p.tool_result("gone", "x")]
+    said = [prompty.user("Hi"), asked, prompty.user("And?"), prompty.tool_result("gone", "x")]
     with play.script("Done."):
         play.call("turn", agent(), messages=said)
 
@@ -512,13 +521,13 @@ def turn_retries(play: Play) -> None:
 
 @scene()
 def turn_refusal(play: Play) -> None:
-    with play.script(p.Reply(refusal="I will not.", finish_reason="stop")):
+    with play.script(Reply(refusal="I will not.", finish_reason="stop")):
         play.call("turn", agent())
 
 
 @scene()
 def turn_cut_stream(play: Play) -> None:
-    cut = p.Fault(after=3, reply=p.answer("One two three four."))
+    cut = Fault(after=3, reply=answer("One two three four."))
     with play.script(looks("a"), cut, "One two three four.", cut):
         play.call("turn", agent(), tools=[look])
         play.call("turn", agent(), max_retries=0)
@@ -526,13 +535,13 @@ def turn_cut_stream(play: Play) -> None:
 
 @scene()
 def turn_fallbacks(play: Play) -> None:
-    down = p.Fault(p.ModelError("overloaded", status=529, retryable=True))
+    down = Fault(prompty.ModelError("overloaded", status=529, retryable=True))
     second = {"id": "third", "provider": "scripted", "apiType": "messages"}
     with play.script(down, down, looks("a"), "Done."):
         play.call("turn", agent(), tools=[look], fallbacks=["second", second], max_retries=0)
     with play.script(down, down):
         play.call("turn", agent(metadata={"fallbacks": ["second"]}), max_retries=0)
-    with play.script(p.Fault(p.ModelError("bad", status=400))):
+    with play.script(Fault(prompty.ModelError("bad", status=400))):
         play.call("turn", agent(), fallbacks=["second"])
 
 
@@ -552,31 +561,31 @@ def turn_structured_with_tools(play: Play) -> None:
 
 @scene()
 def budgets(play: Play) -> None:
-    used = p.Usage(input_tokens=90, output_tokens=20)
-    with play.script(p.answer("", *looks("a"), usage=used), "never"):
-        play.call("turn", agent(), tools=[look], budget=p.Budget(tokens=100))
+    used = prompty.Usage(input_tokens=90, output_tokens=20)
+    with play.script(answer("", *looks("a"), usage=used), "never"):
+        play.call("turn", agent(), tools=[look], budget=prompty.Budget(tokens=100))
     with play.script(looks("a"), looks("b"), looks("c")):
         play.call("turn", agent(), tools=[look], max_iterations=2)
     with play.script("never"):
-        play.call("turn", agent(), budget=p.Budget(cost=1))
+        play.call("turn", agent(), budget=prompty.Budget(cost=1))
 
 
 @scene()
 def stop_conditions(play: Play) -> None:
     with play.script(looks("a"), looks("b"), "never"):
-        play.call("turn", agent(), tools=[look], stop=p.Stop.steps(2))
-    with play.script(looks("a"), p.call("pay", amount=1), "never"):
-        stop = p.Stop.tool_called("pay") | p.Stop.tokens(10_000)
+        play.call("turn", agent(), tools=[look], stop=prompty.Stop.steps(2))
+    with play.script(looks("a"), call("pay", amount=1), "never"):
+        stop = prompty.Stop.tool_called("pay") | prompty.Stop.tokens(10_000)
         play.call("turn", agent(), tools=[look, pay], stop=stop)
 
 
 @scene()
 def cancelling(play: Play) -> None:
-    cancel = p.CancelToken()
+    cancel = prompty.CancelToken()
     with play.script("never"):
         cancel.cancel("before it began")
         play.call("turn", agent(), cancel=cancel)
-    during = p.CancelToken()
+    during = prompty.CancelToken()
 
     def look(at: str) -> str:
         during.cancel("in a tool")
@@ -617,21 +626,21 @@ def write_family(play: Play, mode: str) -> Any:
 
 @scene()
 def a_single_child(play: Play) -> None:
-    with play.script(p.call("ask", question="Why?"), "Because.", "Done."):
+    with play.script(call("ask", question="Why?"), "Because.", "Done."):
         play.call("turn", write_family(play, "single"), tools=[look])
-    with play.script(p.call("ask", question="Why?"), p.Fault(p.ModelError("gone", status=404)), "Sorry."):
+    with play.script(call("ask", question="Why?"), Fault(prompty.ModelError("gone", status=404)), "Sorry."):
         play.call("turn", write_family(play, "single"), tools=[look])
 
 
 @scene()
 def an_agentic_child(play: Play) -> None:
-    with play.script(p.call("ask", question="Why?"), *looks("a"), "Because.", "Done."):
+    with play.script(call("ask", question="Why?"), *looks("a"), "Because.", "Done."):
         play.call("turn", write_family(play, "agentic"), tools=[look])
-    with play.script(p.call("ask", question="Why?"), *looks("a"), "Denied.", "Done."):
+    with play.script(call("ask", question="Why?"), *looks("a"), "Denied.", "Done."):
         gate = lambda calls: [call.name != "look" for call in calls]  # noqa: E731  an argument
         play.call("turn", write_family(play, "agentic"), tools=[look], gate=gate)
-    with play.script(p.call("ask", question="Why?"), *looks("a"), "never"):
-        play.call("turn", write_family(play, "agentic"), tools=[look], budget=p.Budget(tokens=25))
+    with play.script(call("ask", question="Why?"), *looks("a"), "never"):
+        play.call("turn", write_family(play, "agentic"), tools=[look], budget=prompty.Budget(tokens=25))
 
 
 class Echo:
@@ -652,7 +661,7 @@ class Said:
 
     def process(self, agent: Any, response: Any, /) -> object:
         if response["said"] == "call":
-            return [p.ToolCall(id="c", name="look", arguments='{"at":"a"}')]
+            return [prompty.ToolCall(id="c", name="look", arguments='{"at":"a"}')]
         return response["said"]
 
     async def process_async(self, agent: Any, response: Any, /) -> object:
@@ -662,12 +671,12 @@ class Said:
 
 @scene()
 def a_pair_of_the_host(play: Play) -> None:
-    p.register_executor("echo", Echo())
-    p.register_processor("echo", Said())
+    register_executor("echo", Echo())
+    register_processor("echo", Said())
     made = agent(model={"provider": "echo"})
     for question in ("Hello", "call", "fail"):
         play.call("invoke", made, {"q": question})
-    play.call("run", made, [{"role": "user", "content": "One"}, p.user("Two")])
+    play.call("run", made, [{"role": "user", "content": "One"}, prompty.user("Two")])
     play.call("turn", made, {"q": "Hello"})
     play.call("turn", made, {"q": "call"}, tools=[look], max_iterations=2)
     play.call("invoke", made, {"q": ADA}, output_type=Person)
@@ -680,20 +689,20 @@ def half_a_pair(play: Play) -> None:
             message = {"role": "assistant", "content": f"You said {messages[-1].text}"}
             return {"id": "a", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
-    p.register_executor("azure", Whole())
+    register_executor("azure", Whole())
     play.call("invoke", agent(model={"provider": "azure"}))
     play.call("turn", agent(model={"provider": "azure"}))
-    p.register_executor("half", Echo())
+    register_executor("half", Echo())
     play.call("invoke", agent(model={"provider": "half"}))
 
 
 @scene()
 def recordings(play: Play) -> None:
     file = play.folder / "recording.jsonl"
-    with play.script(looks("a"), busy(), "Done."), p.Recorder(file):
+    with play.script(looks("a"), busy(), "Done."), Recorder(file):
         play.call("turn", agent(), tools=[look])
     play.note([json.loads(line) for line in file.read_text().splitlines()])
-    with p.Player(file):
+    with Player(file):
         play.call("turn", agent(), tools=[look])
         play.call("invoke", agent(), {"q": "Something else"})
 
@@ -780,7 +789,3 @@ def served_anthropic(play: Play) -> None:
     last = {**said, "content": [{"type": "text", "text": "Done."}], "usage": usage}
     with served(play, json_reply(first), json_reply(last)) as server:
         play.call("turn", served_agent(server, provider="anthropic"), tools=[look])
-
-
-if __name__ == "__main__":
-    main()

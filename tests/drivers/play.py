@@ -3,22 +3,51 @@
 import asyncio
 import json
 import re
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from logging import disable
+from dataclasses import dataclass, field, fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tests.differential.names import p
-from tests.plain import plain
+from pydantic import BaseModel
+
+import prompty
+from prompty import Message, Paused
+from prompty.testing import Script
+from prompty.tracing import Tracer
 
 # Random ids, and hashes of what has such an id in it.
 _ID = re.compile(r"\b(?:[0-9a-f]{32}){1,2}\b|(?<=__PROMPTY_THREAD_)[0-9a-f]+")
 _PLACE = re.compile(r"127\.0\.0\.1:\d+")
 _HIDDEN_ATTRIBUTES = {"server.port", "gen_ai.response.time_to_first_chunk"}  # different in every run
+_ERROR_FIELDS = ("status", "retryable", "retry_after", "limit", "reason", "refusal", "name", "messages")
+
+
+def plain(value: Any) -> Any:
+    """Return any value of the package as JSON, with the names of types, so that two ways can be compared."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(key): plain(entry) for key, entry in value.items()}
+        case list() | tuple():
+            return [plain(entry) for entry in value]
+        case BaseException():
+            shown = {name: plain(entry) for name in _ERROR_FIELDS if (entry := getattr(value, name, None)) is not None}
+            return {"type": type(value).__name__, "text": str(value), **shown}
+        case Enum() | Decimal():
+            return str(value)
+        case Path():
+            return value.name
+        case Message() | Paused():
+            return value.to_json()
+        case BaseModel():
+            return value.model_dump(mode="json")
+    assert is_dataclass(value), f"{type(value).__name__} has no plain form"
+    return {"type": type(value).__name__, **{entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}}
 
 
 @dataclass(frozen=True)
@@ -109,7 +138,7 @@ class Play:
     @contextmanager
     def script(self, *items: Any) -> Iterator[None]:
         """Answer with these items, and keep what was sent."""
-        script = p.Script(*items)
+        script = Script(*items)
         try:
             with script:
                 yield
@@ -140,7 +169,7 @@ class Play:
         return result
 
     def _called(self, step: dict[str, Any], verb: str, arguments: Any, options: Any) -> Any:
-        function = getattr(p, verb)
+        function = getattr(prompty, verb)
         if not self.way.streamed:
             return function(*arguments, **options)
         with function(*arguments, stream=True, **options) as stream:
@@ -151,7 +180,7 @@ class Play:
             return result
 
     async def _called_async(self, step: dict[str, Any], verb: str, arguments: Any, options: Any) -> Any:
-        function = getattr(p, f"{verb}_async")
+        function = getattr(prompty, f"{verb}_async")
         if not self.way.streamed:
             return await function(*arguments, **options)
         async with await function(*arguments, stream=True, **options) as stream:
@@ -179,20 +208,13 @@ def scene(*ways: Way) -> Callable[[Scene], Scene]:
 def played(function: Scene, way: Way) -> Any:
     """Return everything that a scene shows."""
     spans = Spans()
-    p.Tracer.add("differential", spans)
+    Tracer.add("scene", spans)
     with tempfile.TemporaryDirectory(prefix="scene-") as name:
         play = Play(way, Path(name))
         try:
             function(play)
         finally:
-            p.Tracer.remove("differential")
+            Tracer.remove("scene")
         shown = {"steps": play.steps, "requests": plain(play.requests), "spans": spans.trees()}
         text = json.dumps(shown).replace(name, "<folder>")
     return json.loads(_PLACE.sub("<place>", _ID.sub("<id>", text)))
-
-
-def main() -> None:
-    """Print what all scenes show."""
-    disable()  # scenes let functions of the host fail, which is logged
-    shown = {f"{name}[{way}]": played(function, way) for name, (function, ways) in SCENES.items() for way in ways}
-    json.dump({"package": sys.modules["prompty"].__file__, "scenes": shown}, sys.stdout)

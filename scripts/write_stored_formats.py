@@ -1,0 +1,171 @@
+"""Write what the package stores into a folder, one file of each kind, for the tests of later releases.
+
+    python -m scripts.write_stored_formats tests/stored/0.2.0
+
+The commit that tags a release runs it. `tests/stored` reads the files of every release, and those that are written now.
+"""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from prompty import ModelError, Paused, PromptAgent, load, tool, trace_to, turn
+from prompty.batches.job import BatchJob
+from prompty.batches.ledger import Ledger
+from prompty.batches.local import LocalBatch
+from prompty.cases.baseline import write_baseline
+from prompty.durable import DurableRuntime
+from prompty.errors import IterationsExceeded
+from prompty.memory import SqliteMemory
+from prompty.providers.keys import KeyFile
+from prompty.testing import Fault, Recorder, Script, answer, call
+from prompty.tools.mcp.servers import Pins
+from prompty.tracing import Tracer
+from prompty.wire.json_bytes import write_bytes
+
+SECONDS = 60
+PROMPT = """\
+---
+name: desk
+model: {id: m, provider: scripted}
+inputs: {question: {kind: string, required: true}}
+---
+system:
+Be brief.
+user:
+{{question}}
+"""
+QUESTION = {"question": "What colour is it?"}
+ROWS = b'{"question": "What colour is it?"}\n{"question": "How heavy is it?"}\n'
+STARTED_ROW = "0" * 32  # its process died
+
+
+@tool
+def look(at: str) -> str:
+    """Look at something."""
+    return f"seen {at}"
+
+
+def _look() -> Any:
+    return answer("Let me see.", call("look", at="the box"), reasoning="They want a colour.")
+
+
+def write_pause(folder: Path) -> None:
+    with Script(_look()):
+        paused = turn(folder / "desk.prompty", QUESTION, tools=[look], approval="always")
+    assert isinstance(paused, Paused)  # noqa: S101  every call needs approval
+    (folder / "paused.json").write_bytes(write_bytes(paused.to_json()))
+
+
+def write_session(folder: Path) -> None:
+    memory = SqliteMemory(folder / "sessions.db")
+    with Script(_look(), "Green."):
+        turn(folder / "desk.prompty", QUESTION, tools=[look], memory=memory, session_id="desk")
+
+
+def write_recording(folder: Path) -> None:
+    busy = Fault(ModelError("busy", status=429, retryable=True, retry_after=0.001))
+    with Script(_look(), busy, "Green."), Recorder(folder / "recording.jsonl"):
+        turn(folder / "desk.prompty", QUESTION, tools=[look])
+
+
+def write_traces(folder: Path) -> None:
+    """Write the trace of a turn that has ended, and of one whose process died while a tool ran."""
+    with TemporaryDirectory() as traces:
+
+        @tool(name="look")
+        def look_and_die(at: str) -> str:
+            [lines] = Path(traces).glob("*.jsonl")
+            shutil.copy(lines, folder / "running.jsonl")
+            return look(at)
+
+        trace_to(f"file:{traces}")
+        try:
+            with Script(_look(), "Green."):
+                turn(folder / "desk.prompty", QUESTION, tools=[look_and_die])
+        finally:
+            Tracer.clear()
+        [finished] = Path(traces).glob("*.tracy")
+        shutil.copy(finished, folder / "finished.tracy")
+
+
+def batch_job(folder: Path) -> BatchJob:
+    """Return the batch over `rows.jsonl`."""
+    return BatchJob(
+        agent=load(folder / "desk.prompty"),
+        rows=folder / "rows.jsonl",
+        numbers=range(1, 3),
+        output=folder / "batch.jsonl",
+        tools=[],
+        price=lambda _: None,
+        max_concurrency=1,
+    )
+
+
+def write_batch(folder: Path) -> None:
+    """Write the ledger of a batch with a row that succeeded, one that failed, and one that was interrupted."""
+    (folder / "rows.jsonl").write_bytes(ROWS)
+    job = batch_job(folder)
+    with Ledger(job.output) as ledger, Script("Green.", Fault(ModelError("no such model", status=404))):
+        asyncio.run(LocalBatch(job, ledger).run())
+        ledger.begin(STARTED_ROW)
+
+
+def write_runs(folder: Path) -> None:
+    """Write a database of durable runs: done, paused and failed."""
+    asked = [{"call": "look", "arguments": {"at": "the box"}}]
+    done, endless = _scripted([asked, "Green."]), _scripted([asked, asked])
+    with DurableRuntime(f"sqlite:///{folder}/runs.db", name="worker", tools=[look]) as runtime:
+        runtime.start(done, run_id="done", stream=True).result(timeout=SECONDS)
+        runtime.start(done, run_id="paused", approval="always").result(timeout=SECONDS)
+        with suppress(IterationsExceeded):
+            runtime.start(endless, run_id="failed", max_iterations=1).result(timeout=SECONDS)
+
+
+def _scripted(script: list[Any]) -> PromptAgent:
+    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": script}}}
+    return PromptAgent.model_validate({"model": model, "instructions": "user:\nWhat colour is it?"})
+
+
+def write_test_baseline(folder: Path) -> None:
+    write_baseline(folder / "desk.baseline.json", {"is green": "passed", "is heavy [m]": "failed"})
+
+
+def write_keys(folder: Path) -> None:
+    KeyFile(folder / "keys.json").write("openai", "a-key-that-opens-nothing")
+
+
+def write_mcp_pins(folder: Path) -> None:
+    pins = Pins("library", folder / "mcp-pins.json")
+    pins.find_changed({"search": "a", "lend": "b"})
+    pins.find_changed({"search": "c"})
+
+
+WRITERS: list[Callable[[Path], None]] = [
+    write_pause,
+    write_session,
+    write_recording,
+    write_traces,
+    write_batch,
+    write_runs,
+    write_test_baseline,
+    write_keys,
+    write_mcp_pins,
+]
+
+
+def write_formats(folder: Path) -> None:
+    """Write all files into a folder that has none of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "desk.prompty").write_text(PROMPT, encoding="utf-8", newline="\n")
+    for write in WRITERS:
+        write(folder)
+
+
+if __name__ == "__main__":
+    write_formats(Path(sys.argv[1]))

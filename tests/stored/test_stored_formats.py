@@ -1,0 +1,101 @@
+"""Today's readers read what each release has stored, and what the script writes today."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from prompty import Paused, resume, turn
+from prompty.batches.ledger import Ledger
+from prompty.batches.local import LocalBatch
+from prompty.cases.baseline import read_baseline
+from prompty.durable import DurableRuntime
+from prompty.errors import IterationsExceeded
+from prompty.events import Done
+from prompty.memory import SqliteMemory
+from prompty.providers.keys import KeyFile
+from prompty.testing import Player, Script
+from prompty.tools.mcp.servers import Pins
+from prompty.viewer.reader import read_trace
+from scripts.write_stored_formats import QUESTION, SECONDS, STARTED_ROW, batch_job, look, write_formats
+
+pytestmark = pytest.mark.database
+
+RELEASES = sorted(folder for folder in Path(__file__).parent.iterdir() if (folder / "desk.prompty").exists())
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    write_formats(folder)
+    return folder
+
+
+@pytest.fixture(params=[None, *RELEASES], ids=lambda release: release.name if release else "now")
+def folder(request: pytest.FixtureRequest, written: Path, tmp_path: Path) -> Path:
+    """A copy of the files of a release, or of those that are written now."""
+    return shutil.copytree(request.param or written, tmp_path / "stored")
+
+
+def test_a_pause_is_resumed(folder: Path) -> None:
+    paused = Paused.from_json(json.loads((folder / "paused.json").read_text()))
+    assert [(call.name, call.arguments) for call in paused.pending] == [("look", {"at": "the box"})]
+    with Script("Green.") as script:
+        assert resume(folder / "desk.prompty", paused, [True], QUESTION, tools=[look]) == "Green."
+    assert [message["role"] for message in script.requests[0]["messages"]] == ["system", "user", "assistant", "tool"]
+
+
+def test_a_session_goes_on(folder: Path) -> None:
+    memory = SqliteMemory(folder / "sessions.db")
+    with Script("Heavy.") as script:
+        turn(folder / "desk.prompty", {"question": "How heavy?"}, tools=[look], memory=memory, session_id="desk")
+    sent = [message["content"] for message in script.requests[0]["messages"]]
+    assert sent == ["Be brief.", *QUESTION.values(), "Let me see.", "seen the box", "Green.", "How heavy?"]
+
+
+def test_a_recording_is_played(folder: Path) -> None:
+    with Player(folder / "recording.jsonl"):
+        assert turn(folder / "desk.prompty", QUESTION, tools=[look]) == "Green."
+
+
+def test_traces_are_read(folder: Path) -> None:
+    finished, running = read_trace(folder / "finished.tracy"), read_trace(folder / "running.jsonl")
+    assert (finished.root.status, running.root.status) == ("ok", "unfinished")
+    assert [trace.count("execute") for trace in (finished, running)] == [2, 1]
+
+
+def test_a_batch_repeats_no_row_that_it_has(folder: Path) -> None:
+    job = batch_job(folder)
+    with Ledger(job.output) as ledger, Script() as script:
+        assert list(ledger.index.list_interrupted()) == [STARTED_ROW]
+        assert asyncio.run(LocalBatch(job, ledger).run())
+    assert script.requests == []
+
+
+def test_durable_runs_are_read_and_go_on(folder: Path) -> None:
+    with DurableRuntime(f"sqlite:///{folder}/runs.db", name="another", tools=[look]) as runtime:
+        assert {run.id: run.state for run in runtime.list()} == {"done": "done", "paused": "paused", "failed": "failed"}
+        assert runtime.result("done") == "Green."
+        *_, last = runtime.events("done")
+        assert isinstance(last.event, Done)
+        assert [message.role for message in last.event.messages] == ["user", "assistant", "tool", "assistant"]
+        with pytest.raises(IterationsExceeded):
+            runtime.result("failed")
+        runtime.answer("paused", [True])
+        assert runtime.result("paused", timeout=SECONDS) == "Green."
+
+
+def test_a_baseline_is_read(folder: Path) -> None:
+    assert read_baseline(folder / "desk.baseline.json") == {"is green": "passed", "is heavy [m]": "failed"}
+
+
+def test_keys_are_read(folder: Path) -> None:
+    folder.chmod(0o700)
+    (folder / "keys.json").chmod(0o600)  # git keeps no such mode
+    assert KeyFile(folder / "keys.json").read("openai") == "a-key-that-opens-nothing"
+
+
+def test_pinned_mcp_tools_are_read(folder: Path) -> None:
+    assert Pins("library", folder / "mcp-pins.json").find_changed({"search": "c", "lend": "b"}) == {"search"}
