@@ -1,6 +1,5 @@
 """Two ways to make the same calls: the OpenAI SDK by itself, and a prompt that is loaded."""
 
-import os
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,9 +22,8 @@ OPTIONS = {"model": "gpt-4o-mini", "temperature": 0.3, "max_completion_tokens": 
 
 
 class Caller(Protocol):
-    """Streams give the number of their chunks with text. `choose` comes before what is measured."""
+    """Streams give the number of their chunks with text."""
 
-    def choose(self) -> None: ...
     def call(self) -> str: ...
     async def call_async(self) -> str: ...
     def stream(self) -> int: ...
@@ -39,9 +37,6 @@ class Bare:
     def __init__(self, url: str) -> None:
         self.chat: Any = OpenAI(base_url=url, api_key=KEY, timeout=60).chat.completions
         self.chat_async: Any = AsyncOpenAI(base_url=url, api_key=KEY, timeout=60).chat.completions
-
-    def choose(self) -> None:
-        """There is nothing to choose."""
 
     def call(self) -> str:
         content: str = self.chat.create(messages=messages(), **OPTIONS).choices[0].message.content
@@ -66,15 +61,10 @@ def messages() -> list[dict[str, str]]:
 
 
 class Ours:
-    """A prompt that is loaded; preparing it is part of the call. Connections belong to a key, so that one for each
-    transport keeps them apart."""
+    """A prompt that is loaded; preparing it is part of the call."""
 
-    def __init__(self, url: str, transport: str) -> None:
-        self.transport = transport
-        self.agent = agent_at(url, key=f"{KEY}-{transport}")
-
-    def choose(self) -> None:
-        os.environ["PROMPTY_TRANSPORT"] = self.transport
+    def __init__(self, url: str) -> None:
+        self.agent = agent_at(url)
 
     def call(self) -> str:
         return str(invoke(self.agent, INPUTS))
@@ -89,8 +79,8 @@ class Ours:
         return len([text async for text in await invoke_async(self.agent, INPUTS, stream=True)])
 
 
-def agent_at(url: str, path: Path = CHAT, key: str = KEY) -> PromptAgent:
+def agent_at(url: str, path: Path = CHAT) -> PromptAgent:
     """The prompt that is measured, with the provider at this URL."""
     agent = load(path)
-    connection = ApiKeyConnection(endpoint=url, api_key=SecretStr(key))
+    connection = ApiKeyConnection(endpoint=url, api_key=SecretStr(KEY))
     return agent.model_copy(update={"model": agent.model.model_copy(update={"connection": connection})})

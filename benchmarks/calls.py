@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from benchmarks.callers import Bare, Caller, Ours
@@ -13,32 +13,30 @@ from benchmarks.provider import TEXT, fake_provider
 REPEATS = 30
 CHUNKS = 2000
 
-TRANSPORTS = ("httpx2", "fast")
-# With `fast`, two thirds of a call are ours and not the transport's: it is prepared, run and read.
 LIMITS = {
-    "call, async": {"httpx2": 0.45, "fast": 0.22},
-    "call, sync": {"httpx2": 0.45, "fast": 0.25},
+    "call, async": 0.45,
+    "call, sync": 0.45,
     # The same commit measures 0.13 on one machine and 0.15 to 0.19 on another. About half of a chunk is h11's.
-    "stream, async": {"httpx2": 0.2, "fast": 0.11},
-    "stream, sync": {"httpx2": 0.2, "fast": 0.11},
-    "64 calls at once": {"httpx2": 0.5, "fast": 0.15},
-    "512 calls at once": {"httpx2": 0.45, "fast": 0.1},
+    "stream, async": 0.2,
+    "stream, sync": 0.2,
+    "64 calls at once": 0.5,
+    "512 calls at once": 0.45,
 }
 
 Work = Callable[[Caller], object]
 
 
-def call_costs(rounds: int, transports: Sequence[str] = TRANSPORTS) -> list[Cost]:
+def call_costs(rounds: int) -> list[Cost]:
     """One call after the other, streams, and many calls at once."""
     with fake_provider() as provider, asyncio.Runner() as runner:
         return [
-            *one_by_one(runner, f"{provider}/0/0/1", 6 * rounds, transports),
-            *streamed(runner, f"{provider}/0/{CHUNKS}/1", 2 * rounds, transports),
-            *together(runner, f"{provider}/50/0/1", rounds, transports),
+            *one_by_one(runner, f"{provider}/0/0/1", 6 * rounds),
+            *streamed(runner, f"{provider}/0/{CHUNKS}/1", 2 * rounds),
+            *together(runner, f"{provider}/50/0/1", rounds),
         ]
 
 
-def one_by_one(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence[str]) -> list[Cost]:
+def one_by_one(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
     """The processor time of a call."""
 
     def run(caller: Caller) -> None:
@@ -49,14 +47,16 @@ def one_by_one(runner: asyncio.Runner, url: str, rounds: int, transports: Sequen
         for _ in range(REPEATS):
             assert await caller.call_async() == TEXT
 
-    callers = callers_at(url, transports)
+    callers = callers_at(url)
     return [
-        *ratios("call, async", least(rounds, callers, time.process_time, lambda caller: runner.run(run_async(caller)))),
-        *ratios("call, sync", least(rounds, callers, time.process_time, run)),
+        ratio_of(
+            "call, async", least(rounds, callers, time.process_time, lambda caller: runner.run(run_async(caller)))
+        ),
+        ratio_of("call, sync", least(rounds, callers, time.process_time, run)),
     ]
 
 
-def streamed(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence[str]) -> list[Cost]:
+def streamed(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
     """The processor time of a chunk."""
 
     def run(caller: Caller) -> None:
@@ -65,28 +65,28 @@ def streamed(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence
     def run_async(caller: Caller) -> None:
         assert runner.run(caller.stream_async()) == CHUNKS
 
-    callers = callers_at(url, transports)
+    callers = callers_at(url)
     return [
-        *ratios("stream, async", least(rounds, callers, time.process_time, run_async)),
-        *ratios("stream, sync", least(rounds, callers, time.process_time, run)),
+        ratio_of("stream, async", least(rounds, callers, time.process_time, run_async)),
+        ratio_of("stream, sync", least(rounds, callers, time.process_time, run)),
     ]
 
 
-def together(runner: asyncio.Runner, url: str, rounds: int, transports: Sequence[str]) -> list[Cost]:
+def together(runner: asyncio.Runner, url: str, rounds: int) -> list[Cost]:
     """The processor time of many calls at once."""
 
     def many(calls: int) -> Work:
         return lambda caller: runner.run(at_once(calls, caller))
 
-    callers = callers_at(url, transports)
+    callers = callers_at(url)
     return [
-        *ratios("64 calls at once", least(2 * rounds, callers, time.process_time, many(64))),
-        *ratios("512 calls at once", least(rounds, callers, time.process_time, many(512))),
+        ratio_of("64 calls at once", least(2 * rounds, callers, time.process_time, many(64))),
+        ratio_of("512 calls at once", least(rounds, callers, time.process_time, many(512))),
     ]
 
 
-def callers_at(url: str, transports: Sequence[str]) -> dict[str, Caller]:
-    return {**{name: Ours(url, name) for name in transports}, "openai": Bare(url)}
+def callers_at(url: str) -> dict[str, Caller]:
+    return {"prompty": Ours(url), "openai": Bare(url)}
 
 
 async def at_once(calls: int, caller: Caller) -> None:
@@ -102,12 +102,9 @@ async def at_once(calls: int, caller: Caller) -> None:
 
 def least(rounds: int, callers: Mapping[str, Caller], clock: Callable[[], float], work: Work) -> dict[str, float]:
     """The least time each caller takes for the same work."""
-
-    def measure(caller: Caller) -> float:
-        caller.choose()
-        return seconds_of(partial(work, caller), clock)
-
-    measures: dict[str, Measure] = {name: partial(measure, caller) for name, caller in callers.items()}
+    measures: dict[str, Measure] = {
+        name: partial(seconds_of, partial(work, caller), clock) for name, caller in callers.items()
+    }
     return best_of(rounds, measures)
 
 
@@ -118,9 +115,9 @@ def seconds_of(action: Callable[[], object], clock: Callable[[], float]) -> floa
     return clock() - start
 
 
-def ratios(name: str, seconds: Mapping[str, float]) -> list[Cost]:
-    """The time of each transport over that of the bare SDK."""
-    return [ratio(f"{name}, {one}", LIMITS[name][one], seconds, one) for one in TRANSPORTS if one in seconds]
+def ratio_of(name: str, seconds: Mapping[str, float]) -> Cost:
+    """Our time over that of the bare SDK."""
+    return ratio(name, LIMITS[name], seconds)
 
 
 def ratio(name: str, limit: float, seconds: Mapping[str, float], side: str = "prompty") -> Cost:

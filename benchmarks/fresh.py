@@ -23,7 +23,6 @@ PROGRAMS = {
     "load and prepare": f"import prompty\nprompty.prepare(prompty.load({str(CHAT)!r}), {INPUTS!r})",
 }
 ANSWER = f"import prompty\nprint(prompty.invoke({str(CALL)!r}, {INPUTS!r}))"
-TRANSPORTS = {"httpx2": 0.75, "fast": 0.55}
 LIST_MODULES = (
     "\nimport sys\nprint(*(name for name in sys.modules if name.partition('.')[0] not in ('prompty', '__main__')))"
 )
@@ -36,15 +35,16 @@ def fresh_costs(rounds: int) -> list[Cost]:
         sides: dict[str, Measure] = {
             name: partial(processor_seconds, program, environment) for name, program in PROGRAMS.items()
         }
-        for transport in TRANSPORTS:
-            chosen = {**environment, "PROMPTY_TRANSPORT": transport}
-            modules = output_of(ANSWER + LIST_MODULES, chosen).splitlines()[-1].split()
-            sides[f"answer, {transport}"] = partial(processor_seconds, ANSWER, chosen)
-            sides[f"imports of answer, {transport}"] = partial(processor_seconds, import_all(modules), chosen)
+        modules = output_of(ANSWER + LIST_MODULES, environment).splitlines()[-1].split()
+        sides["answer"] = partial(processor_seconds, ANSWER, environment)
+        sides["imports of answer"] = partial(processor_seconds, import_all(modules), environment)
         best_of(1, sides)  # compiles the modules
         seconds = best_of(rounds, sides)
-    costs = [cost_of("import prompty", 0.1, seconds), cost_of("load and prepare", 0.45, seconds)]
-    return costs + [answer_cost(transport, limit, seconds) for transport, limit in TRANSPORTS.items()]
+    return [
+        cost_of("import prompty", 0.1, seconds),
+        cost_of("load and prepare", 0.45, seconds),
+        answer_cost(0.75, seconds),
+    ]
 
 
 def environment_with(bytecode: str) -> dict[str, str]:
@@ -88,8 +88,7 @@ def cost_of(name: str, limit: float, seconds: Mapping[str, float]) -> Cost:
     return Cost(name=f"fresh process: {name}", figure=figure, unit=f"times {unit}", limit=limit, seconds=used)
 
 
-def answer_cost(transport: str, limit: float, seconds: Mapping[str, float]) -> Cost:
+def answer_cost(limit: float, seconds: Mapping[str, float]) -> Cost:
     """The cost of a first answer; beside it, the time of the imports of other packages alone."""
-    cost = cost_of(f"answer, {transport}", limit, seconds)
-    imports = f"imports of answer, {transport}"
+    cost, imports = cost_of("answer", limit, seconds), "imports of answer"
     return replace(cost, seconds={**cost.seconds, imports: seconds[imports]})

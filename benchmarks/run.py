@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.batch import batch_costs
-from benchmarks.calls import TRANSPORTS, call_costs
+from benchmarks.calls import call_costs
 from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
 from benchmarks.durable import durable_costs
@@ -41,8 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     effort = 1 if quick else 2
     stages = measured(lambda rounds: fresh_costs(5 * rounds), effort)
     stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
-    transports = TRANSPORTS[:1] if quick else TRANSPORTS  # threads of Rust need more rounds to be measured
-    calls = measured(lambda rounds: call_costs(rounds, transports), effort)
+    calls = measured(call_costs, effort)
     calls.append(crowd_cost(1000 if quick else FULL))
     turns = measured(turn_costs, effort)
     tracing = measured(tracing_costs, effort)

@@ -72,14 +72,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The transport of a test: `httpx2`, or that which its module asks for by parametrizing this fixture."""
-    name = getattr(request, "param", "httpx2")
-    monkeypatch.setenv("PROMPTY_TRANSPORT", name)
-    return str(name)
-
-
-@pytest.fixture(autouse=True)
 def no_stored_keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keys that the person who runs the tests has stored are not used, and no test stores one among them."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / f"config-{token_hex(8)}"))

@@ -76,14 +76,9 @@ class End:
     reset: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EndWriting:
-    """A step after which the server writes nothing more. The connection is open until the client closes it."""
-
-
 RESET, CLOSE = End(reset=True), End(reset=False)
 
-Step = bytes | Hold | Pause | Forever | End | EndWriting
+Step = bytes | Hold | Pause | Forever | End
 Reply = Sequence[Step]
 
 
@@ -270,8 +265,6 @@ class _Connection(asyncio.Protocol):
                     await asyncio.sleep(every)
             case End(reset):
                 self.end(reset=reset)
-            case EndWriting():
-                self.transport.write_eof()
             case content:
                 self.transport.write(content)
 

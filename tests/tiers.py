@@ -39,9 +39,6 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
         path = item.path.relative_to(ROOT).as_posix()
         names = {tier for folder, tier in FOLDERS.items() if path.startswith(f"{folder}/")}
         names |= {FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURES}
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if parameters.get("transport") == "fast":
-            names.add("slow")
         if any(database in item.nodeid.partition("::")[2].lower() for database in SECOND_DATABASES):
             names.add("nightly")
         for name in sorted(names):

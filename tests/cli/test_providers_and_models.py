@@ -64,11 +64,10 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("transport", ["httpx2", "fast"])
 @pytest.mark.parametrize("provider", PATHS)
-def test_models_asks_the_server_of_the_file(provider: str, transport: str, server: Server, tmp_path: Path) -> None:
+def test_models_asks_the_server_of_the_file(provider: str, server: Server, tmp_path: Path) -> None:
     connection, path = PATHS[provider]
-    done = run("models", write(tmp_path, connection % server.url, provider), PROMPTY_TRANSPORT=transport)
+    done = run("models", write(tmp_path, connection % server.url, provider))
     assert (done.stdout.splitlines(), done.stderr) == (["small", "big \\x1b[31mred"], "")
     (request,) = server.requests
     assert (request.method, request.path, request.content) == ("GET", path, b"")

@@ -53,14 +53,12 @@ def only_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(transport: str) -> Iterator[Server]:
+def server() -> Iterator[Server]:
     """A scripted server, to which no connection may be left in the middle of an answer, nor more than one idle, nor any
-    when all clients are closed. `fast` gives a connection back to its pool a moment after its call, so that the next
-    call may open another."""
-    idle = 2 if transport == "fast" else 1
+    when all clients are closed."""
     with Server() as server:
         yield server
-        assert server.wait_until(lambda: server.busy == 0 and server.open <= idle), (
+        assert server.wait_until(lambda: server.busy == 0 and server.open <= 1), (
             f"{server.busy} of {server.open} connections are left in the middle of an answer"
         )
         close_clients()

@@ -15,7 +15,6 @@ from tests.loopback import Reply, Server, cut, event, gzip_reply, json_reply, re
 from tests.ways import STREAMED, Way
 
 # On both of our transports.
-pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
 
 
 TWENTY_MEGABYTES = 20_000_000

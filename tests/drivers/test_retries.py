@@ -18,7 +18,6 @@ from tests.loopback import CLOSE, RESET, Pause, Reply, Server, event, json_reply
 from tests.ways import Way
 
 # On both of our transports.
-pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
 
 
 AT_ONCE = {"retry-after": "0"}

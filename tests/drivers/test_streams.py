@@ -18,7 +18,6 @@ from tests.loopback import CLOSE, Forever, Hold, Server, cut, event, json_reply,
 from tests.ways import Way
 
 # On both of our transports.
-pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
 
 
 WORDS = ("Grüße, ", "", "\U0001f600 line\n", "break\r\n\u2028end", '"')
@@ -386,14 +385,12 @@ def test_an_async_stream_that_is_never_read_asks_for_nothing(server: Server, end
     assert server.requests == []
 
 
-def test_a_call_that_is_cancelled_lets_its_connection_go(server: Server, endless: Wire, transport: str) -> None:
-    """`fast` does at the deadline of the call, if no headers had come."""
-    limit: dict[str, Any] = {"timeout": 1.0} if transport == "fast" else {}
+def test_a_call_that_is_cancelled_lets_its_connection_go(server: Server, endless: Wire) -> None:
     hold = Hold()
     server.answer([hold])
 
     async def main() -> bool:
-        task = asyncio.create_task(invoke_async(endless.agent(server), **limit))
+        task = asyncio.create_task(invoke_async(endless.agent(server)))
         await asyncio.to_thread(hold.reached.wait)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

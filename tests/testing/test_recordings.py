@@ -46,7 +46,6 @@ from tests.strategies import json_objects
 from tests.ways import WAYS, Way
 
 # On both of our transports.
-pytestmark = pytest.mark.parametrize("transport", ["httpx2", "fast"], indirect=True)
 
 
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)

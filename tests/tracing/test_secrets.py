@@ -98,7 +98,7 @@ def planned(planted: Planted, scene: str, server: Server, folder: Path) -> dict[
     return plan
 
 
-def run_program(folder: Path, scenes: list[dict[str, Any]], collector: Collector, transport: str) -> bytes:
+def run_program(folder: Path, scenes: list[dict[str, Any]], collector: Collector) -> bytes:
     """What the program writes to stdout and stderr."""
     (folder / "plan.json").write_text(json.dumps({"folder": str(folder / "out"), "scenes": scenes}))
     (folder / "out").mkdir()
@@ -106,7 +106,6 @@ def run_program(folder: Path, scenes: list[dict[str, Any]], collector: Collector
         "PROMPTY_TRACE": f"console,file:{folder / 'out' / 'traces'},otel,wire",
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         SWITCH: "SPAN_AND_EVENT",
-        "PROMPTY_TRANSPORT": transport,
     }
     done = subprocess.run(  # noqa: S603  our own code
         [sys.executable, "-W", "error", "-m", "tests.tracing.secret_program", str(folder / "plan.json")],
@@ -120,8 +119,8 @@ def run_program(folder: Path, scenes: list[dict[str, Any]], collector: Collector
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", params=["httpx2", "fast"])
-def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     folder = tmp_path_factory.mktemp("secrets")
     everything = {(kind.name, scene): Planted(kind, scene) for kind in KINDS for scene in SCENES}
     with Collector() as collector, ExitStack() as servers:
@@ -129,7 +128,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             planned(planted, scene, servers.enter_context(Server()), folder)
             for (_, scene), planted in everything.items()
         ]
-        printed = run_program(folder, scenes, collector, request.param)
+        printed = run_program(folder, scenes, collector)
         outputs = {"console": printed, "OTLP": b"".join(collector.bodies())}
     for path in sorted((folder / "out").rglob("*")):
         if path.is_file():

@@ -15,7 +15,7 @@ from tests.transports.subject import NAMES, Subject
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for a `subject` on every transport."""
     if "subject" in metafunc.fixturenames:
-        metafunc.parametrize("transport", NAMES, indirect=True)
+        metafunc.parametrize("transport", NAMES)
 
 
 @pytest.fixture(autouse=True)

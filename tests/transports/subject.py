@@ -10,14 +10,12 @@ from prompty import PromptAgent
 from prompty.providers import register_connection
 
 T = TypeVar("T")
-NAMES = ("httpx2", "fast", "sdk")
+NAMES = ("httpx2", "sdk")
 KEY = "sk-planted-key-0123456789"
 ANSWER = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}]}
 
 # What a transport need not do, and why. Everything else holds for all of them.
 EXEMPT: dict[tuple[str, str], str] = {
-    ("fast", "closes before headers"): "pyreqwest leaves a request alone until its headers come or its deadline passes",
-    ("fast", "sees a close at once"): "pyreqwest watches idle sockets in a thread of its own, a moment later",
     ("sdk", "redirects"): "the client of a host follows them",
     ("sdk", "cookies"): "the client of a host keeps them",
     ("sdk", "encodings"): "the client of a host asks for its own and decompresses them",

@@ -102,8 +102,7 @@ def test_a_cancelled_task_ends_and_closes_its_connection(
 
     ended, closed = subject.run(main())
     assert ended < LIMIT * time_factor()
-    excused = stage == "before headers" and subject.is_exempt("closes before headers")
-    assert closed < (TIMEOUT + LIMIT if excused else LIMIT) * time_factor()
+    assert closed < LIMIT * time_factor()
 
 
 def test_a_call_is_cancelled_while_it_connects(subject: Subject) -> None:

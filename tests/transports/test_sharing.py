@@ -1,7 +1,6 @@
 """Connections that are shared: by threads, by one event loop after the other, and by no child of a fork."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prompty import invoke, invoke_async
-from tests.loopback import CLOSE, EndWriting, Server, event, json_reply, stream
+from tests.loopback import CLOSE, Server, event, json_reply, stream
 from tests.tiers import ROOT
 from tests.transports.subject import ANSWER, Subject
 from tests.transports.test_exchanges import skip_if_exempt
@@ -50,8 +49,7 @@ def test_event_loops_follow_each_other(subject: Subject, server: Server) -> None
 def test_a_connection_that_the_server_closed_while_the_loop_rested_is_not_used_again(
     subject: Subject, server: Server
 ) -> None:
-    # A transport that needs a moment to see it closes its end then, and only after that is the connection gone.
-    server.answer([*json_reply(ANSWER), EndWriting() if subject.is_exempt("sees a close at once") else CLOSE])
+    server.answer([*json_reply(ANSWER), CLOSE])
     agent = subject.agent(server.url)
 
     async def twice() -> list[object]:
@@ -80,8 +78,7 @@ def test_a_forked_child_uses_connections_of_its_own(subject: Subject, server: Se
     skip_if_exempt(subject, "fork")
     server.answer(json_reply(ANSWER))
     command = [sys.executable, str(Path(__file__).with_name("forked.py")), server.url]
-    environment = {**os.environ, "PROMPTY_TRANSPORT": subject.name}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  our own program
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  our own program
     assert done.stdout.split() == ["Fine."] * 6, done.stderr
     assert server.wait_until(lambda: server.open == 0)
 
@@ -90,6 +87,5 @@ def test_a_forked_child_uses_connections_of_its_own(subject: Subject, server: Se
 @pytest.mark.parametrize("stage", ["headers", "body"])
 def test_an_interrupt_ends_a_synchronous_call(subject: Subject, stage: str) -> None:
     command = [sys.executable, "-m", "tests.transports.interrupted", subject.name, stage]
-    environment = {**os.environ, "PROMPTY_TRANSPORT": subject.name}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  our own program
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  our own program
     assert done.stdout == "interrupted in time\n", done.stderr

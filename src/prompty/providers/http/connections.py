@@ -15,19 +15,16 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.providers import AsyncTransport, Transport
 from prompty.providers.http.endpoint import Endpoint
-from prompty.providers.http.environment import find_tls_files
 from prompty.providers.sdk import AsyncSdkTransport, RegisteredClient, SdkClients, SdkTransport
 
 MAX_POOLS = 64  # of one endpoint in one event loop
 CALLS_PER_POOL = 16  # before there is another one
 CALLS_PER_PASS = 32  # that begin in one pass of the event loop
-_PACKAGES = {"httpx2": "httpcore2", "fast": "pyreqwest"}
 
 
 class LoopTransports:
@@ -85,7 +82,7 @@ class Connector:
 
     def _build(self, place: Endpoint | RegisteredClient) -> Any:
         if isinstance(place, Endpoint):
-            return _load_implementation(place).HttpTransport(place)
+            return _load_implementation().HttpTransport(place)
         return SdkTransport(place)
 
     def transport_async(self, agent: PromptAgent) -> AsyncTransport:
@@ -105,7 +102,7 @@ class Connector:
 
     def _build_async(self, place: Endpoint | RegisteredClient, turns: Semaphore) -> Any:
         if isinstance(place, Endpoint):
-            return _load_implementation(place).AsyncHttpTransport(place, turns, CALLS_PER_POOL)
+            return _load_implementation().AsyncHttpTransport(place, turns, CALLS_PER_POOL)
         return AsyncSdkTransport(place, turns)
 
     def _add_loop(self, loop: AbstractEventLoop) -> LoopTransports:
@@ -130,13 +127,10 @@ class Connector:
 
 
 _connectors: WeakSet[Connector] = WeakSet()
-_forked = False
 
 
 def _forget_all() -> None:
     """Forget the connections of the parent after a fork: both would read from the same sockets."""
-    global _forked
-    _forked = True
     for connector in _connectors:
         connector._forget()
 
@@ -148,23 +142,14 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def open_transport(endpoint: Endpoint) -> Iterator[Transport]:
     """Yield a transport for synchronous code that nobody shares, and close it."""
-    transport = _load_implementation(endpoint).HttpTransport(endpoint)
+    transport = _load_implementation().HttpTransport(endpoint)
     try:
         yield transport
     finally:
         transport.close()
 
 
-def _load_implementation(endpoint: Endpoint) -> ModuleType:
-    """Return the module of the transports: `httpx2`, unless PROMPTY_TRANSPORT says otherwise.
-    pyreqwest cannot be used in a child of `fork()`, and trusts authorities that the environment names beside those of
-    the system, not in their place."""
-    chosen = os.environ.get("PROMPTY_TRANSPORT") or "httpx2"
-    if chosen not in _PACKAGES:
-        raise RequestError(
-            f"there is no transport '{chosen}'", f"Set PROMPTY_TRANSPORT to one of {', '.join(_PACKAGES)}."
-        )
-    if _forked or (endpoint.base_url.startswith("https:") and any(find_tls_files())):
-        chosen = "httpx2"
-    require(_PACKAGES[chosen], extra="openai" if chosen == "httpx2" else "fast")
-    return import_module(f"prompty.providers.http.{chosen}")
+def _load_implementation() -> ModuleType:
+    """Return the module of the transports. Only a call needs the extra that it imports."""
+    require("httpcore2", extra="openai")
+    return import_module("prompty.providers.http.httpx2")
