@@ -10,7 +10,7 @@ from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.options import ModelOptions
 from prompty.model.request import Function
-from prompty.providers import Api, Provider
+from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.profiles import PROFILES, Profile
 from prompty.registry import DEFAULT
 
@@ -144,7 +144,7 @@ def describe_chat(profile: Profile) -> list[str]:
 
 
 def pages() -> dict[Path, str]:
-    written = {FOLDER / f"{key}.md": page(DEFAULT.providers.get(key)) for key in HEADS}
+    written = {FOLDER / f"{key}.md": page(DEFAULT[PROVIDERS].get(key)) for key in HEADS}
     return {**written, FOLDER / "profiles.md": profiles_page()}
 
 

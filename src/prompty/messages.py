@@ -7,6 +7,7 @@ from prompty.model.content import TextPart
 from prompty.model.message import Message, Role
 from prompty.pipeline.history import normalize_history, strip_reasoning
 from prompty.pipeline.request import read_messages
+from prompty.providers import PROVIDERS
 from prompty.providers.openai import chat
 from prompty.providers.profiles import GENERIC, OPENAI
 from prompty.registry import DEFAULT, Registry
@@ -22,7 +23,7 @@ def prepare_request_messages(
 
     `messages` may be dicts in wire form. They do not change: storage keeps all reasoning.
     """
-    call_ids = registry.providers.get(provider).api(api_type).call_ids
+    call_ids = registry[PROVIDERS].get(provider).api(api_type).call_ids
     return strip_reasoning(normalize_history(read_messages(messages), call_ids))
 
 
@@ -33,7 +34,7 @@ def repair(
 
     Every request is repaired like this. The messages passed in do not change.
     """
-    return normalize_history(read_messages(messages), registry.providers.get(provider).api(api_type).call_ids)
+    return normalize_history(read_messages(messages), registry[PROVIDERS].get(provider).api(api_type).call_ids)
 
 
 def message_to_wire(

@@ -6,52 +6,57 @@ A `Registry` is one configuration. `load(path, registry=…)` ties an agent to i
 shared by all registries.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from prompty.errors import RequestError, UnknownName, WrongArgument
-
-if TYPE_CHECKING:
-    from prompty.parsers import Parser
-    from prompty.providers import ExecutorProtocol, ProcessorProtocol, Provider
-    from prompty.renderers import Renderer
-    from prompty.tools.kinds import ToolKind
 
 T = TypeVar("T")
 
 # Strings, because built-ins are imported at first use. The layer contract does not see these edges. They point down
-# from the layers that look names up, but for two: the turns of child prompts (`prompty.drivers`) and the scripted
-# provider (`prompty.testing`), which must work in a file without an import in the program.
-_PROVIDERS = {
-    "openai": "prompty.providers.openai:PROVIDER",
-    "azure": "prompty.providers.foundry:AZURE",
-    "foundry": "prompty.providers.foundry:PROVIDER",
-    "anthropic": "prompty.providers.anthropic:PROVIDER",
-    "scripted": "prompty.testing:PROVIDER",
+# from the layers that look names up, but for three, which must work without an import in the program: the turns of
+# child prompts (`prompty.drivers`), the scripted provider (`prompty.testing`) and the notebook views
+# (`prompty.viewer`).
+BUILT_IN: dict[str, dict[str, str]] = {
+    "provider": {
+        "openai": "prompty.providers.openai:PROVIDER",
+        "azure": "prompty.providers.foundry:AZURE",
+        "foundry": "prompty.providers.foundry:PROVIDER",
+        "anthropic": "prompty.providers.anthropic:PROVIDER",
+        "scripted": "prompty.testing:PROVIDER",
+    },
+    "renderer": {"jinja2": "prompty.renderers.jinja2:renderer", "mustache": "prompty.renderers.mustache:renderer"},
+    "parser": {"prompty": "prompty.parsers.prompty:parse"},
+    "tool_kind": {
+        "prompty": "prompty.drivers.children:ChildKind",
+        "mcp": "prompty.tools.mcp:McpKind",
+        "openapi": "prompty.tools.openapi:OpenApiKind",
+    },
+    "view": {"html": "prompty.viewer.notebook:render"},
 }
-_RENDERERS = {"jinja2": "prompty.renderers.jinja2:renderer", "mustache": "prompty.renderers.mustache:renderer"}
-_PARSERS = {"prompty": "prompty.parsers.prompty:parse"}
-_TOOL_KINDS = {
-    "prompty": "prompty.drivers.children:ChildKind",
-    "mcp": "prompty.tools.mcp:McpKind",
-    "openapi": "prompty.tools.openapi:OpenApiKind",
-}
+
+
+class Kind(NamedTuple, Generic[T]):
+    """A kind of implementation, and the key of its table in a registry. It is declared beside the type `T`, so that
+    the registry knows none of the layers above it: `PROVIDERS: Kind[Provider] = Kind("provider")`.
+    """
+
+    name: str
 
 
 class Implementations(Generic[T]):
     """Implementations of one kind by name: registered, built in, or an entry point of an installed package.
 
-    Nothing is imported before its name is looked up. With `create`, built-ins are classes, of which each registry has
-    its own instance. Every change is a single dict operation, so threads need no lock.
+    Nothing is imported before its name is looked up. Of a class, each registry has its own instance. Every change is a
+    single dict operation, so threads need no lock.
     """
 
-    def __init__(self, kind: str, built_in: Mapping[str, str] | None = None, *, create: bool = False) -> None:
+    def __init__(self, kind: str, built_in: Mapping[str, str] | None = None) -> None:
         self.kind = kind
         self.group: str = f"prompty.{kind}s"
         self.built_in: dict[str, str] = dict(built_in or {})
-        self._create = create
         self._loaded: dict[str, T] = {}
         self._registered: set[str] = set()
 
@@ -89,16 +94,20 @@ class Implementations(Generic[T]):
         return sorted({*self.built_in, *self._loaded, *installed})
 
     def _load(self, name: str) -> T:
-        target = self.built_in.get(name)
-        if target is not None:
-            module, _, attribute = target.partition(":")
-            built_in = getattr(import_module(module), attribute)
-            return cast(T, built_in() if self._create else built_in)
-        for point in entry_points(group=self.group, name=name):
-            loaded = point.load()
-            is_class = isinstance(loaded, type) and self.kind != "tool"  # any callable can be a tool
-            return cast(T, loaded() if is_class else loaded)
-        raise UnknownName(self.kind, name, self.names())
+        if target := self.built_in.get(name):
+            loaded = import_object(target)
+        elif points := entry_points(group=self.group, name=name):
+            loaded = next(iter(points)).load()
+        else:
+            raise UnknownName(self.kind, name, self.names())
+        is_class = isinstance(loaded, type) and self.kind != "tool"  # any callable can be a tool
+        return cast(T, loaded() if is_class else loaded)
+
+
+def import_object(reference: str) -> Any:
+    """Import `module:name`."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _check_name(kind: str, name: object) -> None:
@@ -150,14 +159,14 @@ class Registry:
             raise WrongArgument("trusted_endpoints", trusted_endpoints, "a list of URLs", "Write ['https://host'].")
         self.trusted_endpoints: tuple[str, ...] = tuple(trusted_endpoints)
         self.dotenv: Mapping[str, str] = {}
-        self.providers: Implementations[Provider] = Implementations("provider", _PROVIDERS)
-        self.executors: Implementations[ExecutorProtocol] = Implementations("executor")
-        self.processors: Implementations[ProcessorProtocol] = Implementations("processor")
-        self.renderers: Implementations[Renderer] = Implementations("renderer", _RENDERERS)
-        self.parsers: Implementations[Parser] = Implementations("parser", _PARSERS)
-        self.tool_kinds: Implementations[ToolKind] = Implementations("tool_kind", _TOOL_KINDS, create=True)
-        self.tools: Implementations[Callable[..., object]] = Implementations("tool")
         self.connections: Connections = Connections()
+        self._tables: dict[str, Implementations[Any]] = {}
+
+    def __getitem__(self, kind: Kind[T]) -> Implementations[T]:
+        """Return the implementations of one kind: `registry[PROVIDERS].get("openai")`."""
+        if (table := self._tables.get(kind.name)) is None:
+            table = self._tables.setdefault(kind.name, Implementations(kind.name, BUILT_IN.get(kind.name)))
+        return table
 
     def __deepcopy__(self, _memo: object) -> "Registry":
         return self  # a copy of an agent uses the same configuration

@@ -1,7 +1,6 @@
 """The `prompty` command: start the command line, or explain why it cannot start."""
 
 import sys
-from importlib import import_module
 from json import dumps
 
 from prompty_runtime.installation import Finding, inspect_installation
@@ -12,7 +11,7 @@ def main() -> None:
     if sys.argv[1:2] == ["doctor"] and (findings := [one for one in inspect_installation() if one.is_fatal]):
         _report(findings)  # without the package, parts of which are not ours
     try:
-        start = import_module("prompty.cli").main
+        from prompty.cli import main as start  # it fails if another distribution has overwritten the package
     except Exception:
         if not (findings := inspect_installation()):
             raise

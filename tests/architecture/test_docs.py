@@ -12,6 +12,7 @@ from prompty import loads
 from prompty.analysis.check import check_text
 from prompty.drivers.children import ChildKind
 from prompty.registry import Registry
+from prompty.tools.kinds import TOOL_KINDS
 from scripts.first_answer import BLOCK, COMMAND
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +43,14 @@ PROMPTS = [(page, text) for page in PAGES for text in prompts(page)]
 @pytest.mark.parametrize(("page", "text"), PROMPTS, ids=[page.name for page, _ in PROMPTS])
 def test_the_prompts_in_the_documents_have_no_problems(page: Path, text: str) -> None:
     registry = Registry()
-    registry.tool_kinds.register("sqlite", ChildKind())  # the page about kinds registers one
+    registry[TOOL_KINDS].register("sqlite", ChildKind())  # the page about kinds registers one
     assert check_text(text, page.name, env=VARIABLES, registry=registry) == []
     assert loads(text, env=VARIABLES).name
 
 
 README_SCRIPT = """
 from prompty.testing import Script, call
+from prompty.tools.kinds import TOOL_KINDS
 with Script(call("find_order", number=7), '{"answer": "It is at the customs office.", "urgent": false}'):
     exec(CODE, {})
 """

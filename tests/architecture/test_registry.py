@@ -32,42 +32,41 @@ from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import ToolDefinition
 from prompty.parsers import register_parser
-from prompty.providers import AsyncTransport, Provider, Transport, register_connection, register_provider
-from prompty.registry import DEFAULT, Implementations, Registry
-from prompty.renderers import Renderer, register_renderer
+from prompty.providers import PROVIDERS, AsyncTransport, Provider, Transport, register_connection, register_provider
+from prompty.registry import BUILT_IN, DEFAULT, Implementations, Kind, Registry
+from prompty.renderers import RENDERERS, Renderer, register_renderer
 from prompty.testing import Script, call, register_script
 from prompty.tools import KindTool, register_tool, register_tool_kind
 
-TABLES = ("providers", "executors", "processors", "renderers", "parsers", "tool_kinds", "tools")
-
 
 def test_built_ins_are_found_by_name_and_only_those() -> None:
-    things: Implementations[object] = Implementations("thing", {"path": "pathlib:Path"})
-    assert things.get("path") is Path
+    things: Implementations[object] = Implementations("thing", {"join": "os.path:join"})
+    assert things.get("join") is os.path.join
     with pytest.raises(UnknownName, match="no thing is called 'os'"):
         things.get("os")
 
 
 def test_what_is_registered_wins_and_can_be_taken_back() -> None:
-    things: Implementations[object] = Implementations("thing", {"path": "pathlib:Path"})
-    things.register("path", "mine")
-    assert things.get("path") == "mine"
-    things.unregister("path")
-    assert things.get("path") is Path
+    things: Implementations[object] = Implementations("thing", {"join": "os.path:join"})
+    things.register("join", "mine")
+    assert things.get("join") == "mine"
+    things.unregister("join")
+    assert things.get("join") is os.path.join
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_every_built_in_exists(table: str) -> None:
-    implementations: Implementations[object] = getattr(Registry(), table)
-    assert all(implementations.get(name) for name in implementations.built_in)
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_every_built_in_exists(kind: str) -> None:
+    implementations: Implementations[object] = Registry()[Kind(kind)]
+    assert all(implementations.get(name) for name in BUILT_IN[kind])
 
 
-def test_only_two_built_ins_lie_above_the_layers_that_look_them_up() -> None:
-    targets = [target for table in TABLES for target in getattr(Registry(), table).built_in.values()]
+def test_only_three_built_ins_lie_above_the_layers_that_look_them_up() -> None:
+    targets = [target for built_in in BUILT_IN.values() for target in built_in.values()]
     below = ("prompty.providers.", "prompty.renderers.", "prompty.parsers.", "prompty.tools.")
     assert {one.partition(":")[0] for one in targets if not one.startswith(below)} == {
         "prompty.drivers.children",
         "prompty.testing",
+        "prompty.viewer.notebook",
     }
 
 
@@ -80,7 +79,7 @@ def test_an_installed_package_offers_a_renderer_by_entry_point(tmp_path: Path, m
         "def render(template, inputs, /, *, nonce='', strict=False):\n    return template.upper()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    renderers = Registry().renderers
+    renderers = Registry()[RENDERERS]
     shout: Renderer = renderers.get("shout")
     assert shout("hello", {}) == "HELLO"
     assert "shout" in renderers.names()
@@ -93,7 +92,7 @@ OTHER = "---\nmodel: {id: m, provider: other}\n---\nHi"
 
 
 def scripted_as(key: str) -> Provider:
-    return replace(DEFAULT.providers.get("scripted"), key=key)
+    return replace(DEFAULT[PROVIDERS].get("scripted"), key=key)
 
 
 def test_a_provider_of_one_registry_is_unknown_to_the_others() -> None:
@@ -118,11 +117,11 @@ class Noting:
 
     def transport(self, agent: PromptAgent) -> Transport:
         self.used.append(self.key)
-        return DEFAULT.providers.get("scripted").transport(agent)
+        return DEFAULT[PROVIDERS].get("scripted").transport(agent)
 
     def transport_async(self, agent: PromptAgent) -> AsyncTransport:
         self.used.append(self.key)
-        return DEFAULT.providers.get("scripted").transport_async(agent)
+        return DEFAULT[PROVIDERS].get("scripted").transport_async(agent)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -223,7 +222,7 @@ def test_a_connection_belongs_to_a_registry() -> None:
     client = openai.OpenAI(api_key="k")
     register_connection("mine", client, registry=registry)
     text = "---\nmodel: {id: m, provider: openai, connection: {kind: reference, name: mine}}\n---\nHi"
-    openai_provider: Any = DEFAULT.providers.get("openai")
+    openai_provider: Any = DEFAULT[PROVIDERS].get("openai")
     assert openai_provider.transport(loads(text, registry=registry)).client is client
     with pytest.raises(RequestError, match="no connection is registered as 'mine'"):
         openai_provider.transport(loads(text))

@@ -17,7 +17,7 @@ from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
-from prompty.providers import Api
+from prompty.providers import PROVIDERS, Api
 from prompty.registry import DEFAULT
 from prompty.wire.schema import build_function
 from tests.conformance.test_vectors import VECTORS, Vector, vectors
@@ -55,7 +55,7 @@ def agent_of(given: Vector) -> PromptAgent:
 
 
 def api_of(given: Vector) -> Api:
-    return DEFAULT.providers.get(given["provider"]).api(given.get("apiType", "chat"))
+    return DEFAULT[PROVIDERS].get(given["provider"]).api(given.get("apiType", "chat"))
 
 
 # The requirements that single vectors prove.

@@ -21,6 +21,7 @@ from prompty.loop.context import (
 from prompty.model.message import tool_result
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
+from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.conversations.turns import assert_history_is_legal, scripted
@@ -78,7 +79,7 @@ def test_what_is_left_is_whole_and_fits(messages: list[Message], limit: int) -> 
 def check_signatures(messages: list[Message], kept: list[Message]) -> None:
     """No signed block without its neighbours, and every API takes the rest."""
     assert_history_is_legal(kept)
-    api = DEFAULT.providers.get("anthropic").api("chat")
+    api = DEFAULT[PROVIDERS].get("anthropic").api("chat")
     body: Any = build_request(scripted(), normalize_history([*kept, user("?")], api.call_ids), api).body
     assert_legal("messages", body)
     blocks = [one.opaque["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.opaque]

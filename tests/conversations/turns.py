@@ -6,6 +6,7 @@ from typing import Any
 from prompty import Message, PromptAgent
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
+from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
 from tests.legality import assert_legal
 
@@ -20,7 +21,7 @@ def scripted(**parts: Any) -> PromptAgent:
 def assert_history_is_legal(messages: Sequence[Message]) -> None:
     """Every API takes it, under the ids it is sent with, and with a new question behind it."""
     for provider, api_type in (("openai", "chat"), ("openai", "responses"), ("anthropic", "chat")):
-        api = DEFAULT.providers.get(provider).api(api_type)
+        api = DEFAULT[PROVIDERS].get(provider).api(api_type)
         agent = scripted()
         asked = [*messages, Message("user", [])] if messages and messages[-1].role != "user" else messages
         body = build_request(agent, normalize_history(asked, api.call_ids), api).body

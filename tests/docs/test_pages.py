@@ -13,8 +13,10 @@ from prompty import check
 from prompty.cli.app import app
 from prompty.cli.new import TEMPLATES
 from prompty.drivers.children import ChildKind
+from prompty.providers import PROVIDERS
 from prompty.registry import Registry
 from prompty.testing.provider import PROVIDER
+from prompty.tools.kinds import TOOL_KINDS
 from scripts.pages import (
     GIVEN,
     REPLIES,
@@ -101,9 +103,9 @@ PROMPTS = [file for file in sorted(SNIPPETS.rglob("*.prompty")) if not file.stem
 @pytest.mark.parametrize("file", PROMPTS, ids=lambda file: file.relative_to(SNIPPETS).as_posix())
 def test_the_prompts_of_the_pages_have_no_problems(file: Path) -> None:
     registry = Registry()
-    registry.tool_kinds.register("sqlite", ChildKind())  # pages register this kind and these providers
+    registry[TOOL_KINDS].register("sqlite", ChildKind())  # pages register this kind and these providers
     for name in ("acme", "mirror"):
-        registry.providers.register(name, PROVIDER)
+        registry[PROVIDERS].register(name, PROVIDER)
     assert check(file, env={"SHOP_URL": "https://shop.example", "SHOP_KEY": "x"}, registry=registry) == []
 
 

@@ -14,7 +14,7 @@ from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.model.message import Message
-from prompty.providers import register_executor, register_processor, register_provider
+from prompty.providers import PROVIDERS, register_executor, register_processor, register_provider
 from prompty.providers.anthropic.connection import locate as locate_anthropic
 from prompty.providers.openai import PROVIDER
 from prompty.providers.openai.connection import locate
@@ -33,7 +33,7 @@ user:
 Hi
 """
 BARE = "user:\nHi"
-SERVERS = [profile for profile in PROFILES if profile.hosts and not DEFAULT.providers.has(profile.name)]
+SERVERS = [profile for profile in PROFILES if profile.hosts and not DEFAULT[PROVIDERS].has(profile.name)]
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_known_server_is_reached_at_its_own_address_with_its_own_key(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     for agent in (loads(FILE), PromptAgent.model_validate({"model": "m", "instructions": "user:\nHi"})):
         chosen = override_model(agent, f"{profile.name}:m")
-        provider = chosen.registry.providers.get(chosen.model.provider)
+        provider = chosen.registry[PROVIDERS].get(chosen.model.provider)
         endpoint = (locate_anthropic if profile.provider == "anthropic" else locate)(chosen)
         provider.connect(chosen)
         assert endpoint.base_url.rstrip("/") == profile.base_url.rstrip("/")

@@ -27,6 +27,7 @@ from prompty.errors import ArgumentsError, BudgetSpent, Cancelled, GuardrailErro
 from prompty.events import Done, Event, FellBack, IterationStarted, ModelFailed, ModelReply, ModelRequested, RunStarted
 from prompty.model.message import Message
 from prompty.testing import Fault, Script, answer, call
+from prompty.tools.toolbox import TOOLS
 from prompty.tracing import Span, Tracer, trace_to
 
 
@@ -248,7 +249,7 @@ def test_the_events_of_a_run_have_the_conversation(sink: Sink) -> None:
 
 def test_a_run_looks_names_up_in_the_registry_it_is_given() -> None:
     own = Registry()
-    own.tools.register("look", look)
+    own[TOOLS].register("look", look)
     with Script(call("look", at="me"), "Done."):
         assert turn(agent(tools=[LOOK]), registry=own) == "Done."
     with pytest.raises(ToolError, match="look"):

@@ -20,6 +20,7 @@ from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
+from prompty.providers import PROVIDERS
 from prompty.providers.openai.chat import API, ChatDecoder, message_to_wire, part_to_wire, reply, request
 from prompty.registry import DEFAULT
 from prompty.wire.schema import build_function
@@ -36,7 +37,7 @@ def agent(options: Json | None = None, *, model: Json | None = None, **fields: A
 
 def body(*messages: Message, of: PromptAgent | None = None, functions: list[Function] | None = None) -> Json:
     prompt = of or agent()
-    api = DEFAULT.providers.get(prompt.model.provider).api_for(prompt)
+    api = DEFAULT[PROVIDERS].get(prompt.model.provider).api_for(prompt)
     made = api.request(prompt, messages or [user("Hi")], functions or [])
     assert_legal("chat", made)
     return made

@@ -15,7 +15,7 @@ from azure.core.credentials import AccessToken
 from prompty import PromptAgent, executor_of, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError
 from prompty.model.message import Json
-from prompty.providers import AsyncTransport, Transport, register_connection
+from prompty.providers import PROVIDERS, AsyncTransport, Transport, register_connection
 from prompty.registry import DEFAULT
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat, Messages, Responses, Wire
@@ -66,11 +66,11 @@ def asynchronous(request: pytest.FixtureRequest) -> bool:
 
 
 def transport_of(connection: Json, provider: str = "openai", **model: Any) -> Transport:
-    return DEFAULT.providers.get(provider).transport(agent_of(provider, connection=connection, **model))
+    return DEFAULT[PROVIDERS].get(provider).transport(agent_of(provider, connection=connection, **model))
 
 
 async def transport_async_of(connection: Json) -> AsyncTransport:
-    return DEFAULT.providers.get("openai").transport_async(agent_of(connection=connection))
+    return DEFAULT[PROVIDERS].get("openai").transport_async(agent_of(connection=connection))
 
 
 def test_prompts_with_the_same_endpoint_and_key_share_a_client() -> None:

@@ -10,6 +10,7 @@ from prompty.model.content import ImagePart
 from prompty.model.message import Message, Usage, assistant, system, user
 from prompty.model.request import Function
 from prompty.pipeline.process import process_reply
+from prompty.providers import PROVIDERS
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT
 from prompty.wire.options import list_dropped_options
@@ -171,7 +172,7 @@ OFFERED = {
 @pytest.mark.parametrize("api_type", ["chat", "responses", "embedding", "image", "telepathy"])
 @pytest.mark.parametrize("name", OFFERED)
 def test_an_api_that_a_provider_does_not_have_is_an_error_naming_those_it_has(name: str, api_type: str) -> None:
-    provider = DEFAULT.providers.get(name)
+    provider = DEFAULT[PROVIDERS].get(name)
     if api_type in OFFERED[name]:
         assert provider.api(api_type).path
         return

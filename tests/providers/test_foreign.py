@@ -11,7 +11,7 @@ import pytest
 from prompty import Message, PromptAgent, ToolCall, executor_of, invoke, invoke_async, processor_of, run, user
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
-from prompty.providers import Provider, register_executor, register_processor, register_provider
+from prompty.providers import EXECUTORS, PROCESSORS, Provider, register_executor, register_processor, register_provider
 from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, create_endpoint
 from prompty.providers.openai import chat
@@ -178,8 +178,8 @@ def test_a_pair_takes_the_place_of_a_provider(server: Server) -> None:
     assert invoke(agent) == "Hi"
     assert asyncio.run(invoke_async(agent)) == "Hi"
     assert invoke(agent, stream=True).result == "Hi"
-    DEFAULT.executors.unregister("openai")
-    DEFAULT.processors.unregister("openai")
+    DEFAULT[EXECUTORS].unregister("openai")
+    DEFAULT[PROCESSORS].unregister("openai")
     server.answer(json_reply(Chat().whole("Hello")))
     assert invoke(agent) == "Hello"
 

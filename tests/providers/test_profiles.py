@@ -13,7 +13,7 @@ from prompty import PromptAgent, Registry, loads, run, turn
 from prompty.analysis.explain import explain
 from prompty.errors import RequestError
 from prompty.model.message import Message, ToolCall, assistant, tool_result, user
-from prompty.providers import register_connection
+from prompty.providers import PROVIDERS, register_connection
 from prompty.providers.http.httpx2 import _load_certificates
 from prompty.providers.profiles import PROFILES, Profile, find_profile
 from prompty.registry import DEFAULT, Connections
@@ -260,7 +260,7 @@ def test_a_server_that_is_not_known_is_a_compatible_one(url: str) -> None:
 
 
 def test_an_api_that_a_host_changed_stays_changed() -> None:
-    openai_provider = DEFAULT.providers.get("openai")
+    openai_provider = DEFAULT[PROVIDERS].get("openai")
     changed = replace(openai_provider.api("chat"), headers=lambda _: {"x-own": "yes"})
     model = {"id": "m", "connection": {"endpoint": "https://api.mistral.ai/v1"}, "options": {"maxOutputTokens": 5}}
     agent = PromptAgent.model_validate({"model": model})

@@ -14,6 +14,7 @@ import pytest
 from prompty import Message, PromptAgent, turn, turn_async, user
 from prompty.model.event import Done, Event
 from prompty.pipeline.request import build_request
+from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
 from tests.drivers.clients import close_clients
 from tests.legality import assert_legal
@@ -545,7 +546,7 @@ OWN_SERVERS: dict[str, Json] = {
 def test_no_thought_ever_goes_to_the_chat_api_of_openai(case: Case, place: Json, server: Server) -> None:
     messages: Sequence[Message] = exchange(case, SYNC, server).messages
     agent = agent_of("gpt-4o", **place)
-    api = DEFAULT.providers.get(agent.model.provider).api_for(agent)
+    api = DEFAULT[PROVIDERS].get(agent.model.provider).api_for(agent)
     body = build_request(agent, [*messages, user("And now?")], api).body
     assert_legal("chat", body)
     assert len([one for one in body["messages"] if one.get("tool_calls")]) == 2  # type: ignore[attr-defined]  # a body is plain JSON

@@ -44,6 +44,7 @@ from prompty.model.event import (
     ToolStarted,
 )
 from prompty.pipeline.request import build_request
+from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
 from prompty.tools.arguments import parse_arguments
 from tests.drivers.clients import close_clients
@@ -280,7 +281,7 @@ def check_next_request(way: Way, agent: PromptAgent, messages: Sequence[Message]
     """What a turn leaves has its calls and results in order, and is what the API's own document and types allow."""
     family = way.family
     assert outline(repair(messages, family.provider, family.api_type)) == outline(messages)
-    api = DEFAULT.providers.get(family.provider).api(family.api_type)
+    api = DEFAULT[PROVIDERS].get(family.provider).api(family.api_type)
     history = [*map(with_plain_ids, messages), user("And now?")]
     body = build_request(agent, history, api, stream=way.mode.streamed).body
     assert_legal(way.name, {name: value for name, value in body.items() if name not in UNKNOWN_ELSEWHERE})

@@ -11,6 +11,7 @@ import pytest
 
 from prompty import ModelError, PromptAgent, Stop, invoke, load, prepare, turn, turn_async
 from prompty.pipeline.request import build_request
+from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
 from prompty.testing import Player, Recorder
 from tests.drivers.clients import close_clients
@@ -48,7 +49,7 @@ def show(tmp_path: Path) -> Iterator[Show]:
 
 def whole_bytes(agent: PromptAgent) -> list[bytes]:
     """The bytes of an answer in all four ways, those of streams as their chunks."""
-    provider = DEFAULT.providers.get(agent.model.provider)
+    provider = DEFAULT[PROVIDERS].get(agent.model.provider)
     messages, api = prepare(agent, QUESTION), provider.api(agent.model.api_type)
     whole, streamed = (build_request(agent, messages, api, stream=stream) for stream in (False, True))
 

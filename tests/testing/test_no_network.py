@@ -9,13 +9,13 @@ import pytest
 
 from prompty import Message, PromptAgent, invoke, load, turn
 from prompty.errors import RequestError
-from prompty.providers import register_executor, register_processor
+from prompty.providers import PROVIDERS, register_executor, register_processor
 from prompty.registry import DEFAULT
 from prompty.testing import Player, Recorder, RecordingMissing, Script, call
 from tests.loopback import Server
 from tests.ways import SYNC, Way, every_way
 
-PROVIDERS = ("openai", "azure", "foundry", "anthropic", "scripted")
+KEYS = ("openai", "azure", "foundry", "anthropic", "scripted")
 CONNECTIONS: dict[str, dict[str, object] | None] = {
     "no connection": None,
     "a key": {"kind": "key", "apiKey": "sk-0123456789abcdef", "endpoint": "{url}"},
@@ -26,15 +26,15 @@ CONNECTIONS: dict[str, dict[str, object] | None] = {
 }
 TEXT_APIS = [
     (provider, api)
-    for provider in PROVIDERS
-    for api in DEFAULT.providers.get(provider).apis
+    for provider in KEYS
+    for api in DEFAULT[PROVIDERS].get(provider).apis
     if api not in ("embedding", "image")
 ]
 OTHER_APIS = [
     (provider, api)
-    for provider in PROVIDERS
+    for provider in KEYS
     for api in ("embedding", "image")
-    if api in DEFAULT.providers.get(provider).apis
+    if api in DEFAULT[PROVIDERS].get(provider).apis
 ]
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
 

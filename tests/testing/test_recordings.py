@@ -33,7 +33,7 @@ from prompty.events import Retry
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import build_request
-from prompty.providers import register_provider
+from prompty.providers import PROVIDERS, register_provider
 from prompty.providers.wiretap import ExchangeResult
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK
@@ -78,13 +78,13 @@ def lines_of(path: Path) -> list[Any]:
 
 
 def request_of(agent: PromptAgent, *, streamed: bool = True) -> WireRequest:
-    api = DEFAULT.providers.get(agent.model.provider).api(agent.model.api_type)
+    api = DEFAULT[PROVIDERS].get(agent.model.provider).api(agent.model.api_type)
     return build_request(agent, [user("Hi")], api, stream=streamed)
 
 
 def chunks_of(agent: PromptAgent, request: WireRequest) -> list[bytes]:
     """The bytes of an answer, chunk by chunk."""
-    received = DEFAULT.providers.get(agent.model.provider).transport_for(agent).stream(request)
+    received = DEFAULT[PROVIDERS].get(agent.model.provider).transport_for(agent).stream(request)
     try:
         return list(received)
     finally:
@@ -131,7 +131,7 @@ def test_chunks_are_the_same_bytes_also_where_one_ends_within_a_character(
     server.answer(stream(pieces[0], holds[0], pieces[1], holds[1], pieces[2]))
     agent, live = wire.agent(server), []
     with Recorder(path):
-        received = DEFAULT.providers.get(wire.provider).transport_for(agent).stream(request_of(agent))
+        received = DEFAULT[PROVIDERS].get(wire.provider).transport_for(agent).stream(request_of(agent))
         for chunk, hold in zip(received, [*holds, None], strict=True):
             live.append(chunk)
             if hold:
@@ -313,9 +313,9 @@ IN_KEY, IN_HEADER, IN_BODY, IN_USER, IN_PASSWORD, IN_QUERY, IN_NESTED, IN_SHAPE 
 @pytest.fixture
 def leaky(server: Server, monkeypatch: pytest.MonkeyPatch) -> PromptAgent:
     """A prompt with secrets in all places."""
-    openai = DEFAULT.providers.get("openai")
+    openai = DEFAULT[PROVIDERS].get("openai")
     api = replace(openai.api("chat"), headers=lambda _: {"X-Access-Token": f"Bearer {IN_HEADER}"})
-    monkeypatch.setitem(DEFAULT.providers._loaded, "leaky", replace(openai, key="leaky", apis={"chat": api}))
+    monkeypatch.setitem(DEFAULT[PROVIDERS]._loaded, "leaky", replace(openai, key="leaky", apis={"chat": api}))
     place = server.url.removeprefix("http://")
     endpoint = f"http://{IN_USER}:{IN_PASSWORD}@{place}/v1?access_token={IN_QUERY}"
     extra = {"password": IN_BODY, "metadata": {"credentials": [{"value": IN_NESTED}]}}
@@ -541,7 +541,7 @@ def test_a_line_gives_back_what_was_written(chunks: list[bytes], body: Json) -> 
 
 
 def test_providers_of_the_host_are_recorded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register_provider("hosted", replace(DEFAULT.providers.get("scripted"), key="hosted"))
+    register_provider("hosted", replace(DEFAULT[PROVIDERS].get("scripted"), key="hosted"))
     try:
         agent = scripted(model={"provider": "hosted"})
         with Script("Hello"), Recorder(path):
@@ -549,5 +549,5 @@ def test_providers_of_the_host_are_recorded(path: Path, monkeypatch: pytest.Monk
         with Player(path):
             assert invoke(agent) == "Hello"
     finally:
-        DEFAULT.providers.unregister("hosted")
+        DEFAULT[PROVIDERS].unregister("hosted")
     assert lines_of(path)[0]["request"]["provider"] == "hosted"

@@ -14,6 +14,7 @@ from prompty.model.agent import PromptAgent
 from prompty.registry import DEFAULT
 from prompty.testing import Script
 from prompty.testing.script import create_call
+from prompty.tools.kinds import TOOL_KINDS
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.document import Document, parse_document
 from prompty.tools.openapi.operations import Operation, list_operations
@@ -60,11 +61,11 @@ def own_kind(*hosts: str, servers: tuple[str, ...] = ()) -> Iterator[OpenApiKind
     """A kind that allows these hosts, for as long as it lasts."""
     kind = OpenApiKind()
     kind.permissions.allow(hosts=hosts, servers=servers)
-    DEFAULT.tool_kinds.register("openapi", kind)
+    DEFAULT[TOOL_KINDS].register("openapi", kind)
     try:
         yield kind
     finally:
-        DEFAULT.tool_kinds.unregister("openapi")
+        DEFAULT[TOOL_KINDS].unregister("openapi")
 
 
 def called(agent: PromptAgent, arguments: Mapping[str, Any], *, name: str = "act", way: Way = SYNC) -> Seen:

@@ -14,6 +14,7 @@ import pytest
 from prompty.errors import ToolError
 from prompty.model.tool import McpTool
 from prompty.registry import DEFAULT, Registry
+from prompty.tools.kinds import TOOL_KINDS
 from prompty.tools.mcp import McpKind, close_mcp_servers, load_mcp_servers, register_mcp_server
 from prompty.tools.mcp.connection import ServerAddress, is_lost
 from prompty.tools.mcp.content import McpError, fingerprint, to_parts
@@ -28,7 +29,7 @@ def tool(**parts: Any) -> McpTool:
 
 
 def find(declared: McpTool, registry: Registry = DEFAULT) -> KnownServer:
-    kind = registry.tool_kinds.get("mcp")
+    kind = registry[TOOL_KINDS].get("mcp")
     assert isinstance(kind, McpKind)
     return kind.servers.find(declared, Permissions())
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import Redactor
+from prompty.tools.kinds import TOOL_KINDS
 from prompty.tools.openapi import client, document as documents, read_result
 from tests.loopback import Forever, Hold, Server, json_reply, reply, stream
 from tests.tools.openapi_parts import (
@@ -52,7 +53,7 @@ def test_the_least_recently_used_document_is_dropped(
         service.requests.clear()
         for name in names:
             agent = agent_of(tmp_path, f"{service.url}/{name}")
-            await DEFAULT.tool_kinds.get("openapi").describe(agent.tools[0], agent)
+            await DEFAULT[TOOL_KINDS].get("openapi").describe(agent.tools[0], agent)
         return [request.path.strip("/") for request in service.requests]
 
     assert asyncio.run(fetch("a", "b", "a", "b")) == ["a", "b"]

@@ -17,8 +17,7 @@ from typing import Any
 from prompty import PromptAgent, PromptyError, ToolContext, load, turn, turn_async
 from prompty.testing import Recorder
 from prompty.tracing import Tracer
-from prompty.tracing.sinks import get_sinks
-from prompty.tracing.spans import Span
+from prompty.tracing.spans import Span, get_sinks
 
 Scene = dict[str, Any]
 

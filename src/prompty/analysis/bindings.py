@@ -10,7 +10,7 @@ from prompty.model.conditions import get_conditions
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.conditions import check_tool_conditions
 from prompty.pipeline.source_map import Finding, SourceMap
-from prompty.tools.kinds import UnmatchedBinding, find_unmatched
+from prompty.tools.kinds import TOOL_KINDS, UnmatchedBinding, find_unmatched
 
 
 def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
@@ -45,6 +45,6 @@ def _find_errors(tool: ToolDefinition, agent: PromptAgent) -> list[UnmatchedBind
 
 
 def _find_parameters(tool: ToolDefinition, agent: PromptAgent) -> Collection[str] | None:
-    kinds = agent.registry.tool_kinds
+    kinds = agent.registry[TOOL_KINDS]
     find_parameters = getattr(kinds.get(tool.kind), "find_parameters", None) if kinds.has(tool.kind) else None
     return find_parameters(tool, agent) if find_parameters else None

@@ -23,6 +23,7 @@ from prompty.analysis.shapes import find_kinds_as_defaults, find_missing_model, 
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
+from prompty.parsers import PARSERS
 from prompty.pipeline.body_places import BodyPlaces
 from prompty.pipeline.compose import compose
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
@@ -43,6 +44,7 @@ from prompty.pipeline.source_map import (
 )
 from prompty.pipeline.variants import variants
 from prompty.registry import DEFAULT, Registry
+from prompty.renderers import RENDERERS
 from prompty.safety.nearest import nearest
 from prompty.safety.redaction import find_secret, is_credential_name
 
@@ -192,7 +194,7 @@ def _find_variant(base: BaseBody | None, name: str) -> Iterator[Finding]:
 
 def _find_includes(agent: PromptAgent, body: str, name: str, registry: Registry) -> Iterator[Finding]:
     """Yield a warning for each include, which other runtimes do not read."""
-    engine: Any = registry.renderers.get(agent.template.format.kind) if agent.files else None
+    engine: Any = registry[RENDERERS].get(agent.template.format.kind) if agent.files else None
     for include in engine.includes(body) if engine else ():
         fix = f"Write a file without partials: prompty build {shlex.quote(name)}"
         problem = Problem(code="partial-used", message="other runtimes read no partials", fix=fix, severity="warning")
@@ -327,7 +329,7 @@ def _find_engine(
     if frontmatter.data is None and "template" in frontmatter.source_map.text:
         return None, []  # a frontmatter that cannot be read names an engine
     engines, findings = dict[str, object](), []
-    for key, known in (("format", registry.renderers), ("parser", registry.parsers)):
+    for key, known in (("format", registry[RENDERERS]), ("parser", registry[PARSERS])):
         try:
             engines[key] = known.get(getattr(agent.template, key).kind)
         except UnknownName as error:

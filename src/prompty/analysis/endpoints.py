@@ -10,6 +10,7 @@ from prompty.model.connection import OAuthConnection
 from prompty.model.provenance import Refusal
 from prompty.model.tool import McpTool, OpenApiTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+from prompty.providers import PROVIDERS
 from prompty.providers.destination import find_refusal as find_model_refusal
 from prompty.tools.destination import find_refusal as find_tool_refusal
 
@@ -41,7 +42,7 @@ def _find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]
 
 def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]:
     for keys, candidate in ((("model",), agent), *_find_fallbacks(agent)):
-        providers, key = agent.registry.providers, candidate.model.provider
+        providers, key = agent.registry[PROVIDERS], candidate.model.provider
         hosts = providers.get(key).hosts if providers.has(key) else ()
         if hosts is not None and (refusal := find_model_refusal(candidate, hosts)):
             yield (*keys, "connection", "endpoint"), getattr(candidate.model.connection, "endpoint", ""), refusal

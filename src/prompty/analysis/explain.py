@@ -11,7 +11,7 @@ from prompty.model.message import Json, Message
 from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request
-from prompty.providers import Address, Api, Provider
+from prompty.providers import PROVIDERS, Address, Api, Provider
 from prompty.providers.destination import check_destination
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.options import list_dropped_options
@@ -38,7 +38,7 @@ class Explanation:
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
     """Return the messages, the exact request body, the options it omits and why, and a curl command."""
-    provider = agent.registry.providers.get(agent.model.provider)
+    provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
     request = build_request(agent, messages, api, stream=stream and api.decoder is not None)
@@ -69,7 +69,7 @@ def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:
 
 def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
     """Return a request for people to read and to repeat; `body` is its body without secrets."""
-    address = agent.registry.providers.get(agent.model.provider).address(agent, api)
+    address = agent.registry[PROVIDERS].get(agent.model.provider).address(agent, api)
     return {
         "url": mask_url(address.url),
         "request": body,

@@ -8,19 +8,21 @@ from collections.abc import Iterator
 from prompty.errors import MissingExtra, RequestError, Severity, UnknownName
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.source_map import Finding, SourceMap
+from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.registry import Registry
 from prompty.safety.nearest import nearest
-from prompty.tools.kinds import UnknownKind
+from prompty.tools.kinds import TOOL_KINDS, UnknownKind
+from prompty.tools.toolbox import TOOLS
 
 
 def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     """Yield a finding for each provider, `apiType`, connection and tool kind that cannot run here."""
     yield from _check_provider(agent, source_map, registry)
     yield from _check_model_id(agent, source_map, registry)
-    kinds = ["function", *registry.tool_kinds.names()]
+    kinds = ["function", *registry[TOOL_KINDS].names()]
     foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in kinds]
     # A registered function of its name runs a tool of any kind. To look for it among packages takes milliseconds.
-    registered = registry.tools.names() if foreign else []
+    registered = registry[TOOLS].names() if foreign else []
     for index, tool in foreign:
         if tool.name not in registered:
             yield _locate(source_map, ("tools", index, "kind"), "unknown-tool-kind", UnknownKind(tool, kinds))
@@ -34,10 +36,10 @@ def _locate(source_map: SourceMap, keys: tuple[str | int, ...], code: str, error
 
 def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     key = agent.model.provider
-    if registry.executors.has(key):
+    if registry[EXECUTORS].has(key):
         return
     try:
-        provider = registry.providers.get(key)
+        provider = registry[PROVIDERS].get(key)
     except UnknownName as error:
         yield _locate(source_map, ("model", "provider"), "unknown-provider", error)
         return
@@ -61,7 +63,7 @@ def _check_model_id(agent: PromptAgent, source_map: SourceMap, registry: Registr
     provider the file names, may look like that."""
     provider, colon, id = agent.model.id.partition(":")
     is_implied = "provider" not in agent.model.model_fields_set or agent.model.provider == provider
-    if colon and is_implied and registry.providers.has(provider):
+    if colon and is_implied and registry[PROVIDERS].has(provider):
         message = f"the model is called {agent.model.id!r}, with the name of its provider"
         fix = f"Write them apart: model: {{provider: {provider}, id: {id!r}}}"
         yield source_map.locate(("model", "id"), "provider-in-model-id", message, fix, severity="warning")

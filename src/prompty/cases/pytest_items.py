@@ -1,4 +1,4 @@
-"""Cases as tests of pytest. The plugin imports this module only if `prompty_collect = true` is set."""
+"""Cases as tests of pytest: a plugin that `testing.pytest_plugin` adds if `prompty_collect = true` is set."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +20,11 @@ RECORD = Mode(level="live", live=True, record=True)
 
 class CaseFailed(Exception):
     """A case did not pass. Its message says why."""
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "PromptTestFile | None":
+    is_suite = file_path.name.endswith((".test.yaml", ".test.yml"))
+    return PromptTestFile.from_parent(parent, path=file_path) if is_suite else None
 
 
 class PromptTestFile(pytest.File):

@@ -33,6 +33,7 @@ from prompty.pipeline.prepare import prepare
 from prompty.safety.json import read_json
 from prompty.safety.redaction import mask_secrets
 from prompty.testing.recordings import Player, Recorder
+from prompty.tools.toolbox import TOOLS
 from prompty.tracing import names
 from prompty.tracing.files import find_trace_file
 from prompty.tracing.spans import begin
@@ -290,7 +291,7 @@ def _make_stub(name: str, result: object) -> Callable[..., object]:
 
 
 def _require_functions(agent: PromptAgent, tools: Sequence[Any]) -> None:
-    known = {getattr(tool, "__name__", None) for tool in tools} | set(agent.registry.tools.names())
+    known = {getattr(tool, "__name__", None) for tool in tools} | set(agent.registry[TOOLS].names())
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) and tool.name not in known:
             fix = f"Add a result to the case, `tools: {{{tool.name}: …}}`, or --tools FILE.py with the function."

@@ -1,7 +1,6 @@
 """The command line. Requires the `cli` extra."""
 
 import sys
-from importlib import import_module
 
 from prompty.errors import MissingExtra
 from prompty.extras import require
@@ -14,4 +13,6 @@ def main() -> None:
             require(package, extra="cli")
     except MissingExtra as error:
         sys.exit(f"prompty: {error}")
-    import_module("prompty.cli.app").app()
+    from prompty.cli.app import app  # needs the extra
+
+    app()

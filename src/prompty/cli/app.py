@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from typer.main import get_command, get_group
 from prompty.cli.console import fail, out, print_unexpected, print_warning
 from prompty.cli.help import name_values
 from prompty.errors import PromptyError
+from prompty.registry import import_object
 from prompty.version import __version__
 
 COMMANDS = {
@@ -97,8 +97,7 @@ class LazyGroup(TyperGroup):
 
 
 def _load_command(name: str) -> Any:
-    module, _, attribute = COMMANDS[name].partition(":")
-    command = getattr(import_module(f"prompty.cli.{module}"), attribute)
+    command = import_object(f"prompty.cli.{COMMANDS[name]}")
     if isinstance(command, Typer):
         command.rich_markup_mode = None
         return name_values(get_group(command))

@@ -1,7 +1,6 @@
 """`--tools` and `--mcp`: load functions from a Python file or an installed module, and the servers of a file."""
 
 from collections.abc import Sequence, Set
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -17,6 +16,7 @@ from prompty.model.tool import CustomTool, FunctionTool
 from prompty.safety.visible import visible
 from prompty.tools.function import MARK, make_handler
 from prompty.tools.source import import_source
+from prompty.tools.toolbox import TOOLS
 
 ToolFiles = Annotated[
     list[str] | None,
@@ -35,9 +35,10 @@ def load_mcp(files: list[Path] | None) -> None:
     """Register the MCP servers of these files."""
     if files:
         require("mcp", extra="mcp")
-        servers = import_module("prompty.mcp")
+        from prompty.mcp import load_mcp_servers  # needs the extra
+
         for file in files:
-            servers.load_mcp_servers(file)
+            load_mcp_servers(file)
 
 
 def select_functions(agent: PromptAgent, sources: Sequence[str] | None, *, all_tools: bool) -> list[object]:
@@ -48,7 +49,7 @@ def select_functions(agent: PromptAgent, sources: Sequence[str] | None, *, all_t
     functions = {make_handler(function).name: function for function in load_functions(list(sources or ()))}
     declared = {tool.name for tool in agent.tools if isinstance(tool, FunctionTool | CustomTool)}
     extra = functions.keys() - {tool.name for tool in agent.tools}
-    _require_all(agent, functions.keys() | set(agent.registry.tools.names()), list(sources or ()))
+    _require_all(agent, functions.keys() | set(agent.registry[TOOLS].names()), list(sources or ()))
     if all_tools or not extra:
         return list(functions.values())
     if not declared & functions.keys():

@@ -17,6 +17,7 @@ from prompty.model.request import Function
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.load import load
 from prompty.pipeline.request import build_request, list_declared_functions
+from prompty.providers import PROVIDERS
 from prompty.safety.visible import visible
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
@@ -69,7 +70,7 @@ def _from_declaration(function: Function, tool: ToolDefinition) -> OfferedFuncti
 
 def _build_definitions(agent: PromptAgent, functions: list[Function]) -> object:
     """Return the definitions from the body of a request."""
-    api = agent.registry.providers.get(agent.model.provider).api_for(agent)
+    api = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
     return build_request(agent, [user("…")], api, functions=functions).body.get("tools", [])
 
 

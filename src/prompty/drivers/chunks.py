@@ -12,6 +12,7 @@ from prompty.model.event import Delta, Done, Event, ModelReply, RunStarted
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
 from prompty.pipeline.process import process_reply
+from prompty.providers import PROVIDERS
 from prompty.wire.json_bytes import MALFORMED
 from prompty.wire.stream import Decoder
 
@@ -56,7 +57,7 @@ async def chunk_events_async(
 
 def get_decoder(agent: PromptAgent) -> Callable[[], Decoder]:
     """Return the decoder of an agent's API. Raise RequestError if the API has no streams."""
-    decoder = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type).decoder
+    decoder = agent.registry[PROVIDERS].get(agent.model.provider).api(agent.model.api_type).decoder
     if decoder is None:
         raise RequestError(
             f"`apiType: {agent.model.api_type}` of the provider '{agent.model.provider}' has no streams",

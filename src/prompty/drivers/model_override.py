@@ -12,6 +12,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.model.options import ModelOptions
 from prompty.pipeline.request import MODEL_VARIABLE
+from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.profiles import Profile, get_profile
 from prompty.registry import Registry
 from prompty.safety.nearest import nearest
@@ -60,7 +61,7 @@ def override_model(
 
 def _has_same_format(agent: PromptAgent, provider: str) -> bool:
     """Return True if requests to a provider have the format of those to the agent's own, as Azure's are OpenAI's."""
-    own, providers = agent.model.provider, agent.registry.providers
+    own, providers = agent.model.provider, agent.registry[PROVIDERS]
     if own == provider or not (providers.has(own) and providers.has(provider)):
         return own == provider
     api = providers.get(own).apis.get(agent.model.api_type)
@@ -69,7 +70,7 @@ def _has_same_format(agent: PromptAgent, provider: str) -> bool:
 
 def needs_model(agent: PromptAgent) -> bool:
     """Return True if neither the file nor its provider names a model. An executor of the host may know its own."""
-    return not agent.model.id and not agent.registry.executors.is_registered(agent.model.provider)
+    return not agent.model.id and not agent.registry[EXECUTORS].is_registered(agent.model.provider)
 
 
 def find_default_model(registry: Registry) -> tuple[str | None, Source]:
@@ -89,7 +90,7 @@ def split_model(model: str, registry: Registry) -> tuple[str | None, str]:
 
 
 def _is_provider(name: str, registry: Registry) -> bool:
-    return registry.providers.has(name) or registry.executors.has(name)
+    return registry[PROVIDERS].has(name) or registry[EXECUTORS].has(name)
 
 
 def _connect_to(profile: Profile) -> ApiKeyConnection | AnonymousConnection:

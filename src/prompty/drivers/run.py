@@ -7,7 +7,6 @@ from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from importlib import import_module
 from secrets import token_hex
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -42,6 +41,7 @@ from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, Usage, user
+from prompty.model.notebook import NotebookView
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.reply import Reply
@@ -76,7 +76,7 @@ class CountedReply(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result(Generic[T]):
+class Result(NotebookView, Generic[T]):
     """The result of `invoke(…, details=True)` or `turn(…, details=True)`.
 
     `usage` includes every call of the run, also those of prompts that ran as tools. `model` is the one that answered
@@ -102,10 +102,6 @@ class Result(Generic[T]):
             return None
         costs = [get_pricer(agent, required=False)(reply) for agent, reply, _ in self._replies]
         return sum((cost for cost in costs if cost is not None), Decimal()) if None not in costs else None
-
-    def _repr_html_(self) -> str:
-        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
-        return str(import_module("prompty.viewer.notebook").render(self))
 
 
 class Invocation(NamedTuple):

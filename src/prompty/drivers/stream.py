@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from decimal import Decimal
-from importlib import import_module
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -12,6 +11,7 @@ from prompty.drivers.aio import Outcome
 from prompty.errors import StreamCut
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall, Usage
+from prompty.model.notebook import NotebookView
 from prompty.model.paused import Paused
 from prompty.safety.redaction import mask_secrets
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 _SHOWN = 60  # characters of the text in a repr
 
 
-class StreamState(Generic[T]):
+class StreamState(NotebookView, Generic[T]):
     """What a stream has received so far."""
 
     def __init__(self) -> None:
@@ -53,10 +53,6 @@ class StreamState(Generic[T]):
         shown = mask_secrets(self.text)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
         return f"<{type(self).__name__} {state}, text so far: {shown!r}>"
-
-    def _repr_html_(self) -> str:
-        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
-        return str(import_module("prompty.viewer.notebook").render(self))
 
     def _result(self) -> T:
         if self._end is None:

@@ -15,6 +15,9 @@ from prompty.model.request import Function, WireRequest
 from prompty.pipeline.process import extract_result
 from prompty.pipeline.request import build_request, list_offered_functions
 from prompty.providers import (
+    EXECUTORS,
+    PROCESSORS,
+    PROVIDERS,
     Api,
     AsyncTransport,
     ExecutorProtocol,
@@ -149,24 +152,24 @@ def resolve_api(agent: PromptAgent) -> Api:
 def resolve_provider(agent: PromptAgent) -> Provider | Pair:
     """Return the provider of an agent. If the host replaced one half of it, the other half stays the provider's."""
     key, registry = agent.model.provider, agent.registry
-    replaced = registry.executors.is_registered(key) or registry.processors.is_registered(key)
-    if not replaced and (registry.providers.has(key) or not registry.executors.has(key)):
-        return registry.providers.get(key)
+    replaced = registry[EXECUTORS].is_registered(key) or registry[PROCESSORS].is_registered(key)
+    if not replaced and (registry[PROVIDERS].has(key) or not registry[EXECUTORS].has(key)):
+        return registry[PROVIDERS].get(key)
     return Pair(get_executor(agent), get_processor(agent))
 
 
 def get_executor(agent: PromptAgent) -> ExecutorProtocol:
     """Return the executor of an agent's provider. A registered one takes precedence over the provider."""
     key, registry = agent.model.provider, agent.registry
-    is_provider = not registry.executors.is_registered(key) and registry.providers.has(key)
-    return ProviderExecutor() if is_provider else registry.executors.get(key)
+    is_provider = not registry[EXECUTORS].is_registered(key) and registry[PROVIDERS].has(key)
+    return ProviderExecutor() if is_provider else registry[EXECUTORS].get(key)
 
 
 def get_processor(agent: PromptAgent) -> ProcessorProtocol:
     """Return the processor of an agent's provider. A registered one takes precedence over the provider."""
     key, registry = agent.model.provider, agent.registry
-    is_provider = not registry.processors.is_registered(key) and registry.providers.has(key)
-    return ProviderProcessor() if is_provider else registry.processors.get(key)
+    is_provider = not registry[PROCESSORS].is_registered(key) and registry[PROVIDERS].has(key)
+    return ProviderProcessor() if is_provider else registry[PROCESSORS].get(key)
 
 
 class ProviderExecutor:
@@ -176,13 +179,13 @@ class ProviderExecutor:
         self._functions = functions
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=False)
+        target = HttpTarget(agent, agent.registry[PROVIDERS].get(agent.model.provider), is_async=False)
         request = build_request(agent, messages, target.api, functions=self._functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        target = HttpTarget(agent, agent.registry.providers.get(agent.model.provider), is_async=True)
+        target = HttpTarget(agent, agent.registry[PROVIDERS].get(agent.model.provider), is_async=True)
         functions = await list_offered_functions(agent) if self._functions is None else self._functions
         request = build_request(agent, messages, target.api, functions=functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
@@ -210,7 +213,7 @@ class ProviderProcessor:
     """Reads the raw JSON of the provider that an agent names."""
 
     def read(self, agent: PromptAgent, response: object) -> Reply:
-        api = agent.registry.providers.get(agent.model.provider).api(agent.model.api_type)
+        api = agent.registry[PROVIDERS].get(agent.model.provider).api(agent.model.api_type)
         return parse_reply(api.reply, response)
 
     def process(self, agent: PromptAgent, response: object, /) -> object:

@@ -1,7 +1,5 @@
 """Choose the engine of durable runs by a URL. An engine is imported when it is chosen."""
 
-from importlib import import_module
-
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Engine, Limits
 from prompty.durable.metrics import WorkerMetrics
@@ -16,6 +14,7 @@ def create_engine(
     """Return the engine for `temporal://…`, `sqlite:///…` or `postgresql://…`."""
     if url.startswith(TEMPORAL):
         require("temporalio", extra="temporal")
-        engine: Engine = import_module("prompty.durable.temporal_engine").TemporalEngine(url, name, limits, lease)
-        return engine
+        from prompty.durable.temporal_engine import TemporalEngine  # needs the extra
+
+        return TemporalEngine(url, name, limits, lease)
     return DbosEngine(url, name, limits, lease, metrics)

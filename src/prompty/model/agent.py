@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,6 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from prompty.errors import WrongArgument
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
+from prompty.model.notebook import NotebookView
 from prompty.model.options import ModelOptions
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
@@ -74,7 +74,7 @@ class BodyLines:
         return place._replace(line=place.line + line - self.starts[index])
 
 
-class PromptAgent(Frontmatter):
+class PromptAgent(NotebookView, Frontmatter):
     """A loaded prompt: its frontmatter, its body, and the path of its file.
 
     An agent is immutable, and `load` returns the same object as long as the file is unchanged. To change an agent, copy
@@ -104,10 +104,6 @@ class PromptAgent(Frontmatter):
                 yield group, names
         if self.path:
             yield "path", str(self.path)
-
-    def _repr_html_(self) -> str:
-        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
-        return str(import_module("prompty.viewer.notebook").render(self))
 
 
 def require_agent(value: object, function: str) -> None:

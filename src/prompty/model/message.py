@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -21,6 +20,7 @@ from prompty.model.content import (
     parse_content,
     part_to_json,
 )
+from prompty.model.notebook import NotebookView
 
 Json = dict[str, object]
 
@@ -119,7 +119,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Message:
+class Message(NotebookView):
     """One entry of a conversation. It never changes: use `dataclasses.replace` to get another one.
 
     `content` is text or a sequence of parts. `opaque` holds blocks that go back to the same API unchanged
@@ -192,10 +192,6 @@ class Message:
             if name not in ("role", "content") and (value := getattr(self, name))
         ]
         return f"Message({', '.join([repr(self.role), repr(self.content), *fields])})"
-
-    def _repr_html_(self) -> str:
-        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
-        return str(import_module("prompty.viewer.notebook").render(self))
 
     @property
     def text(self) -> str:

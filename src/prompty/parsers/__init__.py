@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from prompty.model.message import Message
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, Kind, Registry
 
 
 class Parser(Protocol):
@@ -17,6 +17,9 @@ class Parser(Protocol):
     def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...
 
 
+PARSERS: Kind[Parser] = Kind("parser")
+
+
 def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
     """Register a parser for files with `template: {parser: {kind: <name>}}`."""
-    registry.parsers.register(name, parser)
+    registry[PARSERS].register(name, parser)

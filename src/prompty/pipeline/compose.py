@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection
 from functools import partial
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from prompty.pipeline.frontmatter import BaseBody, Unclosed, normalize, read_fro
 from prompty.pipeline.partials import CompositionProblem, Partial, insert_partials
 from prompty.pipeline.references import References
 from prompty.registry import Registry
+from prompty.renderers import RENDERERS
 
 # A quick no for most prompts, whose template engine need not be imported to load them.
 _MAY_INCLUDE = re.compile(r"%[-+]?\s*include\b|\{\{\s*>")
@@ -29,17 +29,18 @@ def compose(agent: PromptAgent, base: BaseBody | None, references: References, r
     agent. Raise CompositionProblem if a file cannot be used.
     """
     kind = agent.template.format.kind
-    if not registry.renderers.has(kind):
+    if not registry[RENDERERS].has(kind):
         return agent
-    engine: Any = registry.renderers.get(kind) if base or _MAY_INCLUDE.search(agent.instructions) else None
+    engine: Any = registry[RENDERERS].get(kind) if base or _MAY_INCLUDE.search(agent.instructions) else None
     if base is not None:
         agent = _merge_body(agent, base, engine)
     return agent if engine is None else _insert_partials(agent, references, engine)
 
 
 def _merge_body(agent: PromptAgent, base: BaseBody, engine: Any) -> PromptAgent:
-    blocks = import_module("prompty.pipeline.blocks")  # only variants need it
-    text, lines = blocks.merge_bodies(agent.instructions, base, engine)
+    from prompty.pipeline.blocks import merge_bodies  # only variants need it
+
+    text, lines = merge_bodies(agent.instructions, base, engine)
     files = {base.path.name: base.hash}
     return agent.model_copy(update={"instructions": text, "files": files, "body_lines": lines})
 
@@ -56,7 +57,9 @@ def _insert_partials(agent: PromptAgent, references: References, engine: Any) ->
         return agent
     lines = composition.lines
     if merged:
-        lines = import_module("prompty.pipeline.blocks").trace_lines(lines, merged)
+        from prompty.pipeline.blocks import trace_lines  # only variants need it
+
+        lines = trace_lines(lines, merged)
     files = {**agent.files, **composition.hashes}
     changes = {"instructions": composition.text, "files": files, "body_lines": lines}
     if composition.inputs:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from prompty.errors import RenderError
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import mark
+from prompty.renderers import RENDERERS
 
 _TAG = re.compile(r"\{[{%][^{}]*")
 _WORD = re.compile(r"\w+")
@@ -14,7 +15,7 @@ _WORD = re.compile(r"\w+")
 
 def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
     """Return the names of all inputs that a prompt uses, or None if its template engine does not tell."""
-    engine = agent.registry.renderers.get(agent.template.format.kind)
+    engine = agent.registry[RENDERERS].get(agent.template.format.kind)
     find_variables = getattr(engine, "variables", None)
     used = _find_template_names(find_variables, agent.instructions) if find_variables else None
     if used is None:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +105,9 @@ def _load(
     if not isinstance(path, str):
         check_path(path, "load()", "the path of a .prompty file")
     if (name := os.fspath(path)).startswith("pkg:"):
-        name = os.fspath(path := import_module("prompty.pipeline.packages").locate(path))
+        from prompty.pipeline.packages import locate  # few programs need it
+
+        name = os.fspath(path := locate(name))
     default = read_default_variant(env, registry) if variant is None else ""
     key = (
         registry,
@@ -142,9 +143,9 @@ def choose_file(file: Path, name: str, variant: str | None, default: str, refere
     """Return the file of a prompt, or of the variant that the caller or else the environment names. Raise LoadError."""
     if not variant and not default:
         return file
-    variants = import_module("prompty.pipeline.variants")
-    chosen: Path = variants.choose_file(file, name, variant or default, references, is_default=not variant)
-    return chosen
+    from prompty.pipeline import variants  # most prompts do not need it
+
+    return variants.choose_file(file, name, variant or default, references, is_default=not variant)
 
 
 def read_document(
@@ -155,9 +156,11 @@ def read_document(
     document = open_document(text, name, read)
     if file.name.count(".") < 2:
         return document
-    variants = import_module("prompty.pipeline.variants")  # most prompts do not need it
+    from prompty.pipeline import variants  # most prompts do not need it
+
     if (base := variants.find_base(file)) is None:
-        references.absent.update({variants.get_base(file)} - {None})
+        if (absent := variants.get_base(file)) is not None:
+            references.absent.add(absent)
         return document
     if variants.find_base(base) is not None:
         fix = "Rename it: a variant changes a prompt, not another variant."
@@ -165,8 +168,7 @@ def read_document(
         raise LoadError([problem])
     base_name = str(Path(name).with_name(base.name))
     text, references.files[base] = read_prompt(base, base_name, references.buffers)
-    merged: Document = variants.merge_with_base(document, open_document(text, base_name, read), base)
-    return merged
+    return variants.merge_with_base(document, open_document(text, base_name, read), base)
 
 
 def loads(
@@ -245,9 +247,9 @@ def read_outdated(frontmatter: Frontmatter, body: str, references: References, n
     first_key = find_v1_key(frontmatter.data or {})
     if first_key is None:
         return None
-    version_1 = import_module("prompty.pipeline.version_1")  # no other file needs it
-    reading: Reading = version_1.read_version_1(frontmatter, body, references, name, first_key)
-    return reading
+    from prompty.pipeline.version_1 import read_version_1  # no other file needs it
+
+    return read_version_1(frontmatter, body, references, name, first_key)
 
 
 def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[str, Identity]:

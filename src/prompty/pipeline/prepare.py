@@ -9,10 +9,12 @@ from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
+from prompty.parsers import PARSERS
 from prompty.pipeline.load import StrPath, open_agent
 from prompty.pipeline.rich_inputs import Placeholders, hide_rich_inputs, insert_rich_inputs
 from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_run_inputs
 from prompty.providers import active_interceptors
+from prompty.renderers import RENDERERS
 from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
 from prompty.tracing.spans import Span, begin
 
@@ -61,7 +63,7 @@ def parse(agent_or_path: PromptAgent | StrPath, text: str, *, nonce: str | None 
 def _parse(agent: PromptAgent, text: str, nonce: str | None) -> list[Message]:
     with begin("parse") as span:
         try:
-            messages = agent.registry.parsers.get(agent.template.parser.kind)(text, nonce=nonce)
+            messages = agent.registry[PARSERS].get(agent.template.parser.kind)(text, nonce=nonce)
         except ChangedMarker as changed:
             raise _marker_error(agent, changed) from None
         span.record("result", messages)
@@ -123,7 +125,7 @@ def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict
 
 
 def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict: bool) -> str:
-    renderer = agent.registry.renderers.get(agent.template.format.kind)
+    renderer = agent.registry[RENDERERS].get(agent.template.format.kind)
     try:
         return renderer(mark(agent.instructions), values, nonce=nonce, strict=strict)
     except RenderError as error:

@@ -18,7 +18,7 @@ from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.destination import check_destination
 from prompty.providers.profiles import Profile, find_profile
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, Kind, Registry
 
 if TYPE_CHECKING:
     from prompty.wire.stream import Decoder  # with all events, which only a call needs
@@ -271,9 +271,14 @@ class Pair(NamedTuple):
     processor: ProcessorProtocol
 
 
+PROVIDERS: Kind[Provider] = Kind("provider")
+EXECUTORS: Kind[ExecutorProtocol] = Kind("executor")
+PROCESSORS: Kind[ProcessorProtocol] = Kind("processor")
+
+
 def register_provider(name: str, provider: Provider, *, registry: Registry = DEFAULT) -> None:
     """Register a provider for files with `provider: name`."""
-    registry.providers.register(name, provider)
+    registry[PROVIDERS].register(name, provider)
 
 
 def register_connection(name: str, *clients: object, registry: Registry = DEFAULT) -> None:
@@ -283,9 +288,9 @@ def register_connection(name: str, *clients: object, registry: Registry = DEFAUL
 
 def register_executor(name: str, executor: ExecutorProtocol, *, registry: Registry = DEFAULT) -> None:
     """Register an executor for files with `provider: name`. It needs a processor of the same name."""
-    registry.executors.register(name, executor)
+    registry[EXECUTORS].register(name, executor)
 
 
 def register_processor(name: str, processor: ProcessorProtocol, *, registry: Registry = DEFAULT) -> None:
     """Register a processor for files with `provider: name`. It needs an executor of the same name."""
-    registry.processors.register(name, processor)
+    registry[PROCESSORS].register(name, processor)

@@ -4,6 +4,7 @@ from prompty.errors import ModelError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.model.request import WireRequest
+from prompty.providers import PROVIDERS
 from prompty.providers.wiretap import address_of
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.json_bytes import as_object, read_bytes
@@ -13,7 +14,7 @@ TIMEOUT = 60.0  # seconds
 
 def list_models(agent: PromptAgent) -> list[str]:
     """Return the ids of the models at the server of an agent's connection, in the order of the server."""
-    provider = agent.registry.providers.get(agent.model.provider)
+    provider = agent.registry[PROVIDERS].get(agent.model.provider)
     if provider.models_path is None:
         raise RequestError(f"the provider '{provider.key}' has no list of models", "Look them up in its documentation.")
     if isinstance(agent.model.connection, ReferenceConnection):

@@ -10,7 +10,7 @@ rendered value of an attribute, and writes `nonce` in place of each. A minimal e
 from collections.abc import Mapping
 from typing import Protocol
 
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, Kind, Registry
 
 
 class Renderer(Protocol):
@@ -25,6 +25,9 @@ class Renderer(Protocol):
     ) -> str: ...
 
 
+RENDERERS: Kind[Renderer] = Kind("renderer")
+
+
 def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:
     """Register a renderer for files with `template: {format: {kind: <name>}}`."""
-    registry.renderers.register(name, renderer)
+    registry[RENDERERS].register(name, renderer)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("prompty_checks", "Python files with functions for `python:` checks", type="paths", default=[])
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Collector | None":
-    if not file_path.name.endswith((".test.yaml", ".test.yml")) or not parent.config.getini("prompty_collect"):
-        return None
-    items = import_module("prompty.cases.pytest_items")  # only a project that asks for it needs the code
-    file: pytest.Collector = items.PromptTestFile.from_parent(parent, path=file_path)
-    return file
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getini("prompty_collect"):
+        config.pluginmanager.import_plugin("prompty.cases.pytest_items")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from prompty.errors import ArgumentsError
@@ -103,9 +102,9 @@ def get_validator(schema: Json) -> Validator:
 
 @lru_cache(maxsize=512)  # building one costs more than using it
 def _build_validator(schema: str) -> Validator:
-    # Loaded here, because a call without tools needs neither its 3 MB nor its 12 ms.
-    validators = import_module("jsonschema_rs")
-    return cast(Validator, validators.validator_for(schema, retriever=_refuse_reference))
+    import jsonschema_rs  # a call without tools needs neither its 3 MB nor its 12 ms
+
+    return cast(Validator, jsonschema_rs.validator_for(schema, retriever=_refuse_reference))
 
 
 def _refuse_reference(reference: str) -> NoReturn:

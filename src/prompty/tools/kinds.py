@@ -18,7 +18,7 @@ from prompty.model.conditions import check_conditions, describe_callee, get_cond
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, Kind, Registry
 from prompty.safety.nearest import nearest
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
@@ -159,7 +159,7 @@ def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[Un
 
 def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
     """Return the kind of a declared tool. One without a handler is an error before the first model call (L5)."""
-    kinds = agent.registry.tool_kinds
+    kinds = agent.registry[TOOL_KINDS]
     if not kinds.has(tool.kind):
         raise UnknownKind(tool, ["function", *kinds.names()])
     return kinds.get(tool.kind)
@@ -212,6 +212,9 @@ def hide_parameters(function: Function, bound: Collection[str]) -> Function:
     return replace(function, parameters=schema)
 
 
+TOOL_KINDS: Kind[ToolKind] = Kind("tool_kind")
+
+
 def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:
     """Let files declare tools of this kind."""
-    registry.tool_kinds.register(kind, handler)
+    registry[TOOL_KINDS].register(kind, handler)

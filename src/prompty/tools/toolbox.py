@@ -11,7 +11,7 @@ from prompty.model.conditions import check_conditions, describe_callee, list_par
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, Kind, Registry
 from prompty.tools.arguments import drop_defaults
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, make_handler
@@ -149,7 +149,7 @@ def describe_custom_tools(agent: PromptAgent) -> list[Function]:
 
 
 def _find_registered(tool: ToolDefinition, agent: PromptAgent) -> Handler | None:
-    known = agent.registry.tools
+    known = agent.registry[TOOLS]
     return make_handler(known.get(tool.name), tool.name) if known.has(tool.name) else None
 
 
@@ -217,6 +217,9 @@ def _check_fit(declared: ToolDefinition, handler: Handler) -> None:
         )
 
 
+TOOLS: Kind[Callable[..., object]] = Kind("tool")
+
+
 def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:
     """Let files declare a function tool of this name without passing it to every turn."""
-    registry.tools.register(name, function)
+    registry[TOOLS].register(name, function)

@@ -1,70 +1,16 @@
-"""The active trace sinks of this process, by name."""
+"""Trace sinks by the words that name them in `trace_to` and in the environment."""
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+import sys
 from logging import Logger, getLogger
 from os import environ
-from threading import Lock
-from typing import TYPE_CHECKING, Protocol
 
 from prompty.errors import PromptyError, RequestError, WrongArgument
-
-if TYPE_CHECKING:
-    from prompty.tracing.spans import Span
+from prompty.safety.visible import visible
+from prompty.tracing.names import AGENT_NAME, REQUEST_MODEL, TOOL_NAME
+from prompty.tracing.spans import Sink, Span, first_use, set_sink
 
 VARIABLE = "PROMPTY_TRACE"
 logger: Logger = getLogger("prompty.tracing")
-
-
-class Sink(Protocol):
-    """Receives spans. Its errors go to the log, and do not affect the run.
-
-    `content`: it needs inputs, results and messages, which are not recorded otherwise. `wire`: it needs the requests
-    and replies of models as they were sent.
-    """
-
-    content: bool
-    wire: bool
-
-    def started(self, span: "Span", /) -> None: ...
-    def ended(self, span: "Span", /) -> None: ...
-
-
-class EnteringSink(Sink, Protocol):
-    """A sink that is also told when code runs inside a span, because it keeps a context of its own."""
-
-    def entered(self, span: "Span", /) -> Callable[[], object]:
-        """Called before the code. The returned function is called after it, in the same context."""
-        ...
-
-
-_lock = Lock()
-_sinks: dict[str, Sink] = {}
-active: Sequence[Sink] | None = None  # None until the environment has been read; spans look at it on every call
-
-
-def get_sinks() -> Sequence[Sink]:
-    """Return the active sinks. The first call reads the environment."""
-    return _read_environment() if active is None else active
-
-
-def set_sink(name: str, sink: Sink | None) -> None:
-    """Set the sink of a name, or remove it with None."""
-    global active
-    get_sinks()
-    with _lock:
-        _sinks.pop(name, None)
-        if sink is not None:
-            _sinks[name] = sink
-        active = tuple(_sinks.values())
-
-
-def clear_sinks() -> None:
-    """Remove all sinks, also those named in the environment."""
-    global active
-    with _lock:
-        _sinks.clear()
-        active = ()
 
 
 def trace_to(*sinks: str, capture: str = "") -> None:
@@ -84,28 +30,53 @@ def trace_to(*sinks: str, capture: str = "") -> None:
 
 
 def _build_sink(word: str, wire: bool) -> Sink:
-    """Build the sink that a word names. Its module is imported only now."""
+    """Build the sink that a word names."""
     kind, _, folder = word.partition(":")
-    sink: Sink
     match kind:
         case "console":
-            sink = import_module("prompty.tracing.console").ConsoleSink()
+            return ConsoleSink()
         case "file":
-            sink = import_module("prompty.tracing.files").FileSink(folder or "traces", wire=wire)
+            from prompty.tracing.files import FileSink  # most programs write no files
+
+            return FileSink(folder or "traces", wire=wire)
         case "otel":
-            sink = import_module("prompty.tracing.opentelemetry").connect()
-        case _:
-            raise RequestError(
-                f"'{word}' is not a trace sink", "Write console, file:FOLDER, otel, or wire together with file."
-            )
-    return sink
+            from prompty.tracing.opentelemetry import connect  # needs an extra
+
+            return connect()
+    raise RequestError(f"'{word}' is not a trace sink", "Write console, file:FOLDER, otel, or wire together with file.")
 
 
-def _read_environment() -> Sequence[Sink]:
-    global active
-    active = ()
+def _read_environment() -> None:
     try:
         trace_to(environ.get(VARIABLE, ""))
     except PromptyError as error:  # a run must not fail because of tracing
         logger.warning("%s: %s", VARIABLE, error)
-    return active
+
+
+first_use.append(_read_environment)
+
+
+class ConsoleSink:
+    """Writes `[prompty] ▶ name` and `[prompty] ◀ name (12.3 ms)`, without inputs and results."""
+
+    content = wire = False
+    immediate = True
+
+    def started(self, span: Span, /) -> None:
+        known = filter(None, map(span.attributes.get, (TOOL_NAME, REQUEST_MODEL, AGENT_NAME)))
+        _write(span, f"▶ {span.name} {next(known, '')}".rstrip())
+
+    def ended(self, span: Span, /) -> None:
+        usage = span.usage
+        tokens = f" {usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens" if usage else ""
+        failure = f" {span.error[0]}: {span.error[1]}" if span.error else ""
+        _write(span, f"◀ {span.name} ({(span.duration or 0) / 1e6:.1f} ms){tokens}{failure}")
+
+
+def _write(span: Span, line: str) -> None:
+    depth, parent = 0, span.parent
+    while parent is not None:
+        depth, parent = depth + 1, parent.parent
+    escaped = visible(line).replace("\n", " ")
+    sys.stderr.write(f"[prompty] {'  ' * depth}{escaped}\n")  # one write, so that threads do not split lines
+    sys.stderr.flush()

@@ -11,17 +11,74 @@ from functools import partial
 from json import loads
 from logging import Logger, getLogger
 from random import getrandbits
-from typing import Any, Self, TypeVar, cast
+from threading import Lock
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from prompty.safety.redaction import masked_traceback
-from prompty.tracing import names, sinks
+from prompty.tracing import names
 from prompty.tracing.sanitize import Plain, Sanitizer
-from prompty.tracing.sinks import EnteringSink, Sink, get_sinks
 
 logger: Logger = getLogger("prompty.tracing")
 _current: ContextVar["Span | None"] = ContextVar("prompty_span", default=None)
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Sink(Protocol):
+    """Receives spans. Its errors go to the log, and do not affect the run.
+
+    `content`: it needs inputs, results and messages, which are not recorded otherwise. `wire`: it needs the requests
+    and replies of models as they were sent.
+    """
+
+    content: bool
+    wire: bool
+
+    def started(self, span: "Span", /) -> None: ...
+    def ended(self, span: "Span", /) -> None: ...
+
+
+class EnteringSink(Sink, Protocol):
+    """A sink that is also told when code runs inside a span, because it keeps a context of its own."""
+
+    def entered(self, span: "Span", /) -> Callable[[], object]:
+        """Called before the code. The returned function is called after it, in the same context."""
+        ...
+
+
+_lock = Lock()
+_sinks: dict[str, Sink] = {}
+_active: Sequence[Sink] | None = None  # None until the environment has been read
+first_use: list[Callable[[], None]] = []  # called before the first span; `tracing.sinks` reads the environment
+
+
+def get_sinks() -> Sequence[Sink]:
+    """Return the active sinks. The first call reads the environment."""
+    global _active
+    if _active is None:
+        _active = ()
+        for call in first_use:
+            call()
+    return _active
+
+
+def set_sink(name: str, sink: Sink | None) -> None:
+    """Set the sink of a name, or remove it with None."""
+    global _active
+    get_sinks()
+    with _lock:
+        _sinks.pop(name, None)
+        if sink is not None:
+            _sinks[name] = sink
+        _active = tuple(_sinks.values())
+
+
+def clear_sinks() -> None:
+    """Remove all sinks, also those named in the environment."""
+    global _active
+    with _lock:
+        _sinks.clear()
+        _active = ()
 
 
 class Trace:
@@ -249,7 +306,7 @@ def begin(
     above = parent or _current.get()
     if above is not None and above.live:
         trace = above.trace
-    elif active := get_sinks() if sinks.active is None else sinks.active:
+    elif active := get_sinks() if _active is None else _active:
         trace, above = Trace(active), None
     else:
         return NULL_SPAN
@@ -262,7 +319,7 @@ def begin(
 
 def is_tracing() -> bool:
     """Return True if a span that starts now would reach a sink."""
-    return bool(sinks.active or _current.get() or (sinks.active is None and get_sinks()))
+    return bool(_active or _current.get() or (_active is None and get_sinks()))
 
 
 def iterate_inside(span: Span, items: Generator[T, Any, R]) -> Generator[T, Any, R]:

@@ -12,8 +12,16 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from prompty.errors import WrongArgument
 from prompty.safety.redaction import masked_traceback
-from prompty.tracing.sinks import Sink, clear_sinks, get_sinks, set_sink
-from prompty.tracing.spans import Span, aiterate_inside, begin, iterate_inside
+from prompty.tracing.spans import (
+    Sink,
+    Span,
+    aiterate_inside,
+    begin,
+    clear_sinks,
+    get_sinks,
+    iterate_inside,
+    set_sink,
+)
 
 MOST_WAITING = 10_000
 P = ParamSpec("P")

@@ -7,13 +7,13 @@ every value is checked.
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from typing import Literal
 
 from prompty.errors import PromptyError
 from prompty.model.message import Json
+from prompty.model.notebook import NotebookView
 
 FrameStatus = Literal["ok", "failed", "unfinished"]
 
@@ -63,7 +63,7 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class RecordedTrace:
+class RecordedTrace(NotebookView):
     """The frames of one file; there is at least one."""
 
     path: Path
@@ -79,10 +79,6 @@ class RecordedTrace:
 
     def count(self, name: str) -> int:
         return sum(frame.name == name for frame in self.frames)
-
-    def _repr_html_(self) -> str:
-        """Return a view for notebooks. Its code is loaded when a notebook asks for it."""
-        return str(import_module("prompty.viewer.notebook").render(self))
 
 
 def flatten(roots: list[Json]) -> list[Frame]:

@@ -22,14 +22,14 @@ from prompty.model.marker import ROLE_MARK
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
 from prompty.model.structure import mark, read_structure
-from prompty.providers import Provider
+from prompty.providers import PROVIDERS, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
 from prompty.registry import Registry
 from prompty.testing.local import AsyncLocalTransport, LocalTransport
 from prompty.tools.arguments import get_validator, resolve_arguments
 from prompty.tools.context import ToolContext
-from prompty.tools.kinds import KindTool, project_tools
+from prompty.tools.kinds import TOOL_KINDS, KindTool, project_tools
 from prompty.tools.mcp import McpKind
 from prompty.tools.mcp.connection import ServerAddress, is_lost, is_unreadable
 from prompty.tools.mcp.content import McpError, to_parts
@@ -185,7 +185,7 @@ def _agent(api: str, outputs: bool) -> PromptAgent:
         transport_async=lambda _: AsyncLocalTransport(_SERVER.respond),
         hosts=None,
     )
-    registry.providers.register("fuzz", provider)
+    registry[PROVIDERS].register("fuzz", provider)
     declared = {"outputs": {"answer": "object"}} if outputs else {}
     data = {"model": {"id": "m", "provider": "fuzz", "apiType": api}, "instructions": "user:\nHi", **declared}
     return PromptAgent.model_validate(data).model_copy(update={"registry": registry})
@@ -339,7 +339,7 @@ def _as_read(value: Any) -> Any:
 def _kind() -> tuple[PromptAgent, McpKind]:
     registry = Registry()
     kind = McpKind()
-    registry.tool_kinds.register("mcp", kind)
+    registry[TOOL_KINDS].register("mcp", kind)
     agent = PromptAgent.model_validate({"tools": [{"name": "own", "kind": "mcp"}], "instructions": "user:\nHi"})
     return agent.model_copy(update={"registry": registry}), kind
 

@@ -24,7 +24,7 @@ from prompty.safety.redaction import is_credential_name, mask_secrets, remember_
 from prompty.safety.visible import visible
 from prompty.tools.context import ToolContext
 from prompty.tools.destination import check_destination
-from prompty.tools.kinds import KindTool
+from prompty.tools.kinds import TOOL_KINDS, KindTool
 from prompty.tools.mcp import limits
 from prompty.tools.mcp.connection import CONNECT_SECONDS, ServerAddress
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
@@ -126,7 +126,7 @@ async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:
 
 
 def _servers(registry: Registry) -> Servers:
-    kind = registry.tool_kinds.get("mcp")
+    kind = registry[TOOL_KINDS].get("mcp")
     if not isinstance(kind, McpKind):
         raise ToolError("the tool kind 'mcp' has been replaced by another", "Register servers where that one says.")
     return kind.servers
@@ -162,7 +162,7 @@ class McpKind:
 
 def _get_permissions(registry: Registry) -> Permissions:
     """Return the permissions of OpenAPI tools, which count for addresses of MCP servers too."""
-    kind = registry.tool_kinds.get("openapi")
+    kind = registry[TOOL_KINDS].get("openapi")
     return kind.permissions if isinstance(kind, OpenApiKind) else Permissions()
 
 

@@ -20,7 +20,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import Redactor
 from prompty.tools.context import ToolContext
 from prompty.tools.destination import check_destination
-from prompty.tools.kinds import KindTool, UnmatchedBinding, locate_file
+from prompty.tools.kinds import TOOL_KINDS, KindTool, UnmatchedBinding, locate_file
 from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, ServiceError, send
 from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
 from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, Document, Documents, is_url
@@ -40,7 +40,7 @@ def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = (), registry: R
     `hosts` are reached without https and at addresses that are not public: names, `name:port`, addresses or networks
     (`10.0.0.0/8`). `servers` are origins (`https://api.example.com`) that documents may name as their own.
     """
-    kind = registry.tool_kinds.get("openapi")
+    kind = registry[TOOL_KINDS].get("openapi")
     if not isinstance(kind, OpenApiKind):
         raise ToolError("the tool kind 'openapi' has been replaced by another", "Allow places where that one says.")
     kind.permissions.allow(hosts=hosts, servers=servers)
