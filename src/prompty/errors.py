@@ -3,36 +3,36 @@
 PromptyError
 ├── LoadError (ValueError)          a .prompty file cannot be used; `problems` holds every mistake found in it
 │   └── FileMissing (FileNotFoundError)   the file, or a file it refers to, does not exist
-├── WrongArgument (TypeError)       an argument of a function of prompty is not what the function takes
-├── InputError (ValueError)         inputs are missing, unknown or cannot be used; `problems` holds all of them
+├── WrongArgument (TypeError)       a function of prompty got an argument of the wrong type
+├── InputError (ValueError)         inputs are missing, unknown or invalid; `problems` holds one entry for each
 ├── InvalidMessage (ValueError)     a value is not a message, or not a part of one
-├── RenderError (ValueError)        the template is broken, or asked for more than its limits
+├── RenderError (ValueError)        the template is invalid, or exceeded its limits
 ├── RequestError (ValueError)       the messages or options cannot be sent to this provider
 ├── ModelError                      a call to a model failed
-│   ├── EmptyReply (ValueError)     the provider answered with nothing in it
-│   ├── ResponseFailed (ValueError) the provider answered that it has no answer
-│   ├── StreamCut                   a stream ended before its reply was complete; `partial` has what came
+│   ├── EmptyReply (ValueError)     the provider sent an empty reply
+│   ├── ResponseFailed (ValueError) the provider reported that the response failed
+│   ├── StreamCut                   a stream ended before its reply was complete; `partial` holds what arrived
 │   └── Refused (ValueError)        the model refused, in a stream
-├── ResultError (ValueError)        an answer does not fit the type asked for
-├── ArgumentsError (ValueError)     the arguments of a tool call cannot be used
-├── ToolError (ValueError)          a tool cannot be offered: no function runs it, or one that does not fit
-├── Cancelled                       somebody ended the turn
-├── IterationsExceeded (ValueError) the model asked for tools more often than it may
-├── BudgetSpent                     the turn has used its tokens, its money or its time
-├── DeadlineExceeded                a durable run has not ended before its deadline
-├── QueueFull                       so many durable runs wait for a worker that no other is accepted
-├── GuardrailError (ValueError)     a guardrail refused what goes to the model, or what came from it
+├── ResultError (ValueError)        an answer does not match the requested type
+├── ArgumentsError (ValueError)     the arguments of a tool call are invalid
+├── ToolError (ValueError)          a tool cannot be offered: its function is missing or does not match
+├── Cancelled                       the turn was cancelled
+├── IterationsExceeded (ValueError) the model asked for tools more often than the limit allows
+├── BudgetSpent                     the turn used up its budget of tokens, money or time
+├── DeadlineExceeded                a durable run did not end before its deadline
+├── QueueFull                       too many durable runs wait for a worker already
+├── GuardrailError (ValueError)     a guardrail refused the model's input or output
 ├── MemoryFailed                    a stored conversation cannot be read or written
-├── StoreUnusable (OSError)         a file of sessions cannot be opened, or is not one
-├── PausedRefused (ValueError)      a paused turn cannot be resumed: it was changed, or other policies would apply to it
-├── RunRefused (ValueError)         what is stored of a durable run cannot be read by this release
-├── RunBroken                       a durable run met an error that is none of these
-├── UnknownRun (LookupError)        there is no durable run of that id
-├── RecordingMissing                a call that no recording answers, in a test that plays them
-├── UnknownName (LookupError)       no renderer, parser … of that name
+├── StoreUnusable (OSError)         a session file cannot be opened, or has another format
+├── PausedRefused (ValueError)      a paused turn cannot be resumed: it was changed, or its policies differ
+├── RunRefused (ValueError)         this release cannot read the stored data of a durable run
+├── RunBroken                       an unexpected error ended a durable run
+├── UnknownRun (LookupError)        no durable run has that id
+├── RecordingMissing                no recording answers a call in a test that replays them
+├── UnknownName (LookupError)       no renderer, parser … has that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
 
-PromptyWarning (UserWarning)        the file works, but something in it is probably not meant
+PromptyWarning (UserWarning)        the file works, but something in it is probably a mistake
 """
 
 import os
@@ -88,11 +88,11 @@ class Problem:
 
 
 class PromptyError(Exception):
-    """The root of everything prompty raises on purpose. An error that ends a turn has the conversation so far in
+    """Base class of all prompty errors. An error that ends a turn has the conversation so far in
     `messages`: a legal history to continue with."""
 
     messages: tuple[Any, ...] = ()
-    # The problem of the file that the error comes from, as `check` reports it.
+    # The problem in the file that caused the error, as `check` reports it.
     problem: "Problem | None" = None
 
     def for_command_line(self) -> str:
@@ -101,7 +101,7 @@ class PromptyError(Exception):
 
 
 class WrongArgument(PromptyError, TypeError):
-    """An argument of a function of prompty is not what the function takes. Nothing was sent and nothing ran."""
+    """A function of prompty got an argument of the wrong type. Nothing was sent and nothing ran."""
 
     def __init__(self, argument: str, value: object, expected: str, fix: str) -> None:
         found = "None" if value is None else f"a {type(value).__name__}"
@@ -129,8 +129,8 @@ class FileMissing(LoadError, FileNotFoundError):
 
 
 class InputProblem(NamedTuple):
-    """The problem of one input, and its fix in Python. `command_fix` is the fix on a command line, if it differs, and
-    `place` the file and the line that declare the input, if a run knows them."""
+    """The problem of one input and its fix in Python. `command_fix` is the fix on a command line, if it differs.
+    `place` is the file and the line that declare the input, if they are known."""
 
     name: str
     cause: str
@@ -150,7 +150,7 @@ class InputProblem(NamedTuple):
 
 
 class InputError(PromptyError, ValueError):
-    """Inputs are missing, unknown or cannot be used: `problems` has one entry for each of them.
+    """Inputs are missing, unknown or invalid. `problems` has one entry for each.
 
     `name`, `cause` and `fix` are those of the first problem.
     """
@@ -181,7 +181,7 @@ class InvalidMessage(PromptyError, ValueError):
 
 
 class RenderError(PromptyError, ValueError):
-    """The template is broken, or asked for more than its limits; `line` counts within the body, or within the partial
+    """The template is invalid, or exceeded its limits. `line` counts within the body, or within the partial
     called `file`."""
 
     def __init__(self, cause: str, fix: str, line: int | None = None, file: str | None = None) -> None:
@@ -208,10 +208,10 @@ class RequestError(PromptyError, ValueError):
 
 
 class ModelError(PromptyError):
-    """A call to a model failed. `cause` says why. `status` is the HTTP status, if there was one; `retryable` says
-    whether the same call may succeed later, and `retry_after` when the server said how long to wait.
+    """A call to a model failed. `cause` says why. `status` is the HTTP status, if there was one. `retryable` says
+    whether the same call may succeed later, and `retry_after` is the server's delay in seconds, if it sent one.
 
-    `provider`, `model`, `url`, `file` and `attempt` say which call it was, as far as it is known. The URL has no
+    `provider`, `model`, `url`, `file` and `attempt` identify the call, as far as they are known. The URL has no
     credentials, and `attempt` counts from 1.
     """
 
@@ -231,7 +231,7 @@ class ModelError(PromptyError):
 
     @property
     def cause(self) -> str:
-        """The reason alone, without the call that it belongs to."""
+        """The reason, without the description of the call."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
@@ -247,19 +247,19 @@ class ModelError(PromptyError):
     def fix(self) -> str:
         """The fix, if one is known."""
         if self.status is None and self.retryable and self.url and "connection" in self.cause:
-            return "Check that the server runs and that the endpoint is right."
+            return "Check that the server is running and that the endpoint is correct."
         return _FIXES.get(self.status or 0, "")
 
 
 _FIXES = {
     401: "Check the key: `prompty doctor` shows where it comes from.",
-    403: "Check what the key may do: `prompty doctor` shows where it comes from.",
-    404: "Check the model's id and the endpoint, which ends with /v1 at most servers.",
+    403: "Check the key's permissions: `prompty doctor` shows where it comes from.",
+    404: "Check the model's id and the endpoint. Most servers expect an endpoint that ends with /v1.",
 }
 
 
 class StreamCut(ModelError):
-    """A stream ended before its reply was complete. `partial` is what had come: its calls must not run."""
+    """A stream ended before its reply was complete. `partial` holds what arrived: its calls must not run."""
 
     def __init__(self, cause: str, partial: object = None, *, retryable: bool = True) -> None:
         super().__init__(cause, retryable=retryable)
@@ -275,15 +275,15 @@ class Refused(ModelError, ValueError):
 
 
 class EmptyReply(ModelError, ValueError):
-    """The provider answered with nothing in it."""
+    """The provider sent an empty reply."""
 
 
 class ResponseFailed(ModelError, ValueError):
-    """The provider answered that it has no answer (§8.4)."""
+    """The provider reported that the response failed (§8.4)."""
 
 
 class ResultError(PromptyError, ValueError):
-    """An answer does not fit the type asked for."""
+    """An answer does not match the requested type."""
 
     def __init__(self, output_type: object, cause: Exception) -> None:
         name = getattr(output_type, "__name__", str(output_type))
@@ -291,12 +291,11 @@ class ResultError(PromptyError, ValueError):
 
 
 class ArgumentsError(PromptyError, ValueError):
-    """The arguments of a tool call cannot be used."""
+    """The arguments of a tool call are invalid."""
 
 
 class ToolError(PromptyError, ValueError):
-    """A tool cannot be offered: no function runs it, or one that does not fit. `command_fix` is the fix on a command
-    line."""
+    """A tool cannot be offered: its function is missing or does not match. `command_fix` is the command line's fix."""
 
     def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
         super().__init__(f"{cause}\n    {fix}")
@@ -310,7 +309,7 @@ class ToolError(PromptyError, ValueError):
 
 
 class Cancelled(PromptyError):
-    """Somebody ended the turn. `messages` has the conversation so far."""
+    """The turn was cancelled. `messages` has the conversation so far."""
 
     def __init__(self, reason: str = "the turn was cancelled") -> None:
         super().__init__(reason)
@@ -318,7 +317,7 @@ class Cancelled(PromptyError):
 
 
 class IterationsExceeded(PromptyError, ValueError):
-    """The model asked for tools more often than it may."""
+    """The model asked for tools more often than the limit allows."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"Agent loop exceeded {limit} iterations")
@@ -326,25 +325,25 @@ class IterationsExceeded(PromptyError, ValueError):
 
 
 class BudgetSpent(PromptyError):
-    """The turn has used its tokens, its money or its time."""
+    """The turn used up its budget of tokens, money or time."""
 
 
 class DeadlineExceeded(PromptyError):
-    """A durable run has not ended before its deadline. `deadline` is the moment, `messages` the conversation so far."""
+    """A durable run did not end before its `deadline`. `messages` has the conversation so far."""
 
     def __init__(self, deadline: str) -> None:
         super().__init__(
-            f"the run has not ended before its deadline, {deadline}\n    Start it again, with more time if it needs it."
+            f"the run did not end before its deadline, {deadline}\n    Start it again, with more time if it needs more."
         )
         self.deadline = deadline
 
 
 class QueueFull(PromptyError):
-    """As many durable runs wait for a worker as may. `waiting` says how many."""
+    """Too many durable runs wait for a worker already. `waiting` is their number."""
 
     def __init__(self, waiting: int, most: int) -> None:
         super().__init__(
-            f"{waiting} runs wait for a worker, and at most {most} may\n"
+            f"{waiting} runs wait for a worker already, and the limit is {most}\n"
             "    Start it later, start more workers, or raise Limits(max_waiting=…)."
         )
         self.waiting = waiting
@@ -355,7 +354,7 @@ class QueueFull(PromptyError):
 
 
 class GuardrailError(PromptyError, ValueError):
-    """A guardrail refused what goes to the model (`input`), or what came from it (`output`)."""
+    """A guardrail refused the model's input or output, as `kind` says."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(f"the {kind} guardrail refused: {reason}")
@@ -372,7 +371,7 @@ class MemoryFailed(PromptyError):
 
 
 class StoreUnusable(PromptyError, OSError):
-    """A file of sessions cannot be opened, or is not one."""
+    """A session file cannot be opened, or has another format."""
 
     def __init__(self, path: str, cause: object) -> None:
         super().__init__(
@@ -382,7 +381,7 @@ class StoreUnusable(PromptyError, OSError):
 
 
 class PausedRefused(PromptyError, ValueError):
-    """A paused turn cannot be resumed: it was changed, was resumed already, or would run under other policies."""
+    """A paused turn cannot be resumed: it was changed, was resumed already, or its policies differ."""
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(f"the paused turn is refused: {cause}\n    {fix}")
@@ -391,7 +390,7 @@ class PausedRefused(PromptyError, ValueError):
 
 
 class RunRefused(PromptyError, ValueError):
-    """This release cannot read the stored data of a durable run, and guesses nothing."""
+    """This release cannot read the stored data of a durable run."""
 
     def __init__(self, place: str, cause: str) -> None:
         super().__init__(f"{place} is refused: {cause}\n    Read it with the release that wrote it, or prune the run.")
@@ -400,11 +399,11 @@ class RunRefused(PromptyError, ValueError):
 
 
 class RunBroken(PromptyError):
-    """A durable run met an error that is none of ours, like one that an executor of the host's raised."""
+    """An unexpected error ended a durable run, for example one from an executor that the host registered."""
 
 
 class UnknownRun(PromptyError, LookupError):
-    """There is no durable run of this id."""
+    """No durable run has this id."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"there is no run '{run_id}'\n    See `prompty runs list`, and check the database.")
@@ -412,7 +411,7 @@ class UnknownRun(PromptyError, LookupError):
 
 
 class RecordingMissing(PromptyError):
-    """A call that no recording answers. It is no ModelError: to make the call again would not help."""
+    """No recording answers a call. Not a ModelError, because a retry would not help."""
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(f"{cause}\n    {fix}")
@@ -443,7 +442,7 @@ class MissingExtra(PromptyError, ImportError):
 
 
 class PromptyWarning(UserWarning):
-    """The file works, but something in it is probably not meant."""
+    """The file works, but something in it is probably a mistake."""
 
 
 def _listing(problems: Sequence[Problem]) -> str:

@@ -84,7 +84,7 @@ def test_a_traced_run_becomes_a_case(project: Path) -> None:
     command = [sys.executable, "-m", "prompty.cli", "run", "greet.prompty", "-i", "name=Ada", "--trace", "file:traces"]
     subprocess.run(command, cwd=project, check=True, capture_output=True)  # noqa: S603  our own command
     _, told = run(project, "greet.prompty", "--from-trace", "traces")
-    assert re.fullmatch(r"The case 'run of [-\d]+ [:\d]+' is in greet\.test\.yaml\. Change what .+\n", told)
+    assert re.fullmatch(r"Added the case 'run of [-\d]+ [:\d]+' to greet\.test\.yaml\. Edit its .+\n", told)
     out, _ = run(project)
     assert out.endswith("1 passed\n")
     _, told = run(project, "--from-trace", "traces", code=1)
@@ -165,7 +165,7 @@ def test_an_interrupt_lets_running_cases_end_and_says_how_to_continue(tmp_path: 
         asked = provider.asked.total()
         out, err = run(tmp_path, "--live", "-j", "2")
     assert provider.asked.total() == 40
-    assert f"{asked} results come from the run that was interrupted." in err
+    assert f"{asked} results are from the interrupted run." in err
     assert out.endswith("40 passed\n")
 
 
@@ -182,7 +182,7 @@ def test_a_baseline_and_a_git_reference_tell_what_got_worse(project: Path) -> No
         "is short": "failed",
     }
     out, _ = run(project)
-    assert "  ✗ is short  failed before, too\n" in out
+    assert "  ✗ is short  also failed before\n" in out
     assert "Compared with the baseline: 0 worse, 0 better, of 2 cases." in out
     git(project, "init", "-q", ".")
     git(project, "add", "-A")

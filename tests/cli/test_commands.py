@@ -217,7 +217,7 @@ def test_inputs_are_read_as_they_are_declared(typed: Path) -> None:
 
 
 WRONG = {
-    "no equals sign": ("n", "`n` is not an input"),
+    "no equals sign": ("n", "`n` does not have the form NAME=VALUE"),
     "not a number": ("n=abc", "input 'n' is declared as integer"),
     "a file that is not there": ("photo=@nope.png", "cannot be read"),
 }

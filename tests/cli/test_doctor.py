@@ -62,7 +62,7 @@ def test_keys_are_named_with_their_places_and_never_shown(tmp_path: Path) -> Non
     done = doctor("--json", cwd=tmp_path, **set_here)
     report = json.loads(done.stdout)
     assert report["keys"] == [
-        {"name": "openai", "place": "OPENAI_API_KEY of the environment"},
+        {"name": "openai", "place": "environment variable OPENAI_API_KEY"},
         {"name": "groq", "place": f"GROQ_API_KEY in {tmp_path / '.env'}"},
         {"name": "mistral", "place": str(Path(os.environ["XDG_CONFIG_HOME"]) / "prompty" / "keys")},
     ]

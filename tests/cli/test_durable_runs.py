@@ -152,7 +152,7 @@ def test_a_run_that_is_cut_off_goes_on_when_another_worker_starts(folder: Folder
     assert "waiting" in folder("runs", "list")
     with folder.worker(name="two"):
         wait_until(lambda: "paused" in folder("runs", "list"))
-        assert "was interrupted, and may have happened" in folder("runs", "show", "mine")
+        assert "was interrupted, and may have taken effect" in folder("runs", "show", "mine")
         folder("runs", "answer", "mine", "use=waited")
         wait_until(lambda: "done" in folder("runs", "list"))
 
@@ -191,7 +191,7 @@ def test_a_worker_names_the_runs_that_it_leaves_alone(folder: Folder) -> None:
         connection.execute("UPDATE workflow_status SET application_version = 'prompty-0'")
     with folder.worker(stderr=subprocess.PIPE) as worker:
         assert worker.stderr is not None
-        left = "1 run left alone: each needs a worker of an earlier release (schema 0; this one runs schema 1)."
+        left = "skipped 1 run: each needs a worker of an earlier release (schema 0; this one runs schema 1)."
         assert worker.stderr.readline().startswith(left)
     assert "waiting" in folder("runs", "list")
     assert "prompty-0: 1 waiting" in folder.fails("runs", "migrate")
@@ -221,7 +221,7 @@ def test_a_full_queue_is_said_with_the_options_of_the_command(folder: Folder) ->
     assert "acme" in folder("runs", "list")
     assert '"tenant": "acme"' in folder("runs", "list", "--json")
     said = folder.fails("submit", file, "--max-waiting", "1")
-    assert "1 runs wait for a worker, and at most 1 may" in said
+    assert "1 runs wait for a worker already, and the limit is 1" in said
     assert "raise --max-waiting" in said
     assert "Give --deadline" in folder.fails("submit", file, "--deadline", "0s")
     assert "is not an https URL" in folder.fails("worker", "--on-pause", "http://example.com")

@@ -36,7 +36,7 @@ def get_file() -> Path:
 
 def test_a_key_is_set_listed_used_and_removed(tmp_path: Path) -> None:
     done = run("keys", "set", "openai", given=f"{KEY}\n")
-    assert (done.returncode, done.stdout) == (0, f"Stored the key of openai in {get_file()}.\n")
+    assert (done.returncode, done.stdout) == (0, f"Stored the key for openai in {get_file()}.\n")
     listed = run("keys", "list")
     assert (listed.returncode, listed.stdout) == (0, f"openai  {get_file()}\n")
     (tmp_path / "p.prompty").write_text("---\nmodel: m\n---\nuser:\nHi\n")
@@ -47,7 +47,7 @@ def test_a_key_is_set_listed_used_and_removed(tmp_path: Path) -> None:
         refused = run("run", tmp_path / "p.prompty", "--debug", **base)
         assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     removed = run("keys", "remove", "openai")
-    assert (removed.returncode, removed.stdout) == (0, f"Removed the key of openai from {get_file()}.\n")
+    assert (removed.returncode, removed.stdout) == (0, f"Removed the key for openai from {get_file()}.\n")
     again = run("keys", "remove", "openai")
     assert (again.returncode, again.stderr) == (1, "error: no key of openai is stored\n    See `prompty keys list`.\n")
     assert not [one for one in (done, listed, refused, removed, again) if KEY in one.stdout + one.stderr]
@@ -63,7 +63,7 @@ def test_two_names_of_one_key_share_it() -> None:
 def test_the_list_says_which_keys_the_environment_overrides() -> None:
     run("keys", "set", "groq", given=KEY)
     listed = run("keys", "list", GROQ_API_KEY="x")
-    assert "(GROQ_API_KEY of the environment is used instead)" in listed.stdout
+    assert "(the environment variable GROQ_API_KEY is used instead)" in listed.stdout
     assert "No keys are stored" not in listed.stderr
 
 
@@ -134,7 +134,7 @@ def test_the_keyring_is_used_if_there_is_one(tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
     ring = {"PYTHONPATH": path, "PYTHON_KEYRING_BACKEND": "ring.Ring"}
     done = run("keys", "set", "openai", given=KEY, **ring)
-    assert (done.returncode, done.stdout) == (0, "Stored the key of openai in the keyring (ring.Ring).\n")
+    assert (done.returncode, done.stdout) == (0, "Stored the key for openai in the keyring (ring.Ring).\n")
     assert not get_file().exists()
     assert run("keys", "list", **ring).stdout == "openai  the keyring (ring.Ring)\n"
     assert run("keys", "remove", "openai", **ring).returncode == 0

@@ -94,7 +94,7 @@ def test_run_shows_calls_and_takes_another_model(server: Server, prompt: Path) -
     server.answer(answer, answer)
     done = run("run", prompt, "--model", "other")
     assert done.stdout == 'look_up {"word":"x"}\n'
-    assert "not run: look_up. Add --tools FILE.py, with functions of these names, to run them." in done.stderr
+    assert "not run: look_up. To run them, add --tools FILE.py with functions of these names." in done.stderr
     assert server.requests[0].body["model"] == "other"
     shown = json.loads(run("run", prompt, "--json").stdout)
     assert shown["result"] == [{"id": "c1", "name": "look_up", "arguments": '{"word":"x"}'}]

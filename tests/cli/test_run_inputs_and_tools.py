@@ -109,7 +109,7 @@ NOT_ONE = {
         "no required input is left to set",
         "Name the input that you mean: -i a=… -i b=….",
     ),
-    "no inputs": ("description: none", "the prompt has no inputs", "Leave the last argument out."),
+    "no inputs": ("description: none", "the prompt has no inputs", "Remove the last argument."),
     "two": (
         "inputs: {a: {kind: string, required: true}, b: {kind: string, required: true}}",
         "more than one required input has no value: 'a', 'b'",
@@ -172,7 +172,7 @@ def test_inputs_come_from_a_file_and_options_override_them(folder: Path, server:
 
 
 BAD_FILES = {
-    "in.json": ("[1]", "has no mapping of inputs"),
+    "in.json": ("[1]", "is not a mapping of inputs"),
     "broken.json": ('{"question": ', "cannot be read"),
     "in.yaml": ("a: 1\na: 2\n", "duplicate key"),
     "none.yaml": (None, "cannot be read"),
@@ -205,14 +205,14 @@ def test_a_file_that_cannot_be_written_is_named_before_the_call(folder: Path, se
 def test_without_functions_the_calls_are_readable_and_the_option_is_named(folder: Path) -> None:
     done = run(folder, "run", "bank.prompty")
     assert (done.returncode, done.stdout) == (0, 'look {"account":"ada"}\npay {"amount":5}\n')
-    assert done.stderr == "not run: look, pay. Add --tools FILE.py, with functions of these names, to run them.\n"
+    assert done.stderr == "not run: look, pay. To run them, add --tools FILE.py with functions of these names.\n"
 
 
 def test_tools_run_and_what_needs_approval_is_refused_without_a_terminal(folder: Path) -> None:
     done = run(folder, "run", "bank.prompty", "--tools", "tools.py")
     assert (done.returncode, done.stdout) == (1, "")
     assert "not offered, because the file does not declare it: wipe (see --all-tools)\n" in done.stderr
-    assert 'a person must approve pay {"amount":5}, and standard input is not a terminal.' in done.stderr
+    assert 'pay {"amount":5} needs approval, but standard input is not a terminal.' in done.stderr
     assert "or add --allow pay." in done.stderr
     assert "paid 5" not in done.stderr
 
@@ -246,7 +246,7 @@ BROKEN = {
     "syntax": ("def look(:\n", "tools.py:1: invalid syntax"),
     "import": ("\nimport nothing_of_this_name\n", "tools.py:2: ModuleNotFoundError"),
     "no function": ("from prompty import tool\n@tool\ndef look(account: str) -> str: ...\n", "tools.py has no such"),
-    "no tools": ("x = 1\n", "no function in 'tools.py' is a tool"),
+    "no tools": ("x = 1\n", "'tools.py' has no tools"),
 }
 
 

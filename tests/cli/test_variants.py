@@ -92,7 +92,7 @@ def test_chat_uses_the_variant(answer: Path, tmp_path: Path) -> None:
 def test_a_prompt_of_standard_input_has_no_variants() -> None:
     done = CliRunner().invoke(app, ["render", "-", "hi", "--variant", "big"], input=BASE)
     assert done.exit_code == 1
-    assert "a prompt of standard input has no variants" in done.output
+    assert "a prompt from standard input has no variants" in done.output
 
 
 def test_check_checks_each_combination_of_a_folder_once(answer: Path) -> None:

@@ -245,8 +245,8 @@ def test_many_runs_are_cancelled_and_retried_by_a_filter(stored: Stored) -> None
     [
         (["cancel"], "Name the runs"),
         (["cancel", "done", "--state", "waiting"], "either ids or filters"),
-        (["cancel", "--state", "done"], "The state can be waiting, running, paused"),
-        (["retry", "--state", "paused"], "The state can be failed, cancelled"),
+        (["cancel", "--state", "done"], "The state must be one of waiting, running, paused"),
+        (["retry", "--state", "paused"], "The state must be one of failed, cancelled"),
     ],
 )
 def test_a_command_for_many_runs_needs_ids_or_filters(stored: Stored, words: list[str], said: str) -> None:

@@ -65,7 +65,7 @@ def test_a_full_queue_refuses_new_runs_and_says_how_many_wait(client: DurableRun
     for number in range(3):
         client.start(scripted(["Done."]), run_id=str(number), tenant="a" if number else None)
     with pytest.raises(
-        QueueFull, match=r"3 runs wait for a worker, and at most 3 may\n.*raise Limits\(max_waiting"
+        QueueFull, match=r"3 runs wait for a worker already, and the limit is 3\n.*raise Limits\(max_waiting"
     ) as full:
         client.start(scripted(["Done."]), run_id="late")
     assert full.value.waiting == 3

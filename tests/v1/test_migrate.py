@@ -160,7 +160,7 @@ def test_a_folder_is_searched_and_a_broken_file_does_not_stop_the_others(old: Pa
 def test_check_and_write_exclude_each_other(old: Path) -> None:
     result = run("--check", "--write", old)
     assert result.exit_code == 1
-    assert "Use either --check or --write." in result.stderr
+    assert "--check and --write exclude each other" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

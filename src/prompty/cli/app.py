@@ -43,13 +43,13 @@ DEBUG = "--debug"
 
 
 class LazyGroup(TyperGroup):
-    """Group that imports a subcommand when it is used: `prompty check` starts without the code of durable runs.
+    """Group that imports a subcommand on first use: `prompty check` starts without the code of durable runs.
 
-    A `PromptyError` ends any of them with its message and the exit code 1, and so does any other exception. With
-    `--debug`, which may stand anywhere on the line, the traceback follows.
+    An exception ends any of them with its message and exit code 1. With `--debug`, anywhere on the line, the
+    traceback follows.
     """
 
-    commands: dict[str, Any]  # click's classes: some releases of typer use the package, others a copy of their own
+    commands: dict[str, Any]  # click's classes: some releases of typer use the package, others bundle a copy
     _debug = False
     _completing = False
 

@@ -17,18 +17,16 @@ ReadLine = Callable[[], str | None]
 class Approver:
     """Gate that asks the person at the terminal. Calls of the tools in `allowed` run without a question.
 
-    `read_line` returns None at the end of the input, which is a no. Without a `read_line` nobody can be asked: the
-    turn pauses.
+    `read_line` returns None at the end of the input, which denies the call. Without `read_line` the turn pauses.
     """
 
     def __init__(self, console: Console, read_line: ReadLine | None, allowed: Collection[str] = ()) -> None:
         self._console = console
         self._read_line = read_line
         self._allowed = allowed
-        self._trusted: set[tuple[str, str]] = set()  # the name and the hash of a tool's definition
+        self._trusted: set[tuple[str, str]] = set()  # name and hash of each tool's definition
 
     def decide_all(self, calls: list[GatedCall]) -> list[Verdict]:
-        """Return a verdict for each call."""
         return [self._decide(call) for call in calls]
 
     def _decide(self, call: GatedCall) -> Verdict:
@@ -55,6 +53,5 @@ class Approver:
 
 
 def describe_call(call: GatedCall) -> str:
-    """Return the name of a call and all its arguments."""
     arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
     return visible(f"{call.name} {arguments}")

@@ -43,19 +43,19 @@ LOCK_SECONDS = 1.0
 BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
-Rows = Annotated[Path, Argument(help="A JSONL or CSV file with the inputs of one call per row.")]
+Rows = Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")]
 Output = Annotated[Path, Option("--output", "-o", help="Append the results to this JSONL file.")]
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
 Limit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
 Sample = Annotated[
-    int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same ones every time.")
+    int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
 ]
 BudgetDollars = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
 MaxConcurrency = Annotated[int, Option(min=1, metavar="N", help="Run at most N rows at once.")]
 Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
-Name = Annotated[str | None, Option(help="With --database: run rows in this process too, as the worker of this name.")]
+Name = Annotated[str | None, Option(help="With --database: also run rows in this process, as the worker NAME.")]
 
 
 def batch(
@@ -104,7 +104,7 @@ def _run(job: BatchJob, database: str | None, name: str | None) -> tuple[bool, B
     if database:
         return _run_shared(job, database, name)
     if name:
-        raise RequestError("--name is the name of a worker on a database", "Add --database, or leave --name out.")
+        raise RequestError("--name names a worker, which needs a database", "Add --database, or remove --name.")
     return asyncio.run(_run_local(job))
 
 
@@ -187,7 +187,7 @@ def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, 
         except BlockingIOError:
             if not wait:
                 raise RequestError(
-                    f"another process is collecting the batch '{batch}'", "Add --name to run rows of it here as well."
+                    f"another process is collecting the batch '{batch}'", "Add --name to run some of its rows here."
                 ) from None
         if not reported:
             err.print(visible(f"Running rows of {batch}. Another process is collecting its results."))
@@ -197,7 +197,7 @@ def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, 
 
 
 def _stop_shared(stopping: threading.Event) -> None:
-    """Stop when the running rows have ended. The next signal ends the process, which loses nothing."""
+    """Stop when the running rows have ended. The next signal ends the process at once; no result is lost."""
     stopping.set()
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -215,7 +215,7 @@ def _report_budget(running: Batch) -> None:
 
 @contextmanager
 def _show_progress(running: Batch) -> Iterator[None]:
-    """Show the progress from another thread: a bar on a terminal, a line now and then elsewhere."""
+    """Show the progress from another thread: a bar on a terminal, otherwise a line now and then."""
     ended = threading.Event()
     show = _show_bar if err.is_terminal else _show_lines
     thread = threading.Thread(target=show, args=(lambda: running.progress, ended), name="progress", daemon=True)

@@ -18,7 +18,7 @@ def build(
     variant: Variant = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Write to this file instead of printing.")] = None,
 ) -> None:
-    """Print FILE as one file that any runtime reads: partials inserted, and a variant merged with its base."""
+    """Print FILE as one file that any runtime can read: partials inserted, and a variant merged with its base."""
     load_dotenv(file)
     text = build_text(file, variant=variant)
     if output is not None:

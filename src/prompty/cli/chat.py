@@ -139,7 +139,7 @@ class Conversation:
         self.session: str = session or uuid4().hex
         self.ask: str | None = _choose_input(agent, inputs, ask)
         self.keyboard = keyboard
-        self.cancel: CancelToken = CancelToken()  # of the running turn, as is `steering`
+        self.cancel: CancelToken = CancelToken()  # for the running turn, like `steering`
         self.steering: Steering = Steering()
         self.approver: Approver = Approver(out, lambda: keyboard.read_reply(lambda: self.cancel.cancelled))
         self.failed: bool = False
@@ -213,12 +213,12 @@ class Conversation:
             print_error(error, out)
 
     def decide_all(self, calls: list[GatedCall]) -> list[Verdict]:
-        """Return a verdict for each call: the gate of the conversation. A line typed before a question is no answer."""
+        """Return a verdict for each call. Lines typed before a question are steering messages, not its answer."""
         self._send_pending()
         return self.approver.decide_all(calls)
 
     def _send_pending(self) -> None:
-        """Send the lines that have been typed to the model."""
+        """Send the typed lines to the model."""
         for line in self.keyboard.read_pending():
             self.steering.send(line.removeprefix("/steer").strip())
             out.print(Text(f"  (sent: {visible(line)})", "dim"))
@@ -270,7 +270,7 @@ class Display:
                     out.print(Text(*line))
 
     def _write(self, text: str, style: str) -> None:
-        """Append to the current line. Reasoning and text do not share one."""
+        """Append to the current line. Reasoning and text are on separate lines."""
         if self._style not in (None, style):
             out.print()
         self._style = style
@@ -285,7 +285,7 @@ class Display:
 
 def _choose_input(agent: PromptAgent, inputs: dict[str, object], ask: str | None) -> str | None:
     """Return the input that receives the user's messages: `ask`, one with a usual name, or the only one without a
-    value. Return None if there is no such input: a message is then appended to the prompt."""
+    value. Return None if there is no such input: then messages are appended to the prompt."""
     if ask is not None:
         return ask
     texts = [declared.name for declared in agent.inputs if declared.kind == "string" and declared.name not in inputs]

@@ -1,4 +1,4 @@
-"""`prompty check`: list the mistakes and the doubtful parts of prompts and their test files."""
+"""`prompty check`: list errors and warnings for prompts and their test files."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,15 @@ from prompty.safety.visible import visible
 def check(
     files: Annotated[list[Path], Argument(help="Prompts and test files, or folders to search for them.")],
     variant: Annotated[
-        str | None, Option("--variant", metavar="NAME", help="Check only this variant of FILES, and not all of them.")
+        str | None, Option("--variant", metavar="NAME", help="Check only this variant of FILES instead of all.")
     ] = None,
-    portable: Annotated[bool, Option("--portable", help="Also warn of what other runtimes do not read.")] = False,
-    strict: Annotated[bool, Option("--strict", help="Exit with 1 on warnings, too.")] = False,
+    portable: Annotated[
+        bool, Option("--portable", help="Also warn about anything that other runtimes cannot read.")
+    ] = False,
+    strict: Annotated[bool, Option("--strict", help="Also exit with 1 on warnings.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
-    """List the errors and warnings of FILES without running them. The test file of a prompt is checked with it.
+    """List the errors and warnings in FILES without running them. A prompt's test file is checked with it.
 
     The exit code is 1 if there is an error, and with --strict if there is a warning.
     """
@@ -57,17 +59,17 @@ def check(
 
 
 def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files that a command names, and those in the folders that it names."""
+    """Yield the given files, and the prompts in the given folders."""
     for path in paths:
         path = Path(locate(path))
         found = sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
         if not found:
-            fail(f"the folder '{path}' has no .prompty files\n    Pass a file, or a folder that has some.")
+            fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")
         yield from found
 
 
 def _print_policies(file: Path) -> None:
-    """Print the approval policy of each tool, as far as the file decides it."""
+    """Print each tool's approval policy, as far as the file decides it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)

@@ -17,7 +17,7 @@ _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 def print_json(value: object) -> None:
-    """Print JSON for tools and people. Characters that could control a terminal are escaped as JSON escapes them."""
+    """Print JSON, with JSON escapes for characters that could control a terminal."""
     out.print_json(data=value, ensure_ascii=True, highlight=out.is_terminal)
 
 
@@ -45,7 +45,7 @@ def print_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as commands print problems. Takes the arguments of `warnings.showwarning`."""
+    """Print a warning in the form of a problem. Replaces `warnings.showwarning`."""
     err.print(Text.assemble(("warning", "yellow"), f": {visible(mask_secrets(str(message)))}"))
 
 

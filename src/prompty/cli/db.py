@@ -21,11 +21,9 @@ def main() -> None:
 @db.command()
 def migrate(
     database: DatabaseUrl = None,
-    role: Annotated[
-        str | None, Option(metavar="ROLE", help="Let this role of PostgreSQL read and write the rows.")
-    ] = None,
+    role: Annotated[str | None, Option(metavar="ROLE", help="Grant this PostgreSQL role access to the tables.")] = None,
 ) -> None:
-    """Create or update the tables. Workers do it themselves, if their role may."""
+    """Create or update the tables. Workers do this themselves if their role has the permission."""
     url = get_database_url(database)
     engine = DbosEngine(url)
     try:

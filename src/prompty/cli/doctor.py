@@ -1,4 +1,4 @@
-"""`prompty doctor`: inspect the installation, the keys and the endpoints."""
+"""`prompty doctor`: check the installation, the keys and the endpoints."""
 
 import os
 import platform
@@ -33,9 +33,9 @@ def doctor(
     connect: Annotated[bool, Option("--connect", help="Ask each server with a key for its models.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Inspect the installation, the keys and the endpoints, and say how to fix what is wrong.
+    """Check the installation, the keys and the endpoints, and say how to fix each problem.
 
-    Values of keys are never shown. The exit code is 1 if something is wrong.
+    Key values are never shown. The exit code is 1 if there is a problem.
     """
     dotenv = load_env(prompt=Path.cwd() / "prompt")
     problems = [{"problem": one.problem, "fix": one.fix} for one in inspect_installation()]
@@ -58,7 +58,7 @@ def doctor(
 
 
 def _find_extras() -> dict[str, list[str]]:
-    """Return the packages that each extra lacks."""
+    """Return the missing packages of each extra."""
     try:
         required = distribution(OURS).requires or []
     except PackageNotFoundError:
@@ -80,13 +80,13 @@ def _is_installed(package: str) -> bool:
 
 
 def _find_keys(dotenv: str, problems: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return which keys there are, and where, in the order in which calls look for them."""
+    """Return the name and location of each key, in the order in which calls look for them."""
     keys = []
     for name, variable in get_key_names().items():
         if name != get_stored_name(variable):
             continue
         if os.environ.get(variable):
-            keys.append({"name": name, "place": f"{variable} of the environment"})
+            keys.append({"name": name, "place": f"environment variable {variable}"})
         elif DEFAULT.dotenv.get(variable):
             keys.append({"name": name, "place": f"{variable} in {dotenv}"})
     known = {key["name"] for key in keys}
@@ -108,7 +108,7 @@ def _connect(name: str) -> dict[str, str]:
         return {"name": name, "answer": f"{len(list_models(agent))} models", "error": "", "fix": ""}
     except PromptyError as error:
         cause, _, fix = str(error).partition("\n")
-        fix = fix.strip() or "Check the key, the network and the proxy, then run it again."
+        fix = fix.strip() or "Check the key, the network and the proxy, then try again."
         return {"name": name, "answer": "", "error": f"{name}: {cause}", "fix": fix}
 
 

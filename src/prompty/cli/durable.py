@@ -55,36 +55,34 @@ PRUNE_SECONDS = 600.0
 
 def worker(
     tools: ToolFiles = None,
-    name: Annotated[
-        str | None, Option(help="A label for `prompty runs list`. By default the name of the host.")
-    ] = None,
+    name: Annotated[str | None, Option(help="A label for `prompty runs list`. Defaults to the host name.")] = None,
     database: DatabaseUrl = None,
     concurrency: Annotated[
         int | None, Option(metavar="N", help="Execute at most N runs at once in this worker.")
     ] = None,
     total: Annotated[int | None, Option(metavar="N", help="Execute at most N runs at once in all workers.")] = None,
-    rate: Annotated[str | None, Option(metavar="N/SECONDS", help="Start at most N runs in so many seconds.")] = None,
+    rate: Annotated[str | None, Option(metavar="N/SECONDS", help="Start at most N runs per SECONDS.")] = None,
     per_tenant: Annotated[
-        int | None, Option(metavar="N", help="Execute at most N runs at once of each tenant, in all workers.")
+        int | None, Option(metavar="N", help="Execute at most N runs of each tenant at once, in all workers.")
     ] = None,
     lease: Annotated[
-        float, Option(help="Seconds without a heartbeat after which other workers take over the runs of this one.")
+        float, Option(help="Seconds without a heartbeat after which other workers take over this worker's runs.")
     ] = LEASE_SECONDS,
     drain: Annotated[float, Option(help="Seconds to let runs finish when the worker is stopped.")] = 30.0,
     probes: Annotated[
         str | None,
-        Option(metavar="[HOST:]PORT", help="Serve /livez, /readyz and /metrics. Without HOST to this machine alone."),
+        Option(metavar="[HOST:]PORT", help="Serve /livez, /readyz and /metrics, on localhost unless HOST is given."),
     ] = None,
     keep: Annotated[
         timedelta | None,
-        Option(parser=parse_duration, metavar="AGE", help="Delete runs that ended AGE ago, like 12h or 7d."),
+        Option(parser=parse_duration, metavar="AGE", help="Delete runs AGE after they ended, for example 12h or 7d."),
     ] = None,
     on_pause: Annotated[
         str | None,
         Option(metavar="URL", help="Send a POST to URL when a run pauses, signed if PROMPTY_WEBHOOK_SECRET is set."),
     ] = None,
     log_format: Annotated[
-        LogFormat | None, Option(help="Write a log to standard error, as lines for people or as JSON objects.")
+        LogFormat | None, Option(help="Write a log to standard error, as text or as JSON lines.")
     ] = None,
     trace: TraceTo = None,
 ) -> None:
@@ -103,7 +101,7 @@ def worker(
         write_logs(log_format, label)
     runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools), on_pause=webhook)
     if keep is not None:
-        _ = runtime.catalog  # which raises if nothing can be deleted
+        _ = runtime.catalog  # raises if runs cannot be deleted
     report_metrics(runtime)
     server = None if address is None else serve_probes(runtime, address)
     runtime.open()
@@ -119,25 +117,25 @@ def worker(
 
 
 def _prune_regularly(runtime: DurableRuntime, keep: timedelta, stopping: threading.Event) -> None:
-    """Delete old runs until the worker stops. Workers that started together soon do it at different times."""
+    """Delete old runs until the worker stops, at random intervals so that workers don't all do it at once."""
     while not stopping.is_set():
         try:
             runtime.prune(keep)
-        except Exception as error:  # whatever it is, the worker goes on, and tries again later
+        except Exception as error:  # the worker continues, and tries again later
             if not stopping.is_set():
                 err.print(Text(visible(mask_secrets(f"old runs could not be deleted: {error}")), "yellow"))
         stopping.wait(PRUNE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  not for secrets
 
 
 def _report_versions(runtime: DurableRuntime) -> None:
-    """Say which runs this worker leaves alone. Nothing else would: they wait for a worker of their version."""
+    """Report the runs that wait for a worker of another version: nothing else would."""
     if not isinstance(runtime.engine, Catalog):
         return
     for count in runtime.catalog.count_versions():
         if count.version != runtime.engine.version and count.unfinished:
             runs = "1 run" if count.unfinished == 1 else f"{count.unfinished} runs"
             why = explain_version(count.version)
-            err.print(Text(visible(f"{runs} left alone: each {why}. See `prompty runs migrate`."), "yellow"))
+            err.print(Text(visible(f"skipped {runs}: each {why}. See `prompty runs migrate`."), "yellow"))
 
 
 def _parse_rate(text: str | None) -> tuple[int, float] | None:
@@ -156,33 +154,37 @@ def submit(
     inputs: InputPairs = None,
     database: DatabaseUrl = None,
     run_id: Annotated[
-        str | None, Option("--id", help="The id of the run. An existing run is not started again.")
+        str | None, Option("--id", help="The id of the run. If a run with this id exists, none is started.")
     ] = None,
     priority: Annotated[
-        int | None, Option(help="Run lower numbers first. The number falls by one for each minute of waiting.")
+        int | None, Option(help="Lower numbers run first. The number drops by one per minute of waiting.")
     ] = None,
     tenant: Annotated[
         str | None, Option(metavar="NAME", help="Queue the run for this tenant. See `prompty worker --per-tenant`.")
     ] = None,
     max_waiting: Annotated[
-        int | None, Option(metavar="N", min=1, help="Fail if N runs wait for a worker already.")
+        int | None, Option(metavar="N", min=1, help="Fail if N runs already wait for a worker.")
     ] = None,
     deadline: Annotated[
         timedelta | None,
         Option(
-            parser=parse_duration, metavar="AGE", help="Fail the run if it has not ended after AGE, like 15m or 2h."
+            parser=parse_duration,
+            metavar="AGE",
+            help="Fail the run if it has not ended after AGE, for example 15m or 2h.",
         ),
     ] = None,
     pause_timeout: Annotated[
         timedelta | None,
         Option(
-            parser=parse_duration, metavar="AGE", help="Deny calls that nobody has answered after AGE, like 12h or 7d."
+            parser=parse_duration,
+            metavar="AGE",
+            help="Deny calls that have no answer after AGE, for example 12h or 7d.",
         ),
     ] = None,
     tool: Annotated[
-        list[str] | None, Option(help="Offer a tool of the workers in addition to those in the file.")
+        list[str] | None, Option(help="Offer a tool that the workers have, in addition to those in the file.")
     ] = None,
-    approve: Annotated[bool, Option("--approve", help="Ask before every tool call, whatever the file says.")] = False,
+    approve: Annotated[bool, Option("--approve", help="Ask before every tool call, regardless of the file.")] = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
@@ -216,5 +218,5 @@ def open_client(database: str | None, limits: Limits | None = None) -> Iterator[
 
 
 def get_database_url(url: str | None) -> str:
-    """Return the URL, or that of a file in the user's state directory."""
+    """Return the URL. Defaults to a SQLite file in the user's state directory."""
     return url or f"sqlite:///{get_state_path('runs.db')}"

@@ -10,11 +10,11 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", re.ASCII)
 
 
 def parse_duration(text: str | timedelta) -> timedelta:
-    """Parse a number with a unit. A default of an option is a duration already."""
+    """Parse a number with a unit. An option's default is passed as a duration."""
     if isinstance(text, timedelta):
         return text
     if (match := _DURATION.fullmatch(text)) is None:
-        raise BadParameter(f"{text!r} is not a duration. Write for example 90s, 15m, 12h or 7d.")
+        raise BadParameter(f"{text!r} is not a duration. Examples: 90s, 15m, 12h, 7d.")
     number, unit = match.groups()
     return timedelta(seconds=float(number) * _SECONDS[unit])
 

@@ -42,7 +42,7 @@ def explain(
     api: ApiType = None,
     options: ModelOptionPairs = None,
 ) -> None:
-    """Print the messages of FILE and the exact request for them, without sending it. Secrets are masked."""
+    """Print the messages of FILE and the exact request, without sending it. Secrets are masked."""
     agent = override_model(Prompt(file, variant).load(), model, read_options(options), provider=provider, api_type=api)
     explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:

@@ -1,4 +1,4 @@
-"""`--tools` and `--mcp`: load functions from a Python file or an installed module, and the servers of a file."""
+"""`--tools` and `--mcp`: load functions from a Python file or module, and MCP servers from a JSON file."""
 
 from collections.abc import Sequence, Set
 from pathlib import Path
@@ -23,16 +23,16 @@ ToolFiles = Annotated[
     Option("--tools", "-t", metavar="FILE", help="Offer the functions marked @tool in a Python file or module."),
 ]
 AllTools = Annotated[
-    bool, Option("--all-tools", help="Offer all functions of --tools, also those that the file does not declare.")
+    bool, Option("--all-tools", help="Offer all functions in --tools, even if the file does not declare them.")
 ]
 McpFile = Annotated[
     list[Path] | None,
-    Option("--mcp", metavar="FILE", help='Start the MCP servers of a JSON file: {"mcpServers": {…}}.'),
+    Option("--mcp", metavar="FILE", help='Start the MCP servers in a JSON file: {"mcpServers": {…}}.'),
 ]
 
 
 def load_mcp(files: list[Path] | None) -> None:
-    """Register the MCP servers of these files."""
+    """Register the MCP servers in these files."""
     if files:
         require("mcp", extra="mcp")
         from prompty.mcp import load_mcp_servers  # needs the extra
@@ -42,7 +42,7 @@ def load_mcp(files: list[Path] | None) -> None:
 
 
 def select_functions(agent: PromptAgent, sources: Sequence[str] | None, *, all_tools: bool) -> list[object]:
-    """Return the functions of `sources` to offer: those that the file of `agent` declares, or all of them.
+    """Return the functions in `sources` to offer: those that `agent` declares, or all.
 
     Raise ToolError if the file declares a function that is missing.
     """
@@ -70,7 +70,7 @@ def _require_all(agent: PromptAgent, known: Set[str], sources: list[str]) -> Non
     if sources:
         raise ToolError(
             f"the file declares the tool {names}, but {', '.join(sources)} has no such function",
-            "Add a function of that name and mark it with @tool.",
+            "Add a function with that name and mark it with @tool.",
         )
     raise ToolError(
         f"the file declares the tool {names}, which needs a function",
@@ -86,5 +86,5 @@ def load_functions(sources: list[str] | None) -> list[object]:
 def _find_tools(module: ModuleType, source: str) -> list[object]:
     functions = [value for value in vars(module).values() if callable(value) and hasattr(value, MARK)]
     if not functions:
-        raise ToolError(f"no function in '{source}' is a tool", "Mark functions with @tool from prompty.")
+        raise ToolError(f"'{source}' has no tools", "Mark its functions with @tool from prompty.")
     return functions

@@ -1,6 +1,6 @@
-"""The help of a command in the usual notation: `prompty check [OPTIONS] FILES...` and `--limit NUMBER`.
+"""Command help in the usual notation: `prompty check [OPTIONS] FILES...` and `--limit NUMBER`.
 
-Left alone, typer shows the types of Python (`{files}...`, `<list[Path]>`, `<bool>`).
+By default typer shows Python types (`{files}...`, `<list[Path]>`, `<bool>`).
 """
 
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def name_values(command: Any) -> Any:
-    """Name the arguments of a command and the values of its options, and so for its subcommands. Return the command."""
+    """Set the metavars of a command and its subcommands. Return the command."""
     for param in command.params:
         if param.param_type_name == "argument":
             _name_argument(param)
@@ -20,7 +20,7 @@ def name_values(command: Any) -> Any:
 
 
 def _name_argument(param: Any) -> None:
-    param.metavar = param.metavar or _get_name(param)  # errors use it, too
+    param.metavar = param.metavar or _get_name(param)  # also shown in errors
     name = param.metavar + ("..." if param.nargs != 1 else "")
     param.get_usage_pieces = partial(_answer, [name if param.required else f"[{name}]"])
     param.get_help_record = partial(_answer, None if param.hidden else (name, param.help or ""))

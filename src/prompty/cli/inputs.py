@@ -1,4 +1,4 @@
-"""Read the inputs of a command line as the kinds that a prompt declares, and `.env` files."""
+"""Parse inputs from the command line as the kinds that a prompt declares, and load `.env` files."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,14 +23,14 @@ _EXAMPLES = {
 }
 _USAGE = (
     "Write -i name=value, -i name=@file to read a file, -i name=- to read standard input, "
-    "or -i name=@@text for text that begins with @."
+    "or -i name=@@text for text that starts with @."
 )
 
 
 def read_inputs(
     agent: PromptAgent, pairs: Sequence[str] | None, file: Path | None = None, value: str | None = None
 ) -> dict[str, object]:
-    """Return the inputs of a command line: those of `file`, then `pairs`, then `value` for the one that is left."""
+    """Return the inputs from `file`, `pairs` and `value`, which sets the only required input without a value."""
     values = {**(_read_input_file(file) if file else {}), **read_pairs(agent, pairs or [])}
     if value is not None:
         name = _find_only_required(agent, values)
@@ -50,12 +50,12 @@ def _read_input_file(file: Path) -> dict[str, object]:
             raise
         raise InputError("", f"the inputs in {name} cannot be read: {error}", fix) from None
     if not isinstance(data, dict):
-        raise InputError("", f"{name} has no mapping of inputs", fix)
+        raise InputError("", f"{name} is not a mapping of inputs", fix)
     return data
 
 
 def _read_yaml(text: str) -> object:
-    """Parse JSON or YAML. Not all JSON is YAML: escapes of surrogate pairs are not."""
+    """Parse JSON or YAML. YAML rejects some JSON: escaped surrogate pairs."""
     with suppress(ValueError):
         return read_json(text)
     data, duplicates = read_yaml(text)
@@ -72,20 +72,20 @@ def _find_only_required(agent: PromptAgent, given: Mapping[str, object]) -> str:
         return missing[0]
     names = missing or [entry.name for entry in agent.inputs]
     if not names:
-        raise InputError("", "the prompt has no inputs, so there is nothing to set", "Leave the last argument out.")
+        raise InputError("", "the prompt has no inputs, so there is nothing to set", "Remove the last argument.")
     listed = ", ".join(f"'{name}'" for name in names)
     cause = f"more than one required input has no value: {listed}" if missing else "no required input is left to set"
-    raise InputError("", cause, f"Name the input that you mean: {' '.join(f'-i {name}=…' for name in names)}.")
+    raise InputError("", cause, f"Set the input by name: {' '.join(f'-i {name}=…' for name in names)}.")
 
 
 def read_pairs(agent: PromptAgent, pairs: Sequence[str]) -> dict[str, object]:
-    """Return the inputs of a command line."""
+    """Return the inputs in `pairs` of the form NAME=VALUE."""
     kinds = {declared.name: declared.kind for declared in agent.inputs}
     values: dict[str, object] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise InputError(name, f"`{pair}` is not an input", _USAGE)
+            raise InputError(name, f"`{pair}` does not have the form NAME=VALUE", _USAGE)
         values[name] = _read_value(name, kinds.get(name, "string"), text)
     return values
 
@@ -107,23 +107,23 @@ def _read_value(name: str, kind: str, text: str) -> object:
 
 def _read_stdin(name: str, kind: str) -> str:
     if kind in _MEDIA:
-        fix = f"Write -i {name}=@FILE: the name of the file says what it holds."
-        raise InputError(name, f"input '{name}' is declared as {kind}, which standard input cannot hold", fix)
+        fix = f"Write -i {name}=@FILE: the file's suffix gives the media type."
+        raise InputError(name, f"input '{name}' is declared as {kind}, which cannot be read from standard input", fix)
     return STDIN.read_text(f"the input '{name}'")
 
 
 def _parse_value(name: str, kind: str, text: str) -> object:
-    """Parse JSON for every kind that is not written as text."""
+    """Parse the text as JSON unless the kind is text."""
     if kind == "string" or kind in _MEDIA:
         return text
     try:
         return read_json(text)
     except ValueError as error:
         cause = f"input '{name}' is declared as {kind}, but its text is not JSON: {error}"
-        fix = f"Write it like this: -i {name}={_EXAMPLES.get(kind, '…')}"
+        fix = f"Example: -i {name}={_EXAMPLES.get(kind, '…')}"
         raise InputError(name, cause, f"{fix} (or false)" if kind == "boolean" else fix) from None
 
 
 def load_dotenv(prompt: Path) -> None:
-    """Offer the variables of the nearest `.env`, beside the prompt or above it, to prompts that name them."""
+    """Make the variables of the nearest `.env`, in the prompt's folder or above, available to prompts."""
     load_env(prompt=prompt)

@@ -1,4 +1,4 @@
-"""Lines that a person types: with editing and history on a terminal, plain from a pipe.
+"""Lines that a user types: with editing and history on a terminal, plain from a pipe.
 
 At the prompt of a terminal, prompt_toolkit reads the keys. While a turn runs, the terminal itself collects a line, and
 nothing waits for it: `read_pending` takes the lines that are complete.
@@ -24,7 +24,7 @@ _MAX_BYTES = 65_536
 
 
 class Keyboard(Protocol):
-    """Source of lines. Every method that waits returns None at the end of the input, as often as it is called."""
+    """Source of lines. A method that waits returns None at the end of the input, also if called again."""
 
     def read_message(self) -> str | None:
         """Show the prompt and wait for a line. Raise KeyboardInterrupt on Ctrl-C."""
@@ -33,18 +33,18 @@ class Keyboard(Protocol):
         """Wait for the answer to a question. Return None once `is_cancelled()`."""
 
     def read_pending(self) -> Iterator[str]:
-        """Yield the lines that have been typed already."""
+        """Yield the lines typed so far."""
 
 
 def open_keyboard(history: Path) -> Keyboard:
-    """Return the keyboard of this process. Windows edits the lines of a console itself."""
+    """Return the keyboard of this process. A Windows console has its own line editing."""
     if sys.stdin.isatty() and sys.platform != "win32":
         return TerminalKeyboard(history)
     return PlainKeyboard()
 
 
 class TerminalKeyboard:
-    """Keyboard of a terminal. The lines typed at the prompt are kept in `history`, which only its owner can read."""
+    """Keyboard of a terminal. Lines typed at the prompt are saved in `history`, which only its owner can read."""
 
     def __init__(self, history: Path) -> None:
         toolkit: Any = require("prompt_toolkit", extra="cli")
@@ -85,15 +85,15 @@ class TerminalKeyboard:
 
 
 def _create_private(file: Path) -> None:
-    """Create the file if it does not exist, and keep others from reading it."""
+    """Create the file if it does not exist, readable only by its owner."""
     file.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(file, os.O_CREAT | os.O_RDONLY, 0o600))
     file.chmod(0o600)
 
 
 class PlainKeyboard:
-    """Lines of standard input, read on their own thread. Lines of a pipe are all there at once, so each of them waits
-    for its turn; those of a console can be typed while the model works."""
+    """Lines of standard input, read on a thread. A piped line waits for the turn before it to end; on a console, lines
+    typed while the model works are sent to it."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

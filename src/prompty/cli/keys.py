@@ -1,4 +1,4 @@
-"""`prompty keys`: store the keys of providers, so that no file and no shell has to hold them."""
+"""`prompty keys`: store provider keys, so that they are in no file or shell history."""
 
 import os
 import sys
@@ -14,33 +14,33 @@ from prompty.safety.nearest import nearest
 
 _LONGEST = 10_000
 
-keys: Typer = Typer(name="keys", help="Store, list and remove keys of providers.", no_args_is_help=True)
+keys: Typer = Typer(name="keys", help="Store, list and remove provider keys.", no_args_is_help=True)
 Provider = Annotated[str, Argument(help="A provider or a server: openai, anthropic, groq …")]
 
 
-# Whatever follows the name would be a key, which no error may repeat.
+# Any argument after the name would be a key, which no error may repeat.
 @keys.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def set_key(context: Context, provider: Provider) -> None:
-    """Store the key of PROVIDER, which is read from a hidden prompt or from standard input.
+    """Store the key for PROVIDER, read from a hidden prompt or from standard input.
 
-    It goes to the keyring of the system (extra keyring), or else to a file that only you can read.
+    The key is stored in the system keyring (extra keyring), or else in a file that only you can read.
     """
     if context.args:
         fail(
-            "a key on the command line stays in the history of your shell\n"
+            "a key on the command line stays in your shell history\n"
             f"    Run `prompty keys set {_find_name(provider)}`, and paste the key when asked."
         )
     name = _find_name(provider)
     key = _read_key(name)
     store = find_stores()[0]
     store.write(name, check_header("the key", key))
-    out.print(f"Stored the key of {name} in {store}.")
+    out.print(f"Stored the key for {name} in {store}.")
     _print_winner(name)
 
 
 @keys.command("list")
 def list_keys(as_json: AsJson = False) -> None:
-    """List the stored keys and their places, without their values."""
+    """List the stored keys and where they are, without their values."""
     found = [
         {"provider": name, "place": str(store), "variable": variable, "overridden": bool(os.environ.get(variable))}
         for name, variable in get_key_names().items()
@@ -52,7 +52,7 @@ def list_keys(as_json: AsJson = False) -> None:
         print_json(found)
         return
     for entry in found:
-        note = f" ({entry['variable']} of the environment is used instead)" if entry["overridden"] else ""
+        note = f" (the environment variable {entry['variable']} is used instead)" if entry["overridden"] else ""
         out.print(f"{entry['provider']}  {entry['place']}{note}")
     if not found:
         err.print("No keys are stored. To store one, run `prompty keys set PROVIDER`.")
@@ -60,12 +60,12 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @keys.command("remove")
 def remove_key(provider: Provider) -> None:
-    """Remove the stored key of PROVIDER."""
+    """Remove the stored key for PROVIDER."""
     name = _find_name(provider)
     removed = [str(store) for store in find_stores() if store.remove(name)]
     if not removed:
-        fail(f"no key of {name} is stored\n    See `prompty keys list`.")
-    out.print(f"Removed the key of {name} from {' and '.join(removed)}.")
+        fail(f"no key for {name} is stored\n    See `prompty keys list`.")
+    out.print(f"Removed the key for {name} from {' and '.join(removed)}.")
 
 
 def _find_name(provider: str) -> str:
@@ -74,13 +74,13 @@ def _find_name(provider: str) -> str:
     if provider not in names:
         near = nearest(provider, list(names))
         hint = f"Did you mean '{near}'? " if near else ""
-        fail(f"no provider of that name takes a key\n    {hint}Use one of {', '.join(sorted(names))}.")
+        fail(f"no provider with that name takes a key\n    {hint}Use one of {', '.join(sorted(names))}.")
     return get_stored_name(names[provider])
 
 
 def _read_key(name: str) -> str:
     if sys.stdin.isatty():
-        key = prompt(f"Key of {name}", hide_input=True, err=True)
+        key = prompt(f"Key for {name}", hide_input=True, err=True)
     else:
         key = sys.stdin.readline(_LONGEST + 1)
     key = str(key).strip()

@@ -1,4 +1,4 @@
-"""`prompty list`: show the prompts of a folder or a package."""
+"""`prompty list`: show the prompts in a folder or a package."""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple

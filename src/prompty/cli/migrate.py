@@ -19,18 +19,18 @@ from prompty.safety.visible import visible
 def migrate(
     files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
     check: Annotated[bool, Option("--check", help="Write nothing, and exit with 1 if a file would change.")] = False,
-    diff: Annotated[bool, Option("--diff", help="Print what changes as a unified diff.")] = False,
+    diff: Annotated[bool, Option("--diff", help="Print the changes as a unified diff.")] = False,
     write: Annotated[bool, Option("--write", "-w", help="Rewrite the files.")] = False,
 ) -> None:
     """Rewrite FILES of Prompty v1 as v2.
 
     Comments and the order of keys are kept. Keys without a counterpart are listed with their line. A v2 file is not
     changed.
-    Without an option, the new text of a single file is printed; of several files, those that would change are listed.
+    Without an option, print the new text of a single file, or list which of several files would change.
     The exit code is 1 if a file cannot be migrated, and with --check if one would change.
     """
     if check and write:
-        fail("--check writes nothing\n    Use either --check or --write.")
+        fail("--check and --write exclude each other\n    Use one of them.")
     prompts = list(find_prompts(files))
     is_printed = len(prompts) == 1 and not (check or diff or write)
     failed = changed = 0
@@ -71,7 +71,7 @@ def _report(file: Path, text: str, migration: Migration, *, diff: bool, write: b
 
 
 def _write(file: Path, text: str) -> None:
-    """Replace a file by a new text in one step. A link stays, and the file that it leads to is replaced."""
+    """Replace the file's text atomically. A symbolic link stays, and its target is replaced."""
     target = file.resolve()
     try:
         mode = target.stat().st_mode

@@ -1,4 +1,4 @@
-"""`prompty new`: write a prompt that runs at once, and print the commands to type next."""
+"""`prompty new`: create a prompt that runs at once, and print the commands to try next."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ _OLLAMA = "ollama:llama3.2"
 
 
 class Template(NamedTuple):
-    """A template: its purpose, its files beside the prompt, how to run it, and models that can answer it.
+    """A template: its purpose, its additional files, how to run it, and models that can answer it.
 
     In `arguments`, `{name}` is the path of the new prompt without its suffix.
     """
@@ -49,9 +49,9 @@ _LISTING = ", ".join(TEMPLATES)
 
 def new(
     template: Annotated[str, Argument(help=f"One of {_LISTING}.")] = "chat",
-    name: Annotated[str | None, Argument(help="Name of the prompt. The default is the name of the template.")] = None,
+    name: Annotated[str | None, Argument(help="The prompt's name. Defaults to the template's name.")] = None,
 ) -> None:
-    """Write a small prompt that runs at once, without a key, and print the commands to type next.
+    """Create a small prompt that runs at once, without a key, and print the commands to try next.
 
     No existing file is overwritten.
     """
@@ -70,7 +70,7 @@ def new(
 
 def _check_targets(target: Path, paths: list[Path], template: str) -> None:
     if not target.name.replace("-", "").replace("_", "").isalnum():
-        fail(f"'{target.name}' cannot be the name of a prompt\n    Use letters, digits, - and _.")
+        fail(f"'{target.name}' is not a valid prompt name\n    Use letters, digits, - and _.")
     if not target.absolute().parent.is_dir():
         fail(f"there is no folder '{target.parent}'\n    Create it first.")
     if existing := [str(path) for path in paths if path.exists()]:
@@ -78,7 +78,6 @@ def _check_targets(target: Path, paths: list[Path], template: str) -> None:
 
 
 def _read_template(template: str, suffix: str, target: Path) -> bytes:
-    """Return the content of a new file."""
     content = files("prompty.cli").joinpath("templates", template + suffix).read_bytes()
     if suffix == ".png":
         return content
@@ -91,7 +90,7 @@ def _read_template(template: str, suffix: str, target: Path) -> bytes:
 
 
 def _print_next_steps(template: Template, target: Path, paths: list[Path]) -> None:
-    """Print what was written, and the commands to type."""
+    """Print the created files and the commands to try."""
     file = visible(f"{target}.prompty")
     run = f"prompty run {file} {visible(template.arguments.format(name=target))}"
     hosted, local = template.models

@@ -18,7 +18,7 @@ Variant = Annotated[
 ]
 InputValue = Annotated[
     str | None,
-    Argument(metavar="INPUT", show_default=False, help="The value of the only required input that has none yet."),
+    Argument(metavar="INPUT", show_default=False, help="The value of the only required input without a value."),
 ]
 InputPairs = Annotated[
     list[str] | None,
@@ -32,7 +32,7 @@ InputPairs = Annotated[
 InputFile = Annotated[
     Path | None, Option("--inputs", metavar="FILE", help="Read inputs from a JSON or YAML file. -i overrides them.")
 ]
-Approve = Annotated[bool, Option("--approve", help="Ask before every tool call, whatever the file says.")]
+Approve = Annotated[bool, Option("--approve", help="Ask before every tool call, regardless of the file.")]
 ModelId = Annotated[
     str | None,
     Option(
@@ -43,7 +43,7 @@ ProviderKey = Annotated[str | None, Option("--provider", help="Override the prov
 ApiType = Annotated[str | None, Option("--api", help="Override the apiType in the file.")]
 ModelOptionPairs = Annotated[
     list[str] | None,
-    Option("--option", metavar="NAME=VALUE", help="Override an option of the model, for example temperature=0.2."),
+    Option("--option", metavar="NAME=VALUE", help="Override a model option, for example temperature=0.2."),
 ]
 TraceTo = Annotated[
     list[str] | None,
@@ -63,7 +63,7 @@ def start_tracing(sinks: list[str] | None) -> None:
 
 
 def read_options(pairs: list[str] | None) -> dict[str, object]:
-    """Return the model options of a command line. A value is JSON if it can be read as JSON, else text."""
+    """Return the model options in `pairs`. A value that is not JSON is text."""
     options: dict[str, object] = {}
     for pair in pairs or []:
         name, equals, text = pair.partition("=")

@@ -15,13 +15,13 @@ _STDIN = Path("-")
 
 
 class Prompt:
-    """A prompt on the command line. Standard input is read once, and belongs to the working directory."""
+    """A prompt on the command line. One from standard input resolves paths in the working directory."""
 
     def __init__(self, file: Path, variant: str | None = None) -> None:
         self.file: Path = file
         self.variant: str | None = variant
         if file == _STDIN and variant:
-            raise RequestError("a prompt of standard input has no variants", "Pass its file, or remove --variant.")
+            raise RequestError("a prompt from standard input has no variants", "Pass its file, or remove --variant.")
         self._text = STDIN.read_text("the prompt") if file == _STDIN else None
         load_dotenv(Path.cwd() / "stdin.prompty" if file == _STDIN else file)
 
@@ -30,7 +30,7 @@ class Prompt:
         return load(self.file, variant=self.variant) if self._text is None else loads(self._text, base_dir=os.curdir)
 
     def check(self) -> list[Problem]:
-        """Return the problems of the prompt, or of its variant that is used."""
+        """Return the problems of the prompt, or of the chosen variant."""
         if self._text is not None:
             return check_text(self._text, "<stdin>", Path.cwd())
         default = read_default_variant() if self.variant is None else ""

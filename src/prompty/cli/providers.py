@@ -11,7 +11,7 @@ from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile
 from prompty.safety.visible import visible
 
-# The variable that names an endpoint if a file names none, by provider.
+# Environment variable with the default endpoint, by provider.
 _ENDPOINTS = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "foundry": "AZURE_OPENAI_ENDPOINT"}
 
 
@@ -41,7 +41,7 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
 
 
 def models(file: File, variant: Variant = None, provider: ProviderKey = None, as_json: AsJson = False) -> None:
-    """Ask the server of FILE which models it has, and print their ids."""
+    """Ask the server that FILE uses for its models, and print their ids."""
     load_dotenv(file)
     found = list_models(override_model(load(file, variant=variant), provider=provider))
     if as_json:

@@ -1,4 +1,4 @@
-"""`prompty run`: run a prompt, and its tools if they are named."""
+"""`prompty run`: run a prompt, with tools if the command names them."""
 
 import json
 import sys
@@ -56,11 +56,11 @@ def run(
     all_tools: AllTools = False,
     mcp: McpFile = None,
     turn: Annotated[
-        bool, Option("--turn", help="Run the tools of the file until the model answers. --tools and --mcp imply it.")
+        bool, Option("--turn", help="Run the file's tools until the model answers. --tools and --mcp imply it.")
     ] = False,
     approve: Approve = False,
     allow: Annotated[
-        list[str] | None, Option(metavar="TOOL", help="Run the calls of this tool without asking for approval.")
+        list[str] | None, Option(metavar="TOOL", help="Run calls to this tool without asking for approval.")
     ] = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Print the answer as it arrives.")] = False,
     as_json: AsJson = False,
@@ -69,12 +69,12 @@ def run(
     provider: ProviderKey = None,
     api: ApiType = None,
     options: ModelOptionPairs = None,
-    timeout: Annotated[float | None, Option(metavar="SECONDS", help="How long the call may take.")] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Cancel the call after SECONDS.")] = None,
     trace: TraceTo = None,
 ) -> None:
     """Run the prompt in FILE and print the answer.
 
-    Without --tools, --mcp or --turn the model is called once, and the tool calls it asks for are printed.
+    Without --tools, --mcp or --turn, the model is called once, and its tool calls are printed.
     """
     prompt = Prompt(file, variant)
     _report_problems(prompt.check(), overridden=bool(model or provider or api))
@@ -100,12 +100,12 @@ def run(
 
 
 class RunDisplay:
-    """Shows the events of a run, and keeps what the result is printed with."""
+    """Shows the events of a run, and keeps the details to print with the result."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.reply: Reply = Reply()
         self.usage: Usage = Usage()
-        self.streamed: str = ""  # the text of the current reply, as far as it has been printed
+        self.streamed: str = ""  # the printed text of the current reply
         self._quiet = quiet
 
     def show(self, event: Event) -> None:
@@ -132,19 +132,19 @@ def _read_reply() -> str | None:
 
 
 def _refuse(paused: Paused) -> None:
-    """Exit with 1, because nobody can approve the calls that a turn waits for."""
+    """Exit with 1, because the paused calls cannot be approved without a terminal."""
     calls = ", ".join(map(describe_call, paused.pending))
     flags = " ".join(f"--allow {name}" for name in dict.fromkeys(call.name for call in paused.pending))
     fail(
-        f"a person must approve {calls}, and standard input is not a terminal. The call did not run.\n"
+        f"{calls} needs approval, but standard input is not a terminal. The call did not run.\n"
         f"    Run the command in a terminal, or add {flags}."
     )
 
 
 def _check_output(output: Path | None) -> None:
-    """Fail before the call, rather than after it, if the answer cannot be written."""
+    """Fail before the call, not after it, if the answer cannot be written."""
     if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
-        fail(f"'{output}' cannot be written: it is a folder, or is in one that does not exist\n    Name a file.")
+        fail(f"'{output}' cannot be written: it is a folder, or its folder does not exist\n    Name a file.")
 
 
 def _print_result(
@@ -177,17 +177,17 @@ def _print_result(
 
 
 def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
-    """Return which option runs the calls."""
+    """Return a note with the option that would run the calls."""
     declared = {tool.name: tool for tool in agent.tools}
     names = shorten(", ".join(dict.fromkeys(call.name for call in calls)))
     if any(isinstance(declared.get(call.name), FunctionTool) for call in calls):
-        return f"not run: {names}. Add --tools FILE.py, with functions of these names, to run them."
+        return f"not run: {names}. To run them, add --tools FILE.py with functions of these names."
     if any(isinstance(tool, McpTool) for tool in agent.tools):
-        return f"not run: {names}. Add --mcp FILE.json, which names the servers, to run them."
-    return f"not run: {names}. Add --turn to run them."
+        return f"not run: {names}. To run them, add --mcp FILE.json with their servers."
+    return f"not run: {names}. To run them, add --turn."
 
 
-# Problems of the model that the file names. Those of another one, from the command line, are not in the file.
+# Problems with the file's model, which do not matter if the command line overrides it.
 _MODEL_PROBLEMS = frozenset(
     {"missing-model", "unknown-provider", "provider-in-model-id", "unknown-api-type", "wrong-connection-kind"}
 )
@@ -203,7 +203,7 @@ def _report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
     problems = [problem for problem in found if problem.code not in settled]
     for problem in problems:
         print_problem(problem, err)
-    if any(problem.code == "version-1" for problem in problems):  # loading the file must not say it again
+    if any(problem.code == "version-1" for problem in problems):  # don't repeat it when the file is loaded
         warnings.filterwarnings("ignore", message=r"(?s).*this is a Prompty v1 file", category=PromptyWarning)
     if any(problem.severity == "error" for problem in problems):
         raise Exit(1)

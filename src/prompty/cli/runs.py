@@ -30,10 +30,14 @@ runs: Typer = Typer(
 RunId = Annotated[str, Argument(help="The id of the run.")]
 OlderThan = Annotated[
     timedelta | None,
-    Option(parser=parse_duration, metavar="AGE", help="Only runs that are in their state for AGE: 90s, 12h, 7d."),
+    Option(
+        parser=parse_duration,
+        metavar="AGE",
+        help="Only runs that have been in their state for AGE, for example 90s, 12h or 7d.",
+    ),
 ]
 RunIds = Annotated[list[str] | None, Argument(help="The ids of the runs.")]
-Prompt = Annotated[str | None, Option(metavar="NAME", help="Only runs of this prompt, by the name of its file.")]
+Prompt = Annotated[str | None, Option(metavar="NAME", help="Only runs of the prompt with this file name.")]
 
 
 class Filters(NamedTuple):
@@ -57,7 +61,7 @@ def list_runs(
     after: Annotated[str | None, Option(metavar="CURSOR", help="List the page after this cursor.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest first. The age is the time in the current state."""
+    """List runs, newest first. The age is the time in the current state."""
     with open_client(database) as runtime:
         found = runtime.list(state, prompt=prompt, older_than=older_than, limit=limit, after=after)
     if as_json:
@@ -144,7 +148,7 @@ def _show_outcome(runtime: DurableRuntime, run_id: str) -> None:
 
 def _describe(call: GatedCall) -> str:
     text = f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
-    return f"{text} was interrupted, and may have happened" if call.unknown else f"{text} needs approval"
+    return f"{text} was interrupted, and may have taken effect" if call.unknown else f"{text} needs approval"
 
 
 @runs.command()
@@ -166,7 +170,7 @@ def answer(
     run_id: Annotated[str | None, Argument(help="The id of the run.")] = None,
     verdicts: Annotated[list[str] | None, Argument(help=f"One verdict for each call, in order: {_VERDICTS}.")] = None,
     each: Annotated[
-        str | None, Option(metavar="VERDICT", help="Give this verdict to every call of all paused runs.")
+        str | None, Option(metavar="VERDICT", help="Give this verdict to every pending call of all selected runs.")
     ] = None,
     prompt: Prompt = None,
     older_than: OlderThan = None,
@@ -177,7 +181,7 @@ def answer(
     With `--each`, answer all paused runs, or those that a filter selects.
     """
     if (each is None) == (not verdicts) or (each is not None and run_id is not None):
-        raise BadParameter("Give a run and its verdicts, or --each with one verdict for many runs.")
+        raise BadParameter("Give a run id and its verdicts, or --each with one verdict for many runs.")
     if each is None and (prompt is not None or older_than is not None):
         raise BadParameter("Filters need --each.")
     parsed = [_parse_verdict(word) for word in verdicts or [each or ""]]
@@ -191,7 +195,7 @@ def answer(
 
 def _answer_all_calls(runtime: DurableRuntime, run_id: str, verdict: object) -> None:
     paused = runtime.result(run_id, timeout=0)
-    if isinstance(paused, Paused):  # or somebody has answered it meanwhile
+    if isinstance(paused, Paused):  # otherwise it has been answered in the meantime
         runtime.answer(paused, [verdict] * len(paused.pending))
 
 
@@ -233,7 +237,7 @@ def retry(
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Continue runs that were cancelled or broke, after their last finished step.
+    """Continue cancelled or failed runs after their last finished step.
 
     Name them by id, or select them with a filter.
     """
@@ -245,22 +249,22 @@ def retry(
 def _choose(
     runtime: DurableRuntime, run_ids: list[str] | None, filters: "Filters", states: tuple[RunState, ...]
 ) -> list[str]:
-    """Return the ids on the command line, or of the runs in one of these states that the filters select."""
+    """Return the ids on the command line, or those of the runs in `states` that the filters select."""
     if run_ids:
         if any(filters):
             raise BadParameter("Give either ids or filters.")
         return run_ids
     if not any(filters):
-        raise BadParameter("Name the runs, or select them with --state, --prompt or --older-than.")
+        raise BadParameter("Give run ids, or select runs with --state, --prompt or --older-than.")
     if filters.state is not None and filters.state not in states:
-        raise BadParameter(f"The state can be {', '.join(states)}.", param_hint="--state")
+        raise BadParameter(f"The state must be one of {', '.join(states)}.", param_hint="--state")
     wanted = states if filters.state is None else (filters.state,)
     listed = [runtime.list(state, prompt=filters.prompt, older_than=filters.older_than) for state in wanted]
     return [run.id for page in listed for run in page if run.state in wanted]
 
 
 def _change_each(run_ids: list[str], change: Callable[[str], None], done: str) -> None:
-    """Change runs one by one. One that cannot be changed is named, and keeps no other from it."""
+    """Change runs one by one. Report each that cannot be changed, and continue with the next."""
     failed = 0
     for run_id in run_ids:
         try:
@@ -276,16 +280,18 @@ def _change_each(run_ids: list[str], change: Callable[[str], None], done: str) -
 
 @runs.command()
 def prune(
-    run_ids: Annotated[list[str] | None, Argument(help="Delete only these runs, whatever their age.")] = None,
+    run_ids: Annotated[list[str] | None, Argument(help="Delete only these runs, regardless of their age.")] = None,
     older_than: Annotated[
         timedelta | None,
-        Option(parser=parse_duration, metavar="AGE", help="Delete runs that ended AGE ago. The default is 30d."),
+        Option(
+            parser=parse_duration, metavar="AGE", help="Delete runs that ended at least AGE ago. The default is 30d."
+        ),
     ] = None,
     state: Annotated[RunState | None, Option(help="Delete only runs in this state.")] = None,
     prompt: Prompt = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Delete runs that have ended. Paused runs stay. Workers can go on meanwhile."""
+    """Delete runs that have ended. Paused runs stay. Workers don't have to stop."""
     with open_client(database) as runtime:
         for run_id in run_ids or []:
             runtime.delete(run_id)
@@ -296,7 +302,7 @@ def prune(
 
 @runs.command()
 def migrate(database: DatabaseUrl = None) -> None:
-    """List the versions of stored runs, and say what can be done with those that this release doesn't run.
+    """List the versions of stored runs, with advice for those that this release cannot run.
 
     Exits with 1 if runs need a worker of another release.
     """
@@ -312,7 +318,7 @@ def _describe_version(count: VersionCount, own: str) -> str:
     numbers = f"{count.version or 'unknown'}: {count.waiting} waiting, {count.running} running, {count.ended} ended"
     if count.version == own:
         return f"{numbers}\n    Workers of this release run them."
-    advice = "Runs that ended are listed, and pruned like all others."
+    advice = "Runs that have ended can be listed and pruned."
     if count.unfinished:
         advice = f"Each {explain_version(count.version)}. Start one until they end, or cancel them. {advice}"
     return f"{numbers}\n    {advice}"

@@ -1,4 +1,4 @@
-"""`prompty test`: run the cases beside prompts, offline from recordings or against models."""
+"""`prompty test`: run the test cases of prompts, offline from recordings or against models."""
 
 import hashlib
 import shlex
@@ -45,16 +45,16 @@ EXIT_INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Paths = Annotated[
-    list[Path] | None, Argument(help="Prompts, test files, or folders to search. By default this folder.")
+    list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")
 ]
 Select = Annotated[
     str | None, Option("-k", metavar="EXPR", help='Run cases that match, for example "ada and not slow".')
 ]
 HighestLevel = Annotated[
-    Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Go no further than this level.")
+    Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Stop after this level.")
 ]
 Live = Annotated[bool, Option("--live", help="Call the models instead of reading recordings.")]
-Record = Annotated[bool, Option("--record", help="Call the models, and write the recordings.")]
+Record = Annotated[bool, Option("--record", help="Call the models and write the recordings.")]
 Models = Annotated[
     list[str] | None, Option("--model", "-m", metavar="[PROVIDER:]ID", help="Use these models instead of the files'.")
 ]
@@ -63,26 +63,26 @@ Variants = Annotated[
 ]
 Repeat = Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run each case N times.")]
 CheckFiles = Annotated[
-    list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions of this Python file as checks.")
+    list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions in this Python file as checks.")
 ]
 Jobs = Annotated[int, Option("--jobs", "-j", min=1, metavar="N", help="Run at most N live cases at once.")]
 MaxCost = Annotated[
-    float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once this is spent.")
+    float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once DOLLARS are spent.")
 ]
 
 Against = Annotated[
-    str | None, Option("--against", metavar="REF", help="Compare with the prompts of a git branch, tag or commit.")
+    str | None, Option("--against", metavar="REF", help="Compare with the prompts at a git branch, tag or commit.")
 ]
 BaselineFile = Annotated[
-    Path | None, Option("--baseline", metavar="FILE", help="Compare with this file, not with NAME.baseline.json.")
+    Path | None, Option("--baseline", metavar="FILE", help="Compare with FILE instead of NAME.baseline.json.")
 ]
 Update = Annotated[bool, Option("--update", help="Write the results to the baseline.")]
 Junit = Annotated[Path | None, Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")]
 Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write the results as one HTML page.")]
 FromTrace = Annotated[
-    Path | None, Option("--from-trace", metavar="FILE", help="Add the run of this trace to the tests of the prompt.")
+    Path | None, Option("--from-trace", metavar="FILE", help="Add the run in this trace to the prompt's tests.")
 ]
-Github = Annotated[bool, Option("--github", help="Add the results to the summary of a GitHub job.")]
+Github = Annotated[bool, Option("--github", help="Add the results to the GitHub job summary.")]
 
 
 def run_tests(
@@ -108,10 +108,10 @@ def run_tests(
     from_trace: FromTrace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the cases in the .test.yaml files beside prompts, offline unless you pass --live or --record.
+    """Run the cases in .test.yaml files next to prompts, offline unless you pass --live or --record.
 
-    The exit code is 0 if all cases passed, 1 if one did not, and 130 if the run was interrupted. Compared with a
-    baseline or a git reference, a case that failed before does not count.
+    The exit code is 0 if all cases passed, 1 if any failed, and 130 if the run was interrupted. In a comparison with
+    a baseline or a git reference, cases that failed before do not count.
     """
     if from_trace is not None:
         _add_case(from_trace, paths or [])
@@ -145,7 +145,7 @@ def run_tests(
 
 
 def _add_case(trace: Path, paths: Sequence[Path]) -> None:
-    """Add a case to the test file of the one prompt that the command names."""
+    """Add the trace as a case to the test file of the prompt that the command names."""
     if len(paths) != 1 or paths[0].suffix != ".prompty":
         raise RequestError(
             "--from-trace adds a case to one prompt", "Name it: prompty test FILE.prompty --from-trace …"
@@ -153,16 +153,16 @@ def _add_case(trace: Path, paths: Sequence[Path]) -> None:
     load_dotenv(paths[0])
     added = add_case(open_trace(trace), paths[0])
     for tool in added.changing:
-        err.print(visible(f"'{tool}' gave different results. The case has the first one for all of its calls."))
-    err.print(visible(f"The case '{added.name}' is in {added.path}. Change what it expects to what matters."))
+        err.print(visible(f"'{tool}' returned different results. The case uses the first for all of its calls."))
+    err.print(visible(f"Added the case '{added.name}' to {added.path}. Edit its `expect` to check what matters."))
 
 
 def _run_earlier(
     reference: str, suites: Sequence[Suite], trials: Sequence[Trial], options: RunnerOptions
 ) -> EarlierResults:
-    """Run the same cases with the prompts of a git reference."""
+    """Run the same cases with the prompts at a git reference."""
     if options.mode.record:
-        raise RequestError("--against compares, and --record would overwrite recordings", "Run them one by one.")
+        raise RequestError("--against cannot be combined with --record", "Run one after the other.")
     with open_earlier(suites, reference) as earlier:
         by_path = {suite.path: suite for suite in earlier}
         same = [replace(trial, suite=by_path[trial.suite.path]) for trial in trials if trial.suite.path in by_path]
@@ -174,7 +174,7 @@ def _run_earlier(
 
 
 def read_suites(paths: Sequence[Path]) -> list[Suite]:
-    """Read the test files that a command names. Print the problems of all of them and exit if there are any."""
+    """Read the test files that a command names. If any has problems, print them all and exit."""
     suites: list[Suite] = []
     broken = False
     for file in find_test_files(paths):
@@ -191,7 +191,7 @@ def read_suites(paths: Sequence[Path]) -> list[Suite]:
 
 
 def find_test_files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield the test files that a command names, those beside its prompts, and those in its folders, each once."""
+    """Yield each test file that the paths name: directly, by its prompt, or in a folder."""
     seen: set[Path] = set()
     for path in paths:
         for file in _find(path):
@@ -204,14 +204,14 @@ def _find(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
         if not found:
-            raise RequestError(f"the folder '{path}' has no tests", "Write answer.test.yaml beside answer.prompty.")
+            raise RequestError(f"the folder '{path}' has no tests", "Create answer.test.yaml next to answer.prompty.")
         return found
     if path.name.endswith(SUFFIXES):
         return [path]
     if path.suffix == ".prompty" and (beside := find_test_file(path)):
         return [beside]
     if path.suffix == ".prompty":
-        raise RequestError(f"'{path}' has no tests", f"Write {path.with_name(path.stem + SUFFIXES[0])}.")
+        raise RequestError(f"'{path}' has no tests", f"Create {path.with_name(path.stem + SUFFIXES[0])}.")
     raise RequestError(f"'{path}' is not a test file", "Name a .prompty file, a .test.yaml file, or a folder.")
 
 
@@ -227,7 +227,7 @@ def _select(
         return trials
     selected = list(filter(parse_selection(expression), trials))
     if not selected:
-        raise RequestError(f"-k '{expression}' matches none of {len(trials)} cases", "Use other words.")
+        raise RequestError(f"-k '{expression}' matches none of the {len(trials)} cases", "Change the expression.")
     return selected
 
 
@@ -239,7 +239,7 @@ def _get_mode(level: Level | None, *, live: bool, record: bool) -> Mode:
 
 
 def get_ledger_path(suites: Sequence[Suite]) -> Path:
-    """Return the ledger of a live run of these files: an interrupted run of the same ones continues."""
+    """Return the ledger's path for these files, so that an interrupted live run of the same files continues."""
     names = "\0".join(sorted(str(suite.path.resolve()) for suite in suites))
     return get_state_path("tests") / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.jsonl"
 
@@ -255,7 +255,7 @@ def _run(runner: Runner, trials: Sequence[Trial]) -> list[TrialResult]:
             signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
     resumed = sum(result.resumed for result in results)
     if resumed:
-        err.print(f"{resumed} results come from the run that was interrupted.")
+        err.print(f"{resumed} results are from the interrupted run.")
     return results
 
 
@@ -266,7 +266,7 @@ def _print_interrupted(names: Sequence[str]) -> None:
 
 
 def _stop(runner: Runner) -> None:
-    """Stop when the running cases have ended. The next signal ends the process, which loses nothing."""
+    """Stop when the running cases have ended. The next signal ends the process at once; no result is lost."""
     runner.stop()
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)

@@ -29,7 +29,7 @@ _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 class EarlierResults(NamedTuple):
-    """Statuses to compare with, by the keys of results, and the results themselves if they were run just now."""
+    """Statuses to compare with, by result key, and the results themselves if they are from this run."""
 
     name: str
     statuses: dict[str, Status]
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
 
 def read_earlier(suites: Sequence[Suite], baseline: Path | None) -> EarlierResults | None:
-    """Return the statuses of the baseline that the command names, or of those beside the test files."""
+    """Return the statuses in the named baseline, or in the baselines next to the test files."""
     if baseline is not None:
         return EarlierResults(baseline.name, read_baseline(baseline), {}) if baseline.exists() else None
     statuses: dict[str, Status] = {}
@@ -61,9 +61,9 @@ def read_earlier(suites: Sequence[Suite], baseline: Path | None) -> EarlierResul
 def update_baselines(
     suites: Sequence[Suite], results: Sequence[TrialResult], baseline: Path | None, *, whole: bool
 ) -> None:
-    """Write the results to the named baseline, or to those beside the test files.
+    """Write the results to the named baseline, or to those next to the test files.
 
-    If the files ran as a `whole`, entries of theirs without a result are dropped: the case was deleted or renamed.
+    If the files ran as a `whole`, entries without a result are dropped: the case was deleted or renamed.
     """
     if baseline is not None:
         known = read_baseline(baseline) if baseline.exists() else {}
@@ -79,7 +79,7 @@ def update_baselines(
 
 
 def build_report(results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None) -> Report:
-    """Compare the results with earlier ones, and ask for the agreement of judges."""
+    """Compare the results with earlier ones, and compute the agreement of judges."""
     judges = [report_suite(suite, results) for suite in suites if suite.judge]
     notes = [describe_report(judge) for judge in judges]
     untrusted = [judge.judge for judge in judges if not judge.trusted]
@@ -92,7 +92,6 @@ def build_report(results: Sequence[TrialResult], suites: Sequence[Suite], earlie
 
 
 def print_results(results: Sequence[TrialResult], report: Report | None = None, *, as_json: bool) -> None:
-    """Print the results and the notes of a report."""
     notes = report.notes if report else []
     if as_json:
         listed = [result_to_json(result) for result in results]
@@ -121,7 +120,7 @@ def _print_result(result: TrialResult, comparison: Comparison | None) -> None:
     elif comparison and result.key in comparison.better:
         line.append("  failed before", "green")
     elif comparison and result.status == "failed" and result.key not in comparison.failing:
-        line.append("  failed before, too", "dim")
+        line.append("  also failed before", "dim")
     out.print(line)
     for reason in result.reasons:
         text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
@@ -137,7 +136,7 @@ def _summarize(results: Sequence[TrialResult]) -> str:
 
 
 def _get_paid(result: TrialResult) -> float:
-    """Return what a result has cost now. The answer of a recording, which has no time, was paid for earlier."""
+    """Return the cost of a result in this run. A recorded answer, which has no time, was paid for earlier."""
     return (result.cost or 0) if result.seconds is not None else 0
 
 
@@ -146,7 +145,7 @@ def _show_dollars(amount: float) -> str:
 
 
 def write_reports(report: Report, *, junit: Path | None, html: Path | None, github: bool) -> None:
-    """Write the files that the command asks for, with their folders."""
+    """Write the requested reports, creating their folders."""
     for file in filter(None, (junit, html)):
         file.parent.mkdir(parents=True, exist_ok=True)
     if junit is not None:
@@ -158,17 +157,17 @@ def write_reports(report: Report, *, junit: Path | None, html: Path | None, gith
         page = render_report(results, report.notes, report.comparison, before, name)
         html.touch(mode=0o600)  # answers can be private
         html.write_text(page, encoding="utf-8", newline="\n")
-        err.print(visible(f"The page is {html}."))
+        err.print(visible(f"Wrote {html}."))
     if github:
         path = os.environ.get(_SUMMARY_VARIABLE)
         if not path:
-            raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Use it in a GitHub workflow.")
+            raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
         with Path(path).open("a", encoding="utf-8") as summary:
             summary.write(write_summary(report.results, report.notes))
 
 
 def _link_traces(result: TrialResult, folder: Path) -> TrialResult:
-    """Write the trace of each run as a page, and return the result with the addresses of the pages."""
+    """Write the trace of each run as a page, and return the result with links to the pages."""
     return result._replace(runs=tuple(run._replace(trace=_write_trace_page(run.trace, folder)) for run in result.runs))
 
 

@@ -35,9 +35,9 @@ class OfferedFunction(NamedTuple):
 def tools(
     file: File, variant: Variant = None, provider: ProviderKey = None, api: ApiType = None, as_json: AsJson = False
 ) -> None:
-    """List the functions that the model of FILE can call.
+    """List the functions that the model in FILE can call.
 
-    --json prints their definitions exactly as the provider gets them.
+    --json prints their definitions exactly as the provider receives them.
     """
     load_dotenv(file)
     agent = override_model(load(file, variant=variant), provider=provider, api_type=api)

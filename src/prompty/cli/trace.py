@@ -58,7 +58,9 @@ def show(
 @trace_app.command()
 def html(
     file: TraceFile,
-    output: Annotated[Path | None, Option("--output", "-o", help="The page to write. Default: beside FILE.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", help="The page to write. Defaults to FILE with the suffix .html.")
+    ] = None,
 ) -> None:
     """Write a recorded run as one self-contained HTML page that only you can read."""
     trace = open_trace(file)
@@ -81,12 +83,12 @@ def _find_files(folder: Path) -> list[Path]:
 
 
 def open_trace(file: Path) -> RecordedTrace:
-    """Read a trace, or the newest one of a folder."""
+    """Read a trace, or the newest in a folder."""
     return read_trace(_find_files(file)[0] if file.is_dir() else file)
 
 
 def _read_all(files: Iterable[Path]) -> Iterator[RecordedTrace]:
-    """Yield the traces of these files, and warn about each that cannot be read."""
+    """Yield the traces in these files, and warn about each that cannot be read."""
     for file in files:
         try:
             yield read_trace(file)
@@ -134,7 +136,7 @@ def _format_frame(frame: Frame) -> Iterator[tuple[str, str]]:
 
 
 def _indent(frames: list[Frame]) -> Iterator[tuple[Frame, str, str]]:
-    """Yield each frame with the prefix of its first line and of its other lines. A deep frame has its level instead."""
+    """Yield each frame with the prefixes of its first and other lines. A deep frame shows its level instead."""
     last = {frame.parent: position for position, frame in enumerate(frames)}
     below: list[str] = []
     for position, frame in enumerate(frames):
