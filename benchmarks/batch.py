@@ -24,10 +24,10 @@ from prompty import PromptAgent, prepare
 from prompty.batches.job import BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow
+from prompty.batches.rows import Row
 from prompty.batches.shared import SharedBatch
 from prompty.durable import DurableRuntime
 from prompty.durable.engine import Limits
-from prompty.rows import Row
 
 ROWS = 400
 AT_ONCE = 32

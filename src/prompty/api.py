@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack, get_type_hints, overload
 
 from typing_extensions import TypeVar  # pydantic brings it; `typing` has defaults from 3.13 on
 
-from prompty.drivers.chunks import chunk_events, get_decoder
+from prompty.chunks import chunk_events, get_decoder
 from prompty.drivers.run import CountedReply, Inputs, Invocation, Result, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response

@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack, overload
 from typing_extensions import TypeVar
 
 from prompty.api import Verdicts, collect_replies, make_resume_settings, make_settings, run_invocation, takes_options
-from prompty.drivers.chunks import chunk_events_async, get_decoder
+from prompty.chunks import chunk_events_async, get_decoder
 from prompty.drivers.run import Inputs, Invocation, Result, Source, start_async
 from prompty.drivers.stream import AsyncPromptyStream
 from prompty.drivers.target import process_response_async

@@ -36,12 +36,22 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-from prompty.safety.nearest import nearest
+_MAX_CANDIDATES = 300  # comparing names takes 10 µs each
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like `name`, ignoring case and underscores. Of many, the first are tried."""
+    plain = {candidate.lower().replace("_", ""): candidate for candidate in islice(known, _MAX_CANDIDATES)}
+    matches = get_close_matches(name.lower().replace("_", ""), plain, 1)
+    return plain[matches[0]] if matches else None
+
 
 Severity = Literal["error", "warning"]
 

@@ -7,10 +7,10 @@ from hypothesis import assume, given, settings, strategies as st
 from typer.testing import CliRunner
 
 from prompty import PromptAgent, load, prepare
-from prompty.analysis.build import build_text
 from prompty.analysis.explain import explain
 from prompty.cli.app import app
 from prompty.errors import RequestError
+from prompty.pipeline.build import build_text
 from tests.soak import SOAK
 
 PROVIDERS = {"chat": ("openai", "chat"), "responses": ("openai", "responses"), "messages": ("anthropic", "chat")}

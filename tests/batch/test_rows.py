@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty import PromptAgent
 from prompty.batches.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows
+from prompty.batches.rows import Row, count_rows, get_input_kinds, read_rows, select_rows
 from prompty.errors import RequestError
-from prompty.rows import Row, count_rows, get_input_kinds, read_rows, select_rows
 
 FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)

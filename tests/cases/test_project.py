@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 import prompty
-from prompty.cases.baseline import get_baseline_path, get_case_key, read_baseline
+from prompty.cases.comparison import get_baseline_path, get_case_key, read_baseline
 from prompty.cases.plan import get_recording_path, plan_trials
 from prompty.cases.reading import read_suite
 from prompty.cases.runner import Runner, RunnerOptions

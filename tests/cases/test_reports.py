@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from prompty.cases.baseline import get_case_key, read_baseline, write_baseline
-from prompty.cases.comparison import compare, describe_comparison
-from prompty.cases.junit import write_junit
+from prompty.cases.comparison import compare, describe_comparison, get_case_key, read_baseline, write_baseline
+from prompty.cases.report import write_junit, write_summary
 from prompty.cases.results import CaseRun, CheckResult, Status, TrialResult, run_from_json
-from prompty.cases.summary import write_summary
 from prompty.errors import RequestError
 
 STATUSES: list[Status] = ["passed", "failed", "error", "skipped"]

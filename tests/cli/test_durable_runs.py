@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from prompty.cli.app import app
-from prompty.durable.suite import wait_until
 from tests.durable.shop import stop
+from tests.durable.suite import wait_until
 from tests.loopback import Server, reply
 
 pytestmark = [pytest.mark.process, pytest.mark.database]

@@ -11,7 +11,9 @@ from sqlalchemy import Engine as Database, event
 
 from prompty.durable.dbos_engine import DbosEngine
 from prompty.durable.engine import Attempt, Engine, Steps
-from prompty.durable.suite import (
+from prompty.model.message import Json
+from tests.durable.databases import Databases
+from tests.durable.suite import (
     BatchesSuite,
     CatalogSuite,
     EngineSuite,
@@ -20,8 +22,6 @@ from prompty.durable.suite import (
     StreamsSuite,
     TakeoversSuite,
 )
-from prompty.model.message import Json
-from tests.durable.databases import Databases
 
 
 class DbosSuite(EngineSuite, StreamsSuite, QueueSuite, RetriesSuite, CatalogSuite, BatchesSuite, TakeoversSuite):

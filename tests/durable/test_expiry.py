@@ -20,12 +20,12 @@ from prompty.durable.dbos_leases import get_tables
 from prompty.durable.envelope import digest
 from prompty.durable.expiry import Expiry
 from prompty.durable.record import Record, record_from
-from prompty.durable.suite import wait_until
 from prompty.durable.timers import Claim, Timer, TimerKind
 from prompty.errors import DeadlineExceeded, RequestError
 from prompty.model.event import RunFailed
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.suite import wait_until
 from tests.loopback import Hold, Server
 
 SECONDS = 30.0

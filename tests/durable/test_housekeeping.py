@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from prompty.durable.housekeeping import Housekeeper
-from prompty.durable.suite import wait_until
+from tests.durable.suite import wait_until
 
 
 def test_a_chore_that_fails_keeps_no_other_from_being_done_and_is_reported_once(

@@ -9,7 +9,7 @@ import pytest
 
 from prompty.durable.leases import Lease, get_label, new_worker_id
 from prompty.durable.metrics import WorkerMetrics
-from prompty.durable.suite import wait_until
+from tests.durable.suite import wait_until
 
 SECONDS = 0.4
 

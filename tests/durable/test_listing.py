@@ -15,10 +15,10 @@ from prompty import Paused
 from prompty.cli.app import app
 from prompty.durable import DurableRuntime
 from prompty.durable.engine import VersionCount
-from prompty.durable.suite import wait_until
 from prompty.errors import IterationsExceeded, RequestError, RunRefused, UnknownRun
 from prompty.events import Done
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.suite import wait_until
 
 SECONDS = 60
 NOW = timedelta(0)

@@ -6,10 +6,10 @@ import time
 import psycopg
 import pytest
 
-from prompty.durable import locks
-from prompty.durable.locks import acquire_lock
-from prompty.durable.suite import wait_until
+from prompty.batches import locks
+from prompty.batches.locks import acquire_lock
 from tests.durable.databases import Databases
+from tests.durable.suite import wait_until
 
 
 def locks_in(url: str) -> int:

@@ -13,9 +13,9 @@ import pytest
 from prompty import ToolContext, tool
 from prompty.durable import DurableRuntime
 from prompty.durable.logs import JsonLines, TextLines
-from prompty.durable.suite import wait_until
 from prompty.safety.redaction import remember_secrets
 from tests.durable.runs import scripted, working
+from tests.durable.suite import wait_until
 
 SECONDS = 30.0
 PRIVATE = "a private word"

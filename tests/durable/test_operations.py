@@ -16,9 +16,9 @@ import pytest
 from prompty import Paused
 from prompty.durable import DurableRuntime
 from prompty.durable.metrics import METRICS
-from prompty.durable.suite import wait_until
 from tests.durable.databases import Databases, free_port
 from tests.durable.runs import scripted
+from tests.durable.suite import wait_until
 from tests.durable.test_metrics import read_samples
 
 pytestmark = [pytest.mark.process, pytest.mark.database]

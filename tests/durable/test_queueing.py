@@ -10,10 +10,10 @@ import pytest
 from prompty import Paused, tool
 from prompty.durable import DurableRuntime, Limits
 from prompty.durable.dbos_engine import DbosEngine
-from prompty.durable.suite import wait_until
 from prompty.errors import QueueFull
 from tests.durable.databases import Databases
 from tests.durable.runs import scripted, working
+from tests.durable.suite import wait_until
 
 SECONDS = 30.0
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.database)]

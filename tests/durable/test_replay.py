@@ -20,11 +20,11 @@ from prompty.durable.engine import Status, StoredStep
 from prompty.durable.envelope import SCHEMA, seal, unseal
 from prompty.durable.outcome import get_outcome
 from prompty.durable.selection import Outcome
-from prompty.durable.suite import wait_until
 from prompty.errors import RunRefused
 from prompty.events import Done, ToolFinished
 from prompty.model.message import Json
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.suite import wait_until
 
 SECONDS = 60
 ORDERS = list(permutations(range(4)))

@@ -11,7 +11,6 @@ import pytest
 from prompty import Guardrails, Message, Paused, ToolContext, deny, rewrite, tool, turn
 from prompty.durable import DurableRuntime
 from prompty.durable.record import record_from, stored_agent
-from prompty.durable.suite import wait_until
 from prompty.errors import Cancelled, IterationsExceeded, RequestError, RunBroken, UnknownRun
 from prompty.events import Done, ModelReply, RunCancelled, RunPaused, TextDelta, ToolFinished
 from prompty.memory import InProcessMemory, SqliteMemory
@@ -19,6 +18,7 @@ from prompty.model.event import Event
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.suite import wait_until
 
 SECONDS = 30
 

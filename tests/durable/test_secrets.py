@@ -10,11 +10,11 @@ import pytest
 from prompty import PromptAgent, load, tool
 from prompty.durable import DurableRuntime
 from prompty.durable.record import new_record, record_from, stored_agent
-from prompty.durable.suite import wait_until
 from prompty.errors import RequestError
 from prompty.providers.destination import check_destination
 from tests.durable.databases import Databases
 from tests.durable.runs import working
+from tests.durable.suite import wait_until
 
 KEY, BOUND, TENANT, INPUT = "sk-key-4f1c9e", "bound-8a20c7", "tenant-51bd02", "input-93ea6f"
 FILE = """\

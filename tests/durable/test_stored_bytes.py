@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prompty import PromptAgent, tool
-from prompty.durable.suite import wait_until
 from prompty.testing import Script, answer, call, register_script
 from tests.durable.runs import working
+from tests.durable.suite import wait_until
 from tests.soak import Keep
 
 CALLS = 100

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from prompty.durable.engine import Attempt, Engine, Perform, Steps, Workflow
-from prompty.durable.suite import SECONDS, Effects, EngineSuite, return_record, wait_until
 from prompty.durable.temporal_engine import ID_PREFIX, VERSION, WORKFLOW, TemporalEngine
 from prompty.errors import RequestError, RunRefused, UnknownRun
 from prompty.model.message import Json
+from tests.durable.suite import SECONDS, Effects, EngineSuite, return_record, wait_until
 from tests.durable.temporal import TemporalServer
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from prompty import Paused, PromptAgent, deny, tool, turn
 from prompty.durable import DurableRuntime, Limits
-from prompty.durable.suite import wait_until
 from prompty.errors import Cancelled, MissingExtra, RequestError, UnknownRun
 from prompty.events import Done, RunCancelled, ToolFinished
 from prompty.model.event import Event
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.suite import wait_until
 from tests.durable.temporal import TemporalServer
 from tests.durable.test_secrets import BOUND, INPUT, KEY, TENANT, agent as agent
 

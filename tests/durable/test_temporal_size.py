@@ -1,7 +1,7 @@
 """What a long conversation takes in the history of Temporal."""
 
-from prompty.durable.suite import wait_until
 from tests.durable.runs import working
+from tests.durable.suite import wait_until
 from tests.durable.temporal import TemporalServer
 from tests.durable.test_stored_bytes import CALLS, long_conversation
 from tests.soak import Keep

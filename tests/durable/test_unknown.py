@@ -8,10 +8,10 @@ import pytest
 
 from prompty import Paused, deny, load, tool
 from prompty.durable import DurableRuntime, use_result
-from prompty.durable.suite import wait_until
 from prompty.errors import RequestError
 from prompty.events import Done
 from tests.durable.runs import scripted, working
+from tests.durable.suite import wait_until
 
 SECONDS = 30
 

@@ -11,9 +11,9 @@ import pytest
 
 from prompty import Paused
 from prompty.durable import DurableRuntime, Webhook
-from prompty.durable.suite import wait_until
 from prompty.errors import RequestError
 from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.suite import wait_until
 from tests.loopback import Hold, Request, Server, reply
 
 SECONDS = 30.0

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from prompty import check, invoke, load, prepare, variants
-from prompty.analysis.build import build_text
 from prompty.cli.app import app
 from prompty.errors import FileMissing
+from prompty.pipeline.build import build_text
 from prompty.testing import Script
 
 

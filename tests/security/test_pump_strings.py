@@ -8,11 +8,11 @@ import pytest
 
 from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
 from prompty.analysis.check import check_text
-from prompty.analysis.migrate import migrate_text
 from prompty.errors import ArgumentsError, LoadError, RenderError
 from prompty.model.marker import read_marker
 from prompty.model.structure import read_structure
 from prompty.pipeline.dotenv import parse_env
+from prompty.pipeline.migrate import migrate_text
 from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
 from prompty.safety.yaml import YamlError, read_yaml

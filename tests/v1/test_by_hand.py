@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from prompty import PromptAgent, invoke, loads, prepare
-from prompty.analysis.migrate import migrate_text
 from prompty.errors import UnknownName
+from prompty.pipeline.migrate import migrate_text
 from tests.loopback import Server
 from tests.v1.corpus import load_quietly
 

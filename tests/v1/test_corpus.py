@@ -12,11 +12,11 @@ import pytest
 
 from prompty import PromptAgent, invoke, load, loads, prepare
 from prompty.analysis.check import check
-from prompty.analysis.migrate import migrate_text
 from prompty.errors import LoadError, RequestError, UnknownName
 from prompty.pipeline.definitions import find_v1_key
 from prompty.pipeline.frontmatter import normalize, read_frontmatter, split
 from prompty.pipeline.load import read_agent
+from prompty.pipeline.migrate import migrate_text
 from prompty.registry import DEFAULT
 from tests.loopback import Server
 from tests.v1.corpus import ENDPOINTS, ROOT, VARIABLES, generate_inputs, get_broken, list_files, load_quietly, name_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from prompty.analysis.migrate import migrate_text
 from prompty.cli.app import app
+from prompty.pipeline.migrate import migrate_text
 
 V1 = """---
 # What this prompt is for.

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, loads
 from prompty.analysis.check import check_text
-from prompty.analysis.migrate import migrate_text
 from prompty.errors import LoadError, PromptyWarning
+from prompty.pipeline.migrate import migrate_text
 from tests.soak import SOAK
 
 EXAMPLES = 20_000 if SOAK else 150

@@ -20,7 +20,7 @@ from prompty.analysis.endpoints import find_untrusted_endpoints
 from prompty.analysis.names import find_unknown_names
 from prompty.analysis.roles import find_misspelt_roles
 from prompty.analysis.shapes import find_kinds_as_defaults, find_missing_model, find_open_outputs
-from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path
+from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.parsers import PARSERS
@@ -45,7 +45,6 @@ from prompty.pipeline.source_map import (
 from prompty.pipeline.variants import variants
 from prompty.registry import DEFAULT, Registry
 from prompty.renderers import RENDERERS
-from prompty.safety.nearest import nearest
 from prompty.safety.redaction import find_secret, is_credential_name
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")

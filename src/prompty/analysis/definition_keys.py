@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from prompty.errors import nearest
 from prompty.model import connection
 from prompty.model.agent import Frontmatter, Model
 from prompty.model.connection import infer_connection_kind
@@ -13,7 +14,6 @@ from prompty.model.property import PROPERTY_KEYS, Property
 from prompty.model.template import Format, Parser, Template
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
-from prompty.safety.nearest import nearest
 
 _TOOLS: dict[str, type[BaseModel]]
 _TOOLS = {"function": FunctionTool, "prompty": PromptyTool, "mcp": McpTool, "openapi": OpenApiTool}

@@ -1,17 +1,15 @@
 """Build the request that a prompt would send, without sending it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from shlex import quote
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
-from prompty.model.request import WireRequest
 from prompty.pipeline.prepare import prepare
-from prompty.pipeline.request import build_request
-from prompty.providers import PROVIDERS, Address, Api, Provider
+from prompty.pipeline.request import build_curl, build_headers, build_request
+from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.destination import check_destination
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.options import list_dropped_options
@@ -43,7 +41,7 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     messages = prepare(agent, inputs)
     request = build_request(agent, messages, api, stream=stream and api.decoder is not None)
     address = provider.address(agent, api)
-    headers = _build_headers(address, request)
+    headers = build_headers(address, request)
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))
     return Explanation(
         provider=agent.model.provider,
@@ -54,7 +52,7 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
         body=body,
         dropped=_find_dropped(agent, api, request.body),
         bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
-        curl=_build_curl(mask_url(address.url), headers, body),
+        curl=build_curl(mask_url(address.url), headers, body),
         refused=_find_refusal(agent, provider),
     )
 
@@ -67,31 +65,9 @@ def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:
     return None
 
 
-def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
-    """Return a request for people to read and to repeat; `body` is its body without secrets."""
-    address = agent.registry[PROVIDERS].get(agent.model.provider).address(agent, api)
-    return {
-        "url": mask_url(address.url),
-        "request": body,
-        "curl": _build_curl(mask_url(address.url), _build_headers(address, request), body),
-    }
-
-
-def _build_headers(address: Address, request: WireRequest) -> tuple[str, ...]:
-    present = {header.partition(":")[0].lower() for header in address.headers}
-    own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in present]
-    return (*address.headers, "Content-Type: application/json", *own)
-
-
 def _find_dropped(agent: PromptAgent, api: Api, body: Json) -> dict[str, str]:
     reason = f"`apiType: {agent.model.api_type}` of {agent.model.provider} has no such option"
     dropped = dict.fromkeys(list_dropped_options(agent.model.options, api.options), reason)
     if agent.model.options.allow_multiple_tool_calls is not None and "tools" not in body:
         dropped["allowMultipleToolCalls"] = "the prompt offers no tools"
     return dropped
-
-
-def _build_curl(url: str, headers: Sequence[str], body: Json) -> str:
-    # Double quotes let the shell expand the variable of the key; nothing else in a header needs the shell.
-    options = [f'-H "{header}"' if "$" in header else f"-H {quote(header)}" for header in headers]
-    return " ".join(["curl", quote(url), *options, "-d", quote(json.dumps(body, ensure_ascii=False))])

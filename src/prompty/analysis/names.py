@@ -5,12 +5,11 @@ A name like a known one is misspelt: an error. Any other may be registered by th
 
 from collections.abc import Iterator
 
-from prompty.errors import MissingExtra, RequestError, Severity, UnknownName
+from prompty.errors import MissingExtra, RequestError, Severity, UnknownName, nearest
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.source_map import Finding, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.registry import Registry
-from prompty.safety.nearest import nearest
 from prompty.tools.kinds import TOOL_KINDS, UnknownKind
 from prompty.tools.toolbox import TOOLS
 

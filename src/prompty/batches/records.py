@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from prompty.batches.rows import Row
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.rows import Row
 from prompty.safety.redaction import Redactor
 
 

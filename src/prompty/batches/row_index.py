@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from prompty.batches.records import PlannedRow
+from prompty.batches.rows import get_input_kinds, read_rows
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.rows import get_input_kinds, read_rows
 from prompty.safety.redaction import MASK
 
 _HASH_LENGTH = 32

@@ -1,10 +1,19 @@
-"""Compare two runs of the same cases: which of them flipped, and whether chance alone explains it."""
+"""Compare two runs of the same cases: which of them flipped, and whether chance alone explains it.
 
+A baseline is the results of an earlier run in a file beside the tests, in a stable order and without times.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from prompty.cases.judges import describe_report
+from prompty.cases.reading import Suite
 from prompty.cases.results import Status, TrialResult
+from prompty.cases.runner import report_suite
 from prompty.cases.statistics import compute_mcnemar, compute_wilson, find_smallest_difference
+from prompty.errors import RequestError
 
 MAX_NAMED = 5
 _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
@@ -93,3 +102,101 @@ def describe_comparison(comparison: Comparison, name: str) -> list[str]:
         else f"With these cases, a change of {smallest * 100:.0f} points or more can be told from chance."
     )
     return lines
+
+
+VERSION = 1
+_STATUSES: frozenset[str] = frozenset({"passed", "failed", "error", "skipped"})
+
+
+def get_baseline_path(test_file: Path, name: str) -> Path:
+    """Return the path of the baseline beside a test file: `answer.baseline.json`."""
+    return test_file.with_name(f"{name}.baseline.json")
+
+
+def read_baseline(path: Path) -> dict[str, Status]:
+    """Read the statuses of a baseline by case. Raise RequestError for a file that is none."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] != VERSION:
+            raise ValueError(f"it has version {data['version']}, and this release reads version {VERSION}")
+        cases: dict[str, Status] = data["cases"]
+        unknown = {str(status) for status in cases.values()} - _STATUSES
+        if unknown:
+            raise ValueError(f"'{min(unknown)}' is not a status")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RequestError(f"the baseline '{path}' cannot be read: {error}", "Write it again with --update.") from None
+    return cases
+
+
+def write_baseline(path: Path, statuses: Mapping[str, Status]) -> None:
+    """Write the statuses of cases, sorted by case."""
+    text = json.dumps({"version": VERSION, "cases": dict(sorted(statuses.items()))}, indent=2, ensure_ascii=False)
+    path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+
+
+def get_case_key(result: TrialResult) -> str:
+    """Return the key of a result within its file: `greets by name [openai:gpt-5-mini]`."""
+    return result.key.removeprefix(f"{result.suite}::")
+
+
+class EarlierResults(NamedTuple):
+    """Statuses to compare with, by result key, and the results themselves if they are from this run."""
+
+    name: str
+    statuses: dict[str, Status]
+    results: dict[str, TrialResult]
+
+
+class Report(NamedTuple):
+    """Results, notes on judges and comparisons, and the keys and judges that make the command fail."""
+
+    results: Sequence[TrialResult]
+    notes: list[str]
+    failing: list[str]
+    comparison: Comparison | None = None
+    earlier: EarlierResults | None = None
+
+
+def read_earlier(suites: Sequence[Suite], baseline: Path | None) -> EarlierResults | None:
+    """Return the statuses in the named baseline, or in the baselines next to the test files."""
+    if baseline is not None:
+        return EarlierResults(baseline.name, read_baseline(baseline), {}) if baseline.exists() else None
+    statuses: dict[str, Status] = {}
+    for suite in suites:
+        path = get_baseline_path(suite.path, suite.name)
+        if path.exists():
+            statuses |= {f"{suite.label}::{key}": status for key, status in read_baseline(path).items()}
+    return EarlierResults("the baseline", statuses, {}) if statuses else None
+
+
+def update_baselines(
+    suites: Sequence[Suite], results: Sequence[TrialResult], baseline: Path | None, *, whole: bool
+) -> None:
+    """Write the results to the named baseline, or to those next to the test files.
+
+    If the files ran as a `whole`, entries without a result are dropped: the case was deleted or renamed.
+    """
+    if baseline is not None:
+        known = read_baseline(baseline) if baseline.exists() else {}
+        ran = tuple(f"{suite.label}::" for suite in suites) if whole else ()
+        kept = {key: status for key, status in known.items() if not key.startswith(ran)}
+        write_baseline(baseline, {**kept, **{result.key: result.status for result in results}})
+        return
+    for suite in suites:
+        path = get_baseline_path(suite.path, suite.name)
+        own = {get_case_key(result): result.status for result in results if result.suite == suite.label}
+        kept = read_baseline(path) if path.exists() and not whole else {}
+        write_baseline(path, {**kept, **own})
+
+
+def build_report(results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None) -> Report:
+    """Compare the results with earlier ones, and compute the agreement of judges."""
+    judges = [report_suite(suite, results) for suite in suites if suite.judge]
+    notes = [describe_report(judge) for judge in judges]
+    untrusted = [judge.judge for judge in judges if not judge.trusted]
+    if earlier is None:
+        failing = [result.key for result in results if result.status in ("failed", "error")]
+        return Report(results, notes, [*failing, *untrusted])
+    comparison = compare(earlier.statuses, results)
+    notes += describe_comparison(comparison, earlier.name)
+    return Report(results, notes, [*comparison.failing, *untrusted], comparison, earlier)

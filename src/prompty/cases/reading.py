@@ -15,15 +15,12 @@ from pydantic_core import ErrorDetails
 
 from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
 from prompty.cases.json_path import parse_path
-from prompty.cases.rows import read_case_rows
-from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError
+from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
 from prompty.pipeline.files import Unreadable
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Finding, KeyPath, Source, SourceMap, first_findings, first_problems
-from prompty.rows import Kinds, get_input_kinds
-from prompty.safety.nearest import nearest
 from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_yaml
 
 SUFFIXES = (".test.yaml", ".test.yml")
@@ -172,6 +169,8 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
             return value
         try:
             if keys == ("cases",) and _ROWS.fullmatch(str(value)):
+                from prompty.cases.case_rows import read_case_rows  # few test files need tables
+
                 rows, _ = references.read_text(reference[1])
                 return read_case_rows(rows, _read_kinds(path, data.get("prompt")))
             return references.read_data(reference[1])
@@ -186,12 +185,12 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
     return insert(data, ())
 
 
-def _read_kinds(path: Path, prompt: object) -> Kinds:
+def _read_kinds(path: Path, prompt: object) -> dict[str, str]:
     """Return the kinds of the prompt's inputs. If it cannot be loaded, running its cases says so."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            return get_input_kinds(load(_get_prompt_path(path, prompt)))
+            return {entry.name: entry.kind for entry in load(_get_prompt_path(path, prompt)).inputs}
     except PromptyError:
         return {}
 

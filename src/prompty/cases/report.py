@@ -1,9 +1,13 @@
-"""Results as one self-contained HTML page that loads nothing."""
+"""Results for others: one HTML page that loads nothing, JUnit XML for CI services, and Markdown for GitHub."""
 
+import re
 from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from xml.etree import ElementTree
 
 from prompty.cases.comparison import Comparison
-from prompty.cases.results import TrialResult, count_statuses
+from prompty.cases.results import Status, TrialResult, count_statuses
 from prompty.model.message import Json
 from prompty.viewer.page import build_page
 
@@ -53,3 +57,101 @@ def result_to_json(result: TrialResult) -> Json:
         "reasons": result.reasons,
         "runs": [run.to_json() for run in result.runs],
     }
+
+
+# Characters that XML 1.0 does not have, even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(results: Sequence[TrialResult]) -> str:
+    """Return a document with one test suite for each test file."""
+    counts = count_statuses(results)
+    root = ElementTree.Element(
+        "testsuites",
+        name="prompty test",
+        tests=str(len(results)),
+        failures=str(counts["failed"]),
+        errors=str(counts["error"]),
+        time=_sum_seconds(results),
+    )
+    for name, group in groupby(results, key=lambda result: result.suite):
+        _add_suite(root, name, list(group))
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _add_suite(root: ElementTree.Element, name: str, results: Sequence[TrialResult]) -> None:
+    counts = count_statuses(results)
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=_clean(name),
+        tests=str(len(results)),
+        failures=str(counts["failed"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
+        time=_sum_seconds(results),
+    )
+    for result in results:
+        _add_case(suite, result)
+
+
+def _add_case(suite: ElementTree.Element, result: TrialResult) -> None:
+    name = _clean(result.key.removeprefix(f"{result.suite}::"))
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=_clean(result.suite), name=name, time=f"{result.seconds or 0:.3f}"
+    )
+    reasons = [_clean(reason) for reason in result.reasons]
+    tag = {"failed": "failure", "error": "error", "skipped": "skipped"}.get(result.status)
+    if tag:
+        message = next(iter(reasons), "").partition("\n")[0]
+        ElementTree.SubElement(case, tag, message=message).text = "\n".join(reasons)
+    elif reasons:
+        ElementTree.SubElement(case, "system-out").text = "\n".join(reasons)
+
+
+def _sum_seconds(results: Sequence[TrialResult]) -> str:
+    return f"{sum(result.seconds or 0 for result in results):.3f}"
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
+MAX_LISTED = 50
+_MAX_REASON = 300
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@-])")
+
+
+def write_summary(results: Sequence[TrialResult], notes: Sequence[str] = ()) -> str:
+    """Return a table of the files, and the cases that did not pass with their reasons. Text of results stays text."""
+    counts = count_statuses(results)
+    lines = ["## Prompt tests", "", _describe_counts(counts), ""]
+    lines += ["| file | passed | failed | could not run | skipped |", "|---|---|---|---|---|"]
+    for suite in dict.fromkeys(result.suite for result in results):
+        own = count_statuses([result for result in results if result.suite == suite])
+        lines.append(f"| {_escape(suite)} | {own['passed']} | {own['failed']} | {own['error']} | {own['skipped']} |")
+    failed = [result for result in results if result.status in ("failed", "error")]
+    if failed:
+        lines += ["", "### Not passed", ""]
+        lines += [f"- **{_escape(result.key)}**: {_escape(_get_reason(result))}" for result in failed[:MAX_LISTED]]
+    if len(failed) > MAX_LISTED:
+        lines.append(f"- and {len(failed) - MAX_LISTED} more")
+    if notes:
+        lines += ["", *[_escape(note) + "  " for note in notes]]
+    return "\n".join(lines) + "\n"
+
+
+def _describe_counts(counts: Mapping[Status, int]) -> str:
+    words: dict[Status, str] = {"passed": "passed", "failed": "failed", "error": "could not run", "skipped": "skipped"}
+    return ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status]) or "no cases"
+
+
+def _get_reason(result: TrialResult) -> str:
+    reason = " ".join(next(iter(result.reasons), "no reason").split())
+    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))

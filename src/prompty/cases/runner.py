@@ -27,10 +27,10 @@ from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
 from prompty.cases.results import CaseRun, Status, TrialResult, decide, run_from_json
 from prompty.cases.statistics import compute_agreement
 from prompty.cases.trial import OFFLINE, Mode, TrialContext, has_work, run_case
-from prompty.drivers.model_override import override_model
 from prompty.errors import LoadError, PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
+from prompty.pipeline.model_override import override_model
 from prompty.pricing import get_pricer
 
 JOBS = 8

@@ -18,21 +18,21 @@ from typer import Argument, Exit, Option
 from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
+from prompty.batches.locks import DatabaseLock, acquire_lock
 from prompty.batches.progress import BatchProgress
+from prompty.batches.rows import count_rows, select_rows
 from prompty.batches.shared import SharedBatch, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, Variant, start_tracing
-from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Limits
-from prompty.durable.locks import DatabaseLock, acquire_lock
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import RequestError
 from prompty.pipeline.load import load
+from prompty.pipeline.model_override import override_model
 from prompty.pricing import get_pricer
-from prompty.rows import count_rows, select_rows
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 

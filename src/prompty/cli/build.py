@@ -5,10 +5,10 @@ from typing import Annotated
 
 from typer import Option, echo
 
-from prompty.analysis.build import build_text
 from prompty.cli.console import fail, out
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import File, Variant
+from prompty.pipeline.build import build_text
 from prompty.pipeline.variants import find_base
 from prompty.safety.visible import visible
 

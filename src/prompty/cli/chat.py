@@ -37,7 +37,6 @@ from prompty.cli.options import (
     start_tracing,
 )
 from prompty.cli.stdin import STDIN
-from prompty.drivers.model_override import override_model
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
 from prompty.memory.in_process import InProcessMemory
@@ -48,6 +47,7 @@ from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
 from prompty.pipeline.load import load
+from prompty.pipeline.model_override import override_model
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
 from prompty.steering import Steering

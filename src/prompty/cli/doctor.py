@@ -12,10 +12,10 @@ from typer import Exit, Option
 
 from prompty.cli.console import out, print_json
 from prompty.cli.options import AsJson
-from prompty.drivers.model_override import override_model
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.model_override import override_model
 from prompty.providers.keys import find_stores, get_key_names, get_stored_name
 from prompty.providers.models import list_models
 from prompty.registry import DEFAULT

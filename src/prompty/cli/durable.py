@@ -28,7 +28,6 @@ from prompty.cli.options import (
     get_state_path,
     start_tracing,
 )
-from prompty.drivers.model_override import override_model
 from prompty.durable.engine import Catalog, Limits
 from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.logs import LogFormat, write_logs
@@ -38,6 +37,7 @@ from prompty.durable.runs import explain_version
 from prompty.durable.runtime import DurableRuntime
 from prompty.durable.webhook import Webhook
 from prompty.pipeline.load import load
+from prompty.pipeline.model_override import override_model
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 

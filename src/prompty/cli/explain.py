@@ -25,7 +25,7 @@ from prompty.cli.options import (
 )
 from prompty.cli.prompts import Prompt
 from prompty.cli.render import print_message
-from prompty.drivers.model_override import override_model
+from prompty.pipeline.model_override import override_model
 from prompty.safety.visible import visible
 
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option, echo
 
-from prompty.analysis.migrate import Migration, migrate_text
 from prompty.cli.check import find_prompts
 from prompty.cli.console import err, fail, out, print_problem
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_prompt
+from prompty.pipeline.migrate import Migration, migrate_text
 from prompty.safety.visible import visible
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Argument
 
 from prompty.cli.console import fail, out
-from prompty.safety.nearest import nearest
+from prompty.errors import nearest
 from prompty.safety.visible import visible
 
 _OPENAI = "openai:gpt-5-mini"

@@ -5,8 +5,8 @@ from rich.text import Text
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import AsJson, File, ProviderKey, Variant
-from prompty.drivers.model_override import override_model
 from prompty.pipeline.load import load
+from prompty.pipeline.model_override import override_model
 from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile
 from prompty.safety.visible import visible

@@ -34,7 +34,6 @@ from prompty.cli.options import (
     start_tracing,
 )
 from prompty.cli.prompts import Prompt
-from prompty.drivers.model_override import find_default_model, override_model
 from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
@@ -42,6 +41,7 @@ from prompty.model.message import ToolCall, Usage
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool, McpTool
+from prompty.pipeline.model_override import find_default_model, override_model
 from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, Exit, Option
 
 from prompty.cases.case_file import Level
+from prompty.cases.comparison import EarlierResults, build_report, read_earlier, update_baselines
 from prompty.cases.earlier import open_earlier
 from prompty.cases.from_trace import add_case
 from prompty.cases.plan import Trial, parse_selection, plan_trials
@@ -28,14 +29,7 @@ from prompty.cli.console import err, print_problem
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import AsJson, TraceTo, get_state_path, start_tracing
-from prompty.cli.test_report import (
-    EarlierResults,
-    build_report,
-    print_results,
-    read_earlier,
-    update_baselines,
-    write_reports,
-)
+from prompty.cli.test_output import print_results, write_reports
 from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
 from prompty.safety.redaction import mask_secrets

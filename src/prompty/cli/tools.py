@@ -9,13 +9,13 @@ from rich.text import Text
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import ApiType, AsJson, File, ProviderKey, Variant
-from prompty.drivers.model_override import override_model
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.load import load
+from prompty.pipeline.model_override import override_model
 from prompty.pipeline.request import build_request, list_declared_functions
 from prompty.providers import PROVIDERS
 from prompty.safety.visible import visible

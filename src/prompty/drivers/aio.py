@@ -13,10 +13,9 @@ from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
 from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
-from prompty.drivers.placing import place_error
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
-from prompty.drivers.sync import LOCK_POLL, Results, advance, check
+from prompty.drivers.sync import LOCK_POLL, Results, add_place, advance, check
 from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
@@ -107,7 +106,7 @@ class AsyncDriver:
                         yield Outcome(cast(T, end.value))
                         return
                     except PromptyError as error:
-                        place_error(error, self.targets[0].agent)
+                        await asyncio.to_thread(add_place, error, self.targets[0].agent)
                         raise
                     answer = failure = None
                     if type(effect) is Emit:

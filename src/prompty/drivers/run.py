@@ -15,8 +15,6 @@ from pydantic import ValidationError
 from prompty.drivers import aio, sync
 from prompty.drivers.deadline import NO_LIMIT, Clock
 from prompty.drivers.host import NO_HOST, Host
-from prompty.drivers.model_override import override_model
-from prompty.drivers.placing import place_error
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
@@ -46,6 +44,7 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.reply import Reply
 from prompty.pipeline.load import StrPath, load
+from prompty.pipeline.model_override import override_model
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import read_messages
@@ -146,7 +145,7 @@ def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Genera
             run = Run(invocation, agent, lineage=lineage, spans=spans)
             return run.sync_driver().drive(run.loop())
         except PromptyError as error:
-            place_error(error, agent)
+            sync.add_place(error, agent)
             raise
 
 
@@ -166,7 +165,7 @@ async def async_events(
             run = Run(invocation, agent, lineage=lineage, spans=spans)
             return run.async_driver().drive(run.loop())
         except PromptyError as error:
-            await to_thread(place_error, error, agent)
+            await to_thread(sync.add_place, error, agent)
             raise
 
 

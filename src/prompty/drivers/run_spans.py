@@ -11,7 +11,6 @@ from json import loads
 from pathlib import PurePath
 from typing import Any, cast
 
-from prompty.analysis.explain import describe_request
 from prompty.drivers.span_attributes import agent_attributes, begin_call_span, file_digest, record_reply
 from prompty.drivers.target import HttpTarget, Target
 from prompty.loop.options import Settings
@@ -35,6 +34,7 @@ from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.prepare import record_inputs
+from prompty.pipeline.request import describe_request
 from prompty.providers import Api
 from prompty.providers.wiretap import Exchange, ExchangeResult
 from prompty.tools.kinds import KindRunner

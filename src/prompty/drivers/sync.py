@@ -15,7 +15,6 @@ from prompty.cancellation import CancelToken
 from prompty.concurrency import in_event_loop, in_thread
 from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
 from prompty.drivers.host import Host, Question
-from prompty.drivers.placing import place_error
 from prompty.drivers.reply_reader import ReplyReader
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
@@ -38,6 +37,7 @@ from prompty.loop.effects import (
     Summarise,
     Wait,
 )
+from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
@@ -86,7 +86,7 @@ class SyncDriver:
                     except StopIteration as end:
                         return cast(T, end.value)
                     except PromptyError as error:
-                        place_error(error, self.targets[0].agent)
+                        add_place(error, self.targets[0].agent)
                         raise
                     answer = failure = None
                     if type(effect) is Emit:
@@ -254,6 +254,13 @@ def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: 
         return loop.throw(failure) if failure else loop.send(answer)
     with spans.inside():
         return loop.throw(failure) if failure else loop.send(answer)
+
+
+def add_place(error: PromptyError, agent: PromptAgent) -> None:
+    """Add the place in the agent's file to an error that has one."""
+    from prompty.analysis.places import place_error  # only a failed run reads its file again
+
+    place_error(error, agent)
 
 
 def check(cancel: CancelToken | None, clock: Clock) -> None:

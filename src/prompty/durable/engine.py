@@ -1,4 +1,4 @@
-"""The port to a durable engine: everything that runs need of one. An engine must pass `durable.suite`.
+"""The port to a durable engine: everything that runs need of one. An engine must pass `tests/durable/suite.py`.
 
 An engine runs workflows. A workflow is a function from a JSON record to a JSON output, under an id. It decides what
 happens next, and acts only in steps. A step is data: its name and its effect, for which the engine calls `perform`, in

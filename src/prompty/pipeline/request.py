@@ -1,15 +1,18 @@
 """Build the request for messages (§7)."""
 
+import json
 from collections.abc import Sequence
+from shlex import quote
 
 from prompty.concurrency import in_event_loop
 from prompty.errors import InvalidMessage, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Message, parse_messages
+from prompty.model.message import Json, Message, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.history import normalize_history
-from prompty.providers import Api
+from prompty.providers import PROVIDERS, Address, Api
+from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.schema import build_function
@@ -79,3 +82,27 @@ async def list_offered_functions(agent: PromptAgent) -> list[Function]:
     functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
     projected = await project_tools(agent, [function.name for function in functions])
     return [*functions, *(tool.function for tool in projected)]
+
+
+def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
+    """Return a request for people to read and to repeat; `body` is its body without secrets."""
+    address = agent.registry[PROVIDERS].get(agent.model.provider).address(agent, api)
+    return {
+        "url": mask_url(address.url),
+        "request": body,
+        "curl": build_curl(mask_url(address.url), build_headers(address, request), body),
+    }
+
+
+def build_headers(address: Address, request: WireRequest) -> tuple[str, ...]:
+    """Return the headers of a request as people read them: those of its address first."""
+    present = {header.partition(":")[0].lower() for header in address.headers}
+    own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in present]
+    return (*address.headers, "Content-Type: application/json", *own)
+
+
+def build_curl(url: str, headers: Sequence[str], body: Json) -> str:
+    """Return the command that sends a request."""
+    # Double quotes let the shell expand the variable of the key; nothing else in a header needs the shell.
+    options = [f'-H "{header}"' if "$" in header else f"-H {quote(header)}" for header in headers]
+    return " ".join(["curl", quote(url), *options, "-d", quote(json.dumps(body, ensure_ascii=False))])

@@ -11,13 +11,12 @@ from typing import Any
 
 from yaml import Node
 
-from prompty.errors import LoadError, Problem, check_path
+from prompty.errors import LoadError, Problem, check_path, nearest
 from prompty.pipeline.definitions import find_v1_key
 from prompty.pipeline.frontmatter import BaseBody, Document, Frontmatter
 from prompty.pipeline.packages import locate
 from prompty.pipeline.references import References, StrPath
 from prompty.pipeline.source_map import Finding, KeyPath, Source, SourceMap
-from prompty.safety.nearest import nearest
 
 SUFFIX = ".prompty"
 _NAME = re.compile(r"[^./\\\x00]+")

@@ -16,14 +16,13 @@ from jinja2 import (
 )
 from jinja2.meta import find_undeclared_variables
 
-from prompty.errors import RenderError
+from prompty.errors import RenderError, nearest
 from prompty.model.marker import ROLE_MARK
 from prompty.renderers.includes import Block, Include
 from prompty.renderers.jinja2_limits import CHARACTERS, LimitExceeded
 from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
 from prompty.renderers.jinja2_structure import NONCE, check_structure
 from prompty.renderers.jinja2_tags import find_blocks, find_includes
-from prompty.safety.nearest import nearest
 
 _UNKNOWN_FILTER = re.compile(r"No filter named '(.+)'")
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}

@@ -12,14 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from prompty.errors import ToolError
+from prompty.errors import ToolError, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, describe_callee, get_conditions
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, Kind, Registry
-from prompty.safety.nearest import nearest
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
 

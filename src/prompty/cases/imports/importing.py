@@ -4,19 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from prompty.batches.rows import get_input_kinds
+from prompty.cases.case_rows import read_case_rows
 from prompty.cases.imports.draft import Import
 from prompty.cases.imports.prompt_yml import read_prompt_yml
 from prompty.cases.imports.promptfoo import read_promptfoo
 from prompty.cases.imports.rows import read_case_list
 from prompty.cases.imports.writing import PromptFiles, write_prompts
 from prompty.cases.reading import RULES
-from prompty.cases.rows import read_case_rows
 from prompty.errors import Problem, RequestError
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Source, SourceMap
-from prompty.rows import get_input_kinds
 from prompty.safety.yaml import YamlError, read_yaml
 
 NOT_IMPORTED = "not-imported"

@@ -1,22 +1,15 @@
-"""The output of `prompty test`: lines for people, JSON, JUnit, an HTML page, a GitHub summary and baselines."""
+"""The output of `prompty test`: lines for people, JSON, JUnit, an HTML page, and a GitHub summary."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from rich.text import Text
 
-from prompty.cases.baseline import get_baseline_path, get_case_key, read_baseline, write_baseline
-from prompty.cases.comparison import Comparison, compare, describe_comparison
-from prompty.cases.judges import describe_report
-from prompty.cases.junit import write_junit
-from prompty.cases.reading import Suite
-from prompty.cases.report import render_report, result_to_json
-from prompty.cases.results import Status, TrialResult, count_statuses
-from prompty.cases.runner import report_suite
-from prompty.cases.summary import write_summary
+from prompty.cases.comparison import Comparison, Report, get_case_key
+from prompty.cases.report import render_report, result_to_json, write_junit, write_summary
+from prompty.cases.results import TrialResult, count_statuses
 from prompty.cli.console import err, out, print_json
 from prompty.errors import RequestError
 from prompty.safety.visible import visible
@@ -26,69 +19,6 @@ from prompty.viewer.trace import TraceUnreadable
 
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("!", "bold red"), "skipped": ("-", "dim")}
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-
-
-class EarlierResults(NamedTuple):
-    """Statuses to compare with, by result key, and the results themselves if they are from this run."""
-
-    name: str
-    statuses: dict[str, Status]
-    results: dict[str, TrialResult]
-
-
-class Report(NamedTuple):
-    """Results, notes on judges and comparisons, and the keys and judges that make the command fail."""
-
-    results: Sequence[TrialResult]
-    notes: list[str]
-    failing: list[str]
-    comparison: Comparison | None = None
-    earlier: EarlierResults | None = None
-
-
-def read_earlier(suites: Sequence[Suite], baseline: Path | None) -> EarlierResults | None:
-    """Return the statuses in the named baseline, or in the baselines next to the test files."""
-    if baseline is not None:
-        return EarlierResults(baseline.name, read_baseline(baseline), {}) if baseline.exists() else None
-    statuses: dict[str, Status] = {}
-    for suite in suites:
-        path = get_baseline_path(suite.path, suite.name)
-        if path.exists():
-            statuses |= {f"{suite.label}::{key}": status for key, status in read_baseline(path).items()}
-    return EarlierResults("the baseline", statuses, {}) if statuses else None
-
-
-def update_baselines(
-    suites: Sequence[Suite], results: Sequence[TrialResult], baseline: Path | None, *, whole: bool
-) -> None:
-    """Write the results to the named baseline, or to those next to the test files.
-
-    If the files ran as a `whole`, entries without a result are dropped: the case was deleted or renamed.
-    """
-    if baseline is not None:
-        known = read_baseline(baseline) if baseline.exists() else {}
-        ran = tuple(f"{suite.label}::" for suite in suites) if whole else ()
-        kept = {key: status for key, status in known.items() if not key.startswith(ran)}
-        write_baseline(baseline, {**kept, **{result.key: result.status for result in results}})
-        return
-    for suite in suites:
-        path = get_baseline_path(suite.path, suite.name)
-        own = {get_case_key(result): result.status for result in results if result.suite == suite.label}
-        kept = read_baseline(path) if path.exists() and not whole else {}
-        write_baseline(path, {**kept, **own})
-
-
-def build_report(results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None) -> Report:
-    """Compare the results with earlier ones, and compute the agreement of judges."""
-    judges = [report_suite(suite, results) for suite in suites if suite.judge]
-    notes = [describe_report(judge) for judge in judges]
-    untrusted = [judge.judge for judge in judges if not judge.trusted]
-    if earlier is None:
-        failing = [result.key for result in results if result.status in ("failed", "error")]
-        return Report(results, notes, [*failing, *untrusted])
-    comparison = compare(earlier.statuses, results)
-    notes += describe_comparison(comparison, earlier.name)
-    return Report(results, notes, [*comparison.failing, *untrusted], comparison, earlier)
 
 
 def print_results(results: Sequence[TrialResult], report: Report | None = None, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Put an error of a run at its place in the file, in the words of `check`."""
+"""The place of a run's error in its file, in the words of `check`."""
 
 from dataclasses import replace
 from pathlib import Path

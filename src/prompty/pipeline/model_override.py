@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from prompty.errors import RequestError
+from prompty.errors import RequestError, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.model.options import ModelOptions
@@ -15,7 +15,6 @@ from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.profiles import Profile, get_profile
 from prompty.registry import Registry
-from prompty.safety.nearest import nearest
 from prompty.safety.origins import Source, parse_origin
 
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from prompty.batches.rows import Kinds, read_rows
 from prompty.cases.case_file import Case
 from prompty.errors import InputError
-from prompty.rows import Kinds, read_rows
 
 _CASE_KEYS = frozenset(field.alias or name for name, field in Case.model_fields.items())
 _COLUMNS = frozenset({"case", "label", "tags"})
