@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, get_type_hints, overload
 from typing_extensions import TypeVar  # pydantic brings it; `typing` has defaults from 3.13 on
 
 from prompty.chunks import chunk_events, get_decoder
-from prompty.drivers.run import CountedReply, Inputs, Invocation, Result, Source, start
+from prompty.drivers.run import Inputs, Invocation, Result, Source, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError, WrongArgument
@@ -128,12 +128,12 @@ def run_invocation(
         settings=replace(settings, messages=messages),
         output_type=output_type,
         stream=stream,
-        replies=collect_replies(details, stream),
+        details=check_details(details, stream),
     )
 
 
-def collect_replies(details: bool, stream: bool) -> list[CountedReply] | None:
-    """Return the list for the replies of a run whose details the caller wants, or None."""
+def check_details(details: bool, stream: bool) -> bool:
+    """Return `details`, or raise an error if it cannot be had."""
     for name, flag in (("details", details), ("stream", stream)):
         if flag.__class__ is not bool:
             raise WrongArgument(f"{name}=…", flag, "True or False", f"Write {name}=True.")
@@ -141,7 +141,7 @@ def collect_replies(details: bool, stream: bool) -> list[CountedReply] | None:
         raise RequestError(
             "`details=True` and `stream=True` exclude each other", "Read `usage`, `cost` and `messages` of the stream."
         )
-    return [] if details else None
+    return details
 
 
 @overload
@@ -197,7 +197,7 @@ def invoke(
             settings=settings,
             output_type=output_type,
             stream=stream,
-            replies=collect_replies(details, stream),
+            details=check_details(details, stream),
         )
     )
 
@@ -268,7 +268,7 @@ def turn(
             settings=settings,
             output_type=output_type,
             stream=stream,
-            replies=collect_replies(details, stream),
+            details=check_details(details, stream),
         )
     )
 
@@ -357,7 +357,7 @@ def resume(
             settings=make_resume_settings("resume", paused, options),
             output_type=output_type,
             stream=stream,
-            replies=collect_replies(details, stream),
+            details=check_details(details, stream),
             paused=paused,
             verdicts=verdicts,
         )

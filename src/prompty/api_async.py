@@ -6,7 +6,7 @@ from typing import Any, Literal, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from prompty.api import Verdicts, collect_replies, make_resume_settings, make_settings, run_invocation, takes_options
+from prompty.api import Verdicts, check_details, make_resume_settings, make_settings, run_invocation, takes_options
 from prompty.chunks import chunk_events_async, get_decoder
 from prompty.drivers.run import Inputs, Invocation, Result, Source, start_async
 from prompty.drivers.stream import AsyncPromptyStream
@@ -181,7 +181,7 @@ async def invoke_async(
             settings=settings,
             output_type=output_type,
             stream=stream,
-            replies=collect_replies(details, stream),
+            details=check_details(details, stream),
         )
     )
 
@@ -248,7 +248,7 @@ async def turn_async(
             settings=settings,
             output_type=output_type,
             stream=stream,
-            replies=collect_replies(details, stream),
+            details=check_details(details, stream),
         )
     )
 
@@ -333,7 +333,7 @@ async def resume_async(
             settings=make_resume_settings("resume_async", paused, options),
             output_type=output_type,
             stream=stream,
-            replies=collect_replies(details, stream),
+            details=check_details(details, stream),
             paused=paused,
             verdicts=verdicts,
         )

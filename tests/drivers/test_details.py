@@ -87,6 +87,19 @@ def test_prompts_that_run_as_tools_count_and_the_model_is_that_of_the_turn(tmp_p
     assert Decimal("0.007") < result.cost < Decimal("0.0075")
 
 
+def test_a_resumed_turn_that_stops_after_its_tools_has_the_details_of_the_answer_it_was_paused_at() -> None:
+    agent = loads(FILE)
+    with Script(answer("", call("look", at="a"), usage=USAGE)):
+        paused = prompty.turn(agent, {"q": "Look"}, tools=[look], approval="always")
+        assert isinstance(paused, Paused)
+        result = prompty.resume(agent, paused, [True], tools=[look], stop=lambda progress: True, details=True)
+    assert isinstance(result, Result)
+    assert result.messages[-1].text == "seen a"
+    assert result.usage == USAGE
+    assert result.finish_reason == "tool_calls"
+    assert result.model.startswith("gpt-4o")
+
+
 def test_the_model_is_the_one_that_answered() -> None:
     with Script("Hello."):
         assert prompty.invoke(loads(FILE), {"q": "Hi"}, model="ollama:llama3:8b", details=True).model == "llama3:8b"

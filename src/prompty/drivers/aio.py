@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from random import uniform
@@ -11,12 +11,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
-from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
-from prompty.drivers.host import Host, Question
+from prompty.drivers.deadline import Deadline, check_deadline, limit_timeout
+from prompty.drivers.host import Question
 from prompty.drivers.reply_reader import ReplyReader
-from prompty.drivers.run_spans import RunSpans
-from prompty.drivers.sync import LOCK_POLL, Results, add_place, advance, check
-from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
+from prompty.drivers.sync import LOCK_POLL, Driver, Results, add_place, advance
+from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
@@ -80,17 +79,10 @@ class StageInterrupted(Exception):
         self.results = results
 
 
-@dataclass(kw_only=True, slots=True)
-class AsyncDriver:
-    """Performs the effects of one run. Unless it is `streaming`, events go to listeners only."""
+class AsyncDriver(Driver):
+    """Performs the effects of one run in async code."""
 
-    targets: Sequence[Target]
-    tools: ToolRunner | None
-    host: Host
-    clock: Clock
-    cancel: CancelToken | None = None
-    spans: RunSpans | None = None
-    streaming: bool = False
+    __slots__ = ()
 
     async def drive(self, loop: Loop[T]) -> AsyncGenerator[Event | Outcome[T], None]:
         """Run the loop to its end. Yield its events, and its result as the `Outcome`."""
@@ -157,47 +149,38 @@ class AsyncDriver:
         """Return the events of an effect that has events on the way to its answer."""
         match effect:
             case CallModel() if self.targets[effect.model].streams(effect.request):
-                check(self.cancel, self.clock)
+                self.check()
                 return self._stream_model(effect)
             case CallTools() if self.tools:
-                check(self.cancel, self.clock)
+                self.check()
                 return run_stage(self.tools, effect, self.cancel)
         return None
 
     async def _perform(self, effect: Effect[object]) -> object:
         """Perform an effect that has an answer and no events."""
-        if isinstance(effect, SaveMemory):  # done even after cancellation: what happened is stored
-            self.host.save(effect.session_id, effect.messages)
-            return None
-        check(self.cancel, self.clock)
-        if isinstance(effect, CallModel):
-            with self._inside_call():
-                return await self._call_model(effect)
-        with self.spans.inside() if self.spans else NULL_SPAN:
-            return await self._answer(effect)
-
-    async def _answer(self, effect: Effect[object]) -> object:
-        match effect:
-            case DescribeTools():
-                return await self._describe_tools()
-            case AskGate() | CheckGuardrail() | Summarise():
-                return await self._ask_host(effect)
-            case DrainSteering(follow_ups):
-                return self.host.drain_steering(follow_ups=follow_ups)
-            case LoadMemory(session_id):
-                return await self._load(session_id)
-            case Checkpoint():
-                return None
-            case Wait(seconds):
-                if not has_live_transport():
-                    return None
-                jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
-                pause = check_deadline(self.clock.current, jittered)
-                return await interruptible(asyncio.sleep(pause), self.cancel)
-        raise TypeError(f"no driver for {type(effect).__name__}")
-
-    def _inside_call(self) -> Any:
-        return self.spans.call_span.inside() if self.spans else NULL_SPAN
+        if not isinstance(effect, SaveMemory):  # what happened is stored, even after cancellation
+            self.check()
+        with self.inside(effect):
+            match effect:
+                case CallModel():
+                    return await self._call_model(effect)
+                case DescribeTools():
+                    return await self._describe_tools()
+                case AskGate() | CheckGuardrail() | Summarise():
+                    return await self._ask_host(effect)
+                case DrainSteering(follow_ups):
+                    return self.host.drain_steering(follow_ups=follow_ups)
+                case LoadMemory(session_id):
+                    return await self._load(session_id)
+                case SaveMemory(session_id, messages):
+                    self.host.save(session_id, messages)
+                case Wait(seconds):
+                    await self._wait_to_retry(seconds)
+                case Checkpoint():
+                    pass
+                case _:
+                    raise TypeError(f"no driver for {type(effect).__name__}")
+        return None
 
     async def _call_model(self, effect: CallModel) -> Reply:
         """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
@@ -224,7 +207,7 @@ class AsyncDriver:
     async def _stream_model(self, effect: CallModel) -> AsyncGenerator[Event | Outcome[Reply], None]:
         target, request = self.targets[effect.model], effect.request
         if isinstance(target, PairTarget) or target.api.decoder is None:
-            with self._inside_call():
+            with self.inside(effect):
                 reply = await self._call_model(effect)
             if reply.text:
                 yield TextDelta(reply.text)
@@ -232,7 +215,7 @@ class AsyncDriver:
             return
         deadline = self.clock.deadline(effect.call, request.timeout)
         reader = ReplyReader(target.api.decoder())
-        with self._inside_call():
+        with self.inside(effect):
             chunks = await self._open(target, request, deadline)
         try:
             iterator = self._interruptible(chunks)
@@ -262,6 +245,11 @@ class AsyncDriver:
             return await interruptible(self.tools.describe_kinds(is_async=True), self.cancel)
         return self.tools.describe()
 
+    async def _wait_to_retry(self, seconds: float) -> None:
+        if has_live_transport():
+            jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
+            await interruptible(asyncio.sleep(check_deadline(self.clock.current, jittered)), self.cancel)
+
     async def _ask_host(self, question: Question) -> object:
         try:
             answer = self.host.ask(question)
@@ -272,7 +260,7 @@ class AsyncDriver:
     async def _load(self, session_id: str) -> list[Json]:
         while not self.host.lock_session(session_id):
             await interruptible(asyncio.sleep(LOCK_POLL), self.cancel)
-            check(self.cancel, self.clock)
+            self.check()
         return self.host.load(session_id)
 
     def _cancel_loop(self, loop: Loop[T], answer: object) -> Cancelled | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from prompty.drivers import aio, sync
-from prompty.drivers.run import Invocation, Run, async_events, sync_events
+from prompty.drivers.run import Invocation, Run, open_run, open_run_async
 from prompty.errors import ToolError
 from prompty.loop.options import Listener
 from prompty.model.agent import PromptAgent
@@ -49,11 +49,13 @@ class ChildKind:
 
         async def call(arguments: Json, context: ToolContext) -> object:
             invocation = child_invocation(child, arguments, context, agentic=agentic)
-            return _metered_result(await aio.drain(await async_events(invocation, _lineage(context))))
+            _, events = await open_run_async(invocation, context.run)
+            return _metered_result(await aio.drain(events))
 
         def call_sync(arguments: Json, context: ToolContext) -> object:
             invocation = child_invocation(child, arguments, context, agentic=agentic)
-            return _metered_result(sync.drain(sync_events(invocation, _lineage(context))))
+            _, events = open_run(invocation, context.run)
+            return _metered_result(sync.drain(events))
 
         defaults: Json = {
             entry.name: entry.default
@@ -88,7 +90,7 @@ def _locate_child(tool: ToolDefinition, agent: PromptAgent) -> Path:
 def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, *, agentic: bool) -> Invocation:
     """Return the run of a child: `invoke`, or the turn of an agent."""
     parent: Run = context.run
-    lineage = _lineage(context)
+    lineage = (*parent.lineage, str(parent.agent.path))
     if str(child.path) in lineage:
         raise ToolError(f"the prompt '{child.name or child.path}' would call itself", "Break the circle.")
     if len(lineage) >= MAX_DEPTH:
@@ -100,13 +102,7 @@ def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, 
         on_event=_nested_listener(parent, context),
     )
     operation: Literal["turn", "invoke"] = "turn" if agentic else "invoke"
-    return Invocation(operation=operation, source=child, inputs=arguments, settings=settings, replies=parent.replies)
-
-
-def _lineage(context: ToolContext) -> tuple[str, ...]:
-    """Return the paths of the prompts around a child."""
-    parent: Run = context.run
-    return (*parent.lineage, str(parent.agent.path))
+    return Invocation(operation=operation, source=child, inputs=arguments, settings=settings)
 
 
 def _nested_listener(parent: Run, context: ToolContext) -> Listener | None:

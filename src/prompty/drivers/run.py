@@ -28,6 +28,7 @@ from prompty.loop.policy import combine_policies, parse_verdict
 from prompty.loop.state import (
     NO_HOOKS,
     Choice,
+    CountedReply,
     Hooks,
     Plan,
     SessionPlan,
@@ -64,14 +65,7 @@ Inputs = Mapping[str, object] | None
 
 
 T = TypeVar("T")
-
-
-class CountedReply(NamedTuple):
-    """A reply of a model, the agent that asked for it, and whether that is a prompt that ran as a tool."""
-
-    agent: PromptAgent
-    reply: Reply
-    nested: bool
+D = TypeVar("D", bound=sync.Driver)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,15 +93,14 @@ class Result(NotebookView, Generic[T]):
             return self._cost
         if sum((counted.reply.usage for counted in self._replies), Usage()) != self.usage:
             return None
-        costs = [get_pricer(agent, required=False)(reply) for agent, reply, _ in self._replies]
+        costs = [get_pricer(agent, required=False)(reply) for agent, reply in self._replies]
         return sum((cost for cost in costs if cost is not None), Decimal()) if None not in costs else None
 
 
 class Invocation(NamedTuple):
     """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools.
 
-    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began. Each
-    reply is added to `replies`, if the caller wants the details of the run.
+    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began.
     """
 
     operation: Literal["run", "invoke", "turn"]
@@ -119,40 +112,42 @@ class Invocation(NamedTuple):
     paused: Paused | None = None
     verdicts: object = None
     validated: bool = False
-    replies: list[CountedReply] | None = None
+    details: bool = False
 
 
 def start(invocation: Invocation) -> Any:
     """Run in synchronous code: return the result, or the stream."""
-    events = sync_events(invocation)
-    return PromptyStream(events) if invocation.stream else result_of_run(sync.drain(events), invocation)
+    run, events = open_run(invocation)
+    return PromptyStream(events) if invocation.stream else run.result(sync.drain(events))
 
 
 async def start_async(invocation: Invocation) -> Any:
     """Run in async code: return the result, or the stream."""
-    events = await async_events(invocation)
-    if invocation.stream:
-        return await AsyncPromptyStream.start(events)
-    return result_of_run(await aio.drain(events), invocation)
+    run, events = await open_run_async(invocation)
+    return await AsyncPromptyStream.start(events) if invocation.stream else run.result(await aio.drain(events))
 
 
-def sync_events(invocation: Invocation, lineage: tuple[str, ...] = ()) -> Generator[Event, None, Done | Paused]:
-    """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
+def open_run(
+    invocation: Invocation, parent: "Run | None" = None
+) -> "tuple[Run, Generator[Event, None, Done | Paused]]":
+    """Assemble a run, connect it, and return it with its events. The caller must start the generator, which ends the
+    run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
         agent = load_agent(invocation.source, invocation.settings)
         try:
-            run = Run(invocation, agent, lineage=lineage, spans=spans)
-            return run.sync_driver().drive(run.loop())
+            run = Run(invocation, agent, parent=parent, spans=spans)
+            driver = run.sync_driver()
+            return run, driver.drive(run.loop(driver))
         except PromptyError as error:
             sync.add_place(error, agent)
             raise
 
 
-async def async_events(
-    invocation: Invocation, lineage: tuple[str, ...] = ()
-) -> AsyncGenerator[Event | aio.Outcome[Done | Paused], None]:
-    """Assemble a run and return its events. The caller must start the generator, which ends the run's span."""
+async def open_run_async(
+    invocation: Invocation, parent: "Run | None" = None
+) -> "tuple[Run, AsyncGenerator[Event | aio.Outcome[Done | Paused], None]]":
+    """The async form of `open_run`."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
         source, settings = invocation.source, invocation.settings
@@ -162,33 +157,12 @@ async def async_events(
             else await to_thread(load_agent, source, settings)
         )
         try:
-            run = Run(invocation, agent, lineage=lineage, spans=spans)
-            return run.async_driver().drive(run.loop())
+            run = Run(invocation, agent, parent=parent, spans=spans)
+            driver = run.async_driver()
+            return run, driver.drive(run.loop(driver))
         except PromptyError as error:
             await to_thread(sync.add_place, error, agent)
             raise
-
-
-def result_of_run(end: Done | Paused, invocation: Invocation) -> Any:
-    """Return what the caller gets: the result, with details if wanted, or the `Paused` value of a turn that waits."""
-    if isinstance(end, Paused):
-        return end
-    return end.result if invocation.replies is None else _with_details(end, invocation.replies, invocation.inputs)
-
-
-def _with_details(end: Done, replies: Sequence[CountedReply], inputs: Inputs) -> Result[Any]:
-    own = [counted for counted in replies if not counted.nested]
-    agent, reply, _ = own[-1]
-    return Result(
-        value=end.result,
-        messages=end.messages,
-        usage=end.usage,
-        finish_reason=reply.finish_reason,
-        model=reply.model or agent.model.id,
-        _cost=end.cost,
-        _replies=tuple(replies),
-        _sensitive=tuple((inputs or {}).get(one.name, one.default) for one in agent.inputs if one.sensitive),
-    )
 
 
 def load_agent(source: Source, settings: Settings) -> PromptAgent:
@@ -207,7 +181,7 @@ def load_agent(source: Source, settings: Settings) -> PromptAgent:
 class Run:
     """One run: an agent, its inputs and settings. Assembling it connects to nothing.
 
-    `lineage` are the paths of the prompts that this one runs in as a tool.
+    `parent` is the run that this one is a tool of, and `lineage` are the paths of the prompts around it.
     """
 
     def __init__(
@@ -217,7 +191,7 @@ class Run:
         *,
         state: TurnState | None = None,
         run_id: str | None = None,
-        lineage: tuple[str, ...] = (),
+        parent: "Run | None" = None,
         spans: RunSpans | None = None,
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
@@ -230,12 +204,12 @@ class Run:
             agent = with_output_type(agent, invocation.output_type)
         self.agent: PromptAgent = agent
         self.settings: Settings = settings
-        self.lineage = lineage
+        self.lineage: tuple[str, ...] = (*parent.lineage, str(parent.agent.path)) if parent else ()
         self._spans = spans
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
-        self.replies: list[CountedReply] | None = invocation.replies
+        self._details, self._given = invocation.details, invocation.inputs or {}
         self._has_tools = self._run_tools or bool(agent.tools)
         has_messages = state is not None or paused is not None or settings.messages is not None
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
@@ -253,19 +227,22 @@ class Run:
             Opening([], 0, 0) if state else initial_messages(agent, self.inputs, invocation.inputs, settings)
         )
         self.state: TurnState = state or TurnState(self._opening.messages)
+        if parent:
+            self.state.replies = parent.state.replies
+        elif invocation.details:
+            self.state.replies = []
 
     def sync_driver(self) -> sync.SyncDriver:
         """Connect to the models and tools, for synchronous code."""
-        return sync.SyncDriver(**self._connect(summarizer(self._context, start, self.agent.registry), is_async=False))
+        return self._connect(sync.SyncDriver, start, is_async=False)
 
     def async_driver(self) -> aio.AsyncDriver:
         """Connect to the models and tools, for async code."""
-        return aio.AsyncDriver(
-            **self._connect(summarizer(self._context, start_async, self.agent.registry), is_async=True)
-        )
+        return self._connect(aio.AsyncDriver, start_async, is_async=True)
 
-    def _connect(self, summary: Callable[..., object] | None, *, is_async: bool) -> dict[str, Any]:
+    def _connect(self, driver: type[D], start: Callable[[Invocation], object], *, is_async: bool) -> D:
         settings, spans = self.settings, self._spans
+        summary = summarizer(self._context, start, self.agent.registry)
         if (settings.memory is None) != (settings.session_id is None):
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
         host = Host(settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
@@ -284,21 +261,40 @@ class Run:
         targets = [resolve_target(agent, is_async=is_async) for agent in self.agents]
         if spans:
             spans.attach(self.agents, targets, tools.tools if tools else {})
-        self._apis = [target.api for target in targets]
-        return {
-            "targets": targets,
-            "tools": tools,
-            "host": host,
-            "clock": self.clock,
-            "cancel": settings.cancel,
-            "spans": spans,
-            "streaming": self._stream,
-        }
+        return driver(
+            targets=targets,
+            tools=tools,
+            host=host,
+            clock=self.clock,
+            cancel=settings.cancel,
+            spans=spans,
+            streaming=self._stream,
+        )
 
-    def loop(self) -> Loop[Done | Paused]:
-        """Return the loop of the run, once it is connected."""
+    def loop(self, driver: sync.Driver) -> Loop[Done | Paused]:
+        """Return the loop of the run, for the driver that will perform its effects."""
         observed = self._stream or self._spans is not None or self.settings.on_event is not None
-        return run_loop(self.plan(self._apis, self.hooks(), observed=observed), self.state)
+        apis = [target.api for target in driver.targets]
+        return run_loop(self.plan(apis, self.hooks(), observed=observed), self.state)
+
+    def result(self, end: Done | Paused) -> Any:
+        """Return what the caller gets: the result, with details if wanted, or the `Paused` value of a turn that
+        waits."""
+        if isinstance(end, Paused):
+            return end
+        if not self._details:
+            return end.result
+        reply = self.state.last_reply or Reply()
+        return Result(
+            value=end.result,
+            messages=end.messages,
+            usage=end.usage,
+            finish_reason=reply.finish_reason,
+            model=reply.model or self.agents[self.state.model].model.id,
+            _cost=end.cost,
+            _replies=tuple(self.state.replies or ()),
+            _sensitive=tuple(self._given.get(one.name, one.default) for one in self.agent.inputs if one.sensitive),
+        )
 
     def hooks(self) -> Hooks:
         """Return the functions of the host that the loop calls."""
@@ -350,24 +346,13 @@ class Run:
         call."""
         settings = self.settings
         is_limited = settings.budget is not None and settings.budget.cost is not None
-        price: Price = _no_price
         if is_limited or settings.stop or settings.on_event or self._stream:
-            price = get_pricer(agent, required=is_limited)
-        return price if self.replies is None else _collecting(price, agent, self.replies, nested=bool(self.lineage))
+            return get_pricer(agent, required=is_limited)
+        return _no_price
 
 
 def _no_price(_: Reply) -> Decimal | None:
     return None
-
-
-def _collecting(price: Price, agent: PromptAgent, replies: list[CountedReply], *, nested: bool) -> Price:
-    """Return a price that adds each reply to `replies`, to be priced later if somebody asks."""
-
-    def collect(reply: Reply) -> Decimal | None:
-        replies.append(CountedReply(agent, reply, nested))
-        return price(reply)
-
-    return collect
 
 
 def _check_settings(settings: Settings) -> None:

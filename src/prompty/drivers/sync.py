@@ -32,6 +32,7 @@ from prompty.loop.effects import (
     Emit,
     LoadMemory,
     Loop,
+    OfferedTool,
     PlannedCall,
     SaveMemory,
     Summarise,
@@ -62,8 +63,8 @@ def drain(events: Generator[Event, None, T]) -> T:
 
 
 @dataclass(kw_only=True, slots=True)
-class SyncDriver:
-    """Performs the effects of one run. Unless it is `streaming`, events go to listeners only."""
+class Driver:
+    """What a run is connected to. Unless it is `streaming`, events go to listeners only."""
 
     targets: Sequence[Target]
     tools: ToolRunner | None
@@ -72,6 +73,25 @@ class SyncDriver:
     cancel: CancelToken | None = None
     spans: RunSpans | None = None
     streaming: bool = False
+
+    def inside(self, effect: Effect[object]) -> Any:
+        """Make the span that an effect belongs to the current one."""
+        if self.spans is None:
+            return NULL_SPAN
+        return self.spans.call_span.inside() if isinstance(effect, CallModel) else self.spans.inside()
+
+    def check(self) -> None:
+        """Raise if the run was cancelled, or has used its time."""
+        if self.cancel:
+            self.cancel.check()
+        if self.clock.end is not None:
+            self.clock.check()
+
+
+class SyncDriver(Driver):
+    """Performs the effects of one run in synchronous code."""
+
+    __slots__ = ()
 
     def drive(self, loop: Loop[T]) -> Generator[Event, None, T]:
         """Run the loop to its end. Yield its events and return its result."""
@@ -111,48 +131,38 @@ class SyncDriver:
         """Return the events of an effect that has events on the way to its answer, which they return."""
         match effect:
             case CallModel() if self.targets[effect.model].streams(effect.request):
-                check(self.cancel, self.clock)
+                self.check()
                 return self._stream_model(effect)
             case CallTools() if self.tools:
-                check(self.cancel, self.clock)
+                self.check()
                 return run_stage(self.tools, effect, uncancellable=self.cancel is None)
         return None
 
     def _perform(self, effect: Effect[object]) -> object:
         """Perform an effect that has an answer and no events."""
-        if isinstance(effect, SaveMemory):  # done even after cancellation: what happened is stored
-            self.host.save(effect.session_id, effect.messages)
-            return None
-        check(self.cancel, self.clock)
-        if isinstance(effect, CallModel):
-            with self._inside_call():
-                return self._call_model(effect)
-        with self.spans.inside() if self.spans else NULL_SPAN:
-            return self._answer(effect)
-
-    def _answer(self, effect: Effect[object]) -> object:
-        match effect:
-            case DescribeTools():
-                if self.tools is None:
-                    return ()
-                if self.tools.has_kinds:
-                    return in_event_loop(self.tools.describe_kinds(is_async=False)).result()
-                return self.tools.describe()
-            case AskGate() | CheckGuardrail() | Summarise():
-                return self._ask_host(effect)
-            case DrainSteering(follow_ups):
-                return self.host.drain_steering(follow_ups=follow_ups)
-            case LoadMemory(session_id):
-                return self._load(session_id)
-            case Checkpoint():
-                return None
-            case Wait(seconds):
-                if not has_live_transport():
-                    return None
-                jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
-                self._wait(check_deadline(self.clock.current, jittered))
-                return None
-        raise TypeError(f"no driver for {type(effect).__name__}")
+        if not isinstance(effect, SaveMemory):  # what happened is stored, even after cancellation
+            self.check()
+        with self.inside(effect):
+            match effect:
+                case CallModel():
+                    return self._call_model(effect)
+                case DescribeTools():
+                    return self._describe_tools()
+                case AskGate() | CheckGuardrail() | Summarise():
+                    return self._ask_host(effect)
+                case DrainSteering(follow_ups):
+                    return self.host.drain_steering(follow_ups=follow_ups)
+                case LoadMemory(session_id):
+                    return self._load(session_id)
+                case SaveMemory(session_id, messages):
+                    self.host.save(session_id, messages)
+                case Wait(seconds):
+                    self._wait_to_retry(seconds)
+                case Checkpoint():
+                    pass
+                case _:
+                    raise TypeError(f"no driver for {type(effect).__name__}")
+        return None
 
     def _report(self, events: Generator[Event, None, T]) -> Generator[Event, None, T]:
         """Pass events on to listeners and, if streaming, to the caller."""
@@ -190,17 +200,17 @@ class SyncDriver:
     def _stream_model(self, effect: CallModel) -> Generator[Event, None, Reply]:
         target, request = self.targets[effect.model], effect.request
         if isinstance(target, PairTarget) or target.api.decoder is None:
-            with self._inside_call():
+            with self.inside(effect):
                 reply = self._call_model(effect)
             if reply.text:
                 yield TextDelta(reply.text)
             return reply
         deadline = self.clock.deadline(effect.call, request.timeout)
         reader = ReplyReader(target.api.decoder())
-        with self._inside_call():
+        with self.inside(effect):
             chunks = self._open(target, request, deadline)
         try:
-            for chunk in chunks if self.spans is None else self._inside_spans(chunks):
+            for chunk in chunks if self.spans is None else self._inside_spans(chunks, effect):
                 yield from reader.feed(chunk)
                 if deadline is not None:
                     check_deadline(deadline)
@@ -211,13 +221,10 @@ class SyncDriver:
         finally:
             chunks.close()
 
-    def _inside_call(self) -> Any:
-        return self.spans.call_span.inside() if self.spans else NULL_SPAN
-
-    def _inside_spans(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def _inside_spans(self, chunks: Iterable[bytes], effect: CallModel) -> Iterator[bytes]:
         iterator = iter(chunks)
         while True:
-            with self._inside_call():
+            with self.inside(effect):
                 chunk = next(iterator, None)
             if chunk is None:
                 return
@@ -228,6 +235,18 @@ class SyncDriver:
         if self.cancel is None:
             return cast(Bytes, target.transport.stream(limited))
         return Abandonable(lambda: target.transport.stream(limited), self.cancel)
+
+    def _describe_tools(self) -> tuple[OfferedTool, ...]:
+        if self.tools is None:
+            return ()
+        if self.tools.has_kinds:
+            return in_event_loop(self.tools.describe_kinds(is_async=False)).result()
+        return self.tools.describe()
+
+    def _wait_to_retry(self, seconds: float) -> None:
+        if has_live_transport():
+            jittered = uniform(seconds, seconds * 1.25)  # noqa: S311  not for secrets
+            self._wait(check_deadline(self.clock.current, jittered))
 
     def _wait(self, seconds: float) -> None:
         if self.cancel:
@@ -244,7 +263,7 @@ class SyncDriver:
     def _load(self, session_id: str) -> list[Json]:
         while not self.host.lock_session(session_id):
             self._wait(LOCK_POLL)
-            check(self.cancel, self.clock)
+            self.check()
         return self.host.load(session_id)
 
 
@@ -261,14 +280,6 @@ def add_place(error: PromptyError, agent: PromptAgent) -> None:
     from prompty.analysis.places import place_error  # only a failed run reads its file again
 
     place_error(error, agent)
-
-
-def check(cancel: CancelToken | None, clock: Clock) -> None:
-    """Raise if the run was cancelled, or has used its time."""
-    if cancel:
-        cancel.check()
-    if clock.end is not None:
-        clock.check()
 
 
 class Abandonable:

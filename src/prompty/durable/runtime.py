@@ -203,8 +203,9 @@ class DurableRuntime:
                 with spans.inside() if spans else NULL_SPAN:
                     run = stored_run(record, self.parts, spans)
                     deadline = self._expiry.get_deadline(record)
+                    driver = run.async_driver()
                     performer = Performer(
-                        run.async_driver(),
+                        driver,
                         record.run_id,
                         self.parts.hooks(),
                         run.settings.memory,
@@ -213,7 +214,7 @@ class DurableRuntime:
                         deadline,
                     )
                     self._performers[steps.execution] = performer
-                    return await DurableDriver(steps, performer, _get_end(record, deadline)).drive(run.loop())
+                    return await DurableDriver(steps, performer, _get_end(record, deadline)).drive(run.loop(driver))
         except PromptyError as error:
             return error
         finally:

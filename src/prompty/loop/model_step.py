@@ -53,7 +53,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
         else:
             if plan.context:
                 state.chars_per_token = measure_chars_per_token(messages, reply.usage, state.chars_per_token)
-            state.count(reply, choice.price)
+            state.count(reply, choice)
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
         yield Emit(FellBack(plan.choices[state.model].agent.model.id, failure.cause))

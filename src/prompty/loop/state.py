@@ -23,6 +23,13 @@ from prompty.providers import Api
 from prompty.tools.results import error_message, result_message
 
 
+class CountedReply(NamedTuple):
+    """A reply, and the agent that asked for it."""
+
+    agent: PromptAgent
+    reply: Reply
+
+
 class Choice(NamedTuple):
     """A model to ask, and the price of its answers."""
 
@@ -90,6 +97,8 @@ class TurnState:
     - `resumed`: the pause that the run continues from, until its calls start to run.
     - `uncertain_calls`: keys of calls whose outcome is unknown, because their process died in mid-call.
     - `calls`: number of model calls, for `CallModel.call`.
+    - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
+    - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
     - `dropped`: positions that the context has no room for; `summary` stands for them.
     """
 
@@ -111,10 +120,15 @@ class TurnState:
     chars_per_token: float = CHARACTERS_PER_TOKEN
     dropped: frozenset[int] = frozenset()
     summary: str = ""
+    last_reply: Reply | None = field(default=None, repr=False)
+    replies: list[CountedReply] | None = field(default=None, repr=False)
 
-    def count(self, reply: Reply, price: Price) -> None:
+    def count(self, reply: Reply, choice: Choice) -> None:
         """Add the usage of an answer. If the cost of one answer is unknown, so is that of the turn."""
-        cost = price(reply)
+        self.last_reply = reply
+        if self.replies is not None:
+            self.replies.append(CountedReply(choice.agent, reply))
+        cost = choice.price(reply)
         known = cost is not None and (self.iteration == 1 or self.cost is not None)
         self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
         self.usage = self.usage + reply.usage
@@ -230,6 +244,7 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
         saved=paused.saved,
         pauses=paused.pauses + 1,
         pending_batch=(reply, slots),
+        last_reply=reply,
         resumed=paused,
         uncertain_calls=frozenset(call.key for call in paused.pending if call.unknown),
         decided={**decided, **{key: verdict for key, verdict in decisions.items() if isinstance(verdict, Verdict)}},
