@@ -1,6 +1,5 @@
 """No text whatever makes load, render, parse or check raise anything but our errors."""
 
-import os
 import warnings
 from typing import Any
 
@@ -9,101 +8,15 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
 from prompty.analysis.check import check_text
+from tests.security.fuzz.words import MARKER_WORDS, PROMPT_WORDS, TEMPLATE_WORDS
+from tests.soak import SOAK
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 3000 if os.environ.get("PROMPTY_SOAK") else 300
+EXAMPLES = 3000 if SOAK else 300
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-PIECES = [
-    *[
-        "---\n",
-        "+++\n",
-        "---",
-        "\n",
-        " ",
-        "\t",
-        "\r\n",
-        "\ufeff",
-        ": ",
-        "- ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "|\n",
-        ">",
-        "&a ",
-        "*a",
-        "<<: *a\n",
-    ],
-    *[
-        "name",
-        "model",
-        "inputs",
-        "outputs",
-        "tools",
-        "template",
-        "metadata",
-        "connection",
-        "options",
-        "kind",
-        "default",
-    ],
-    *[
-        "${env:X}",
-        "${env:X:y}",
-        "${file:a.json}",
-        "${",
-        "!!int ",
-        "!!python/name:os",
-        "'",
-        '"',
-        "#",
-        "\x00",
-        "\ud800",
-        "é",
-        "0x",
-        "1e999",
-    ],
-    *[
-        "system:\n",
-        "user:\n",
-        "# assistant:\n",
-        "user[a=b]:\n",
-        "developer:",
-        "user[",
-        "{{ x }}",
-        "{{x.y}}",
-        "{% if x %}",
-        "{% endif %}",
-    ],
-    *[
-        "{% for a in x %}",
-        "{% endfor %}",
-        "{% raw %}",
-        "{% endraw %}",
-        "{# ",
-        " #}",
-        "{{#x}}",
-        "{{/x}}",
-        "{{^x}}",
-        "{{{x}}}",
-        "{{>p}}",
-        "{{=<% %>=}}",
-    ],
-    *[
-        "{{ x|join }}",
-        "{{ x()}}",
-        "{{ 1/0 }}",
-        "{{ x*9 }}",
-        "{{ loop }}",
-        "{% macro m() %}",
-        "{% set x = x %}",
-        "{% block b %}",
-        "{% include 'x' %}",
-    ],
-]
+PIECES = (*PROMPT_WORDS, *TEMPLATE_WORDS, *MARKER_WORDS, *" []{}>\ufeff\x00\ud800é")
 any_text = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=25).map("".join)
 any_value = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | any_text,

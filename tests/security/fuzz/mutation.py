@@ -1,4 +1,4 @@
-"""Changes to texts, bytes and JSON values. All come from the dice, so that a seed makes the same input again."""
+"""Changes to texts, bytes and JSON values, by the dice."""
 
 import json
 from collections.abc import Sequence
@@ -199,12 +199,7 @@ def mutate_bytes(data: bytes, dice: Random, words: Sequence[bytes]) -> bytes:
 
 def cut(data: bytes, dice: Random) -> list[bytes]:
     """Return bytes in chunks that end anywhere."""
-    size = dice.choice((1, 7, 50, 400, 10_000))
-    if size == 1:
-        return [data[at : at + 1] for at in range(len(data))] if len(data) < 400 else [data]
-    chunks, at = [], 0
-    while at < len(data):
-        step = dice.randrange(1, 2 * size)
-        chunks.append(data[at : at + step])
-        at += step
-    return chunks
+    first, size = dice.randrange(len(data) + 1), dice.choice((1, 2, 7, 50, 400, 10_000))
+    if len(data) > 400 * size:
+        size = len(data)
+    return [data[:first], *(data[at : at + size] for at in range(first, len(data), size))]

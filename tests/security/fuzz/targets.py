@@ -1,4 +1,7 @@
-"""The nine readers of what a file, a user, a model and a server may send, as targets of the fuzzer."""
+"""The nine readers of what a file, a user, a model and a server may send, as targets of the fuzzer.
+
+A target makes one input by the dice.
+"""
 
 import json
 import warnings
@@ -45,7 +48,6 @@ from prompty.tools.openapi.request import build_request
 from prompty.tools.results import failure_message, result_message
 from tests.conversations.test_mutated_pauses import mutate, pauses, resume_mutated, seal
 from tests.security.fuzz import seeds
-from tests.security.fuzz.cases import Case, Target
 from tests.security.fuzz.mutation import cut, mutate_bytes, mutate_text, mutate_trees, write_json
 from tests.security.fuzz.words import (
     JSON_WORDS,
@@ -58,17 +60,18 @@ from tests.security.fuzz.words import (
     WIRE_WORDS,
 )
 
+Input = tuple[object, Callable[[], object]]  # as a person sees it, and the code that reads it
 ENVIRONMENT = {"X": "y", "KEY": "k"}
 NONCE = "01234567890123456789"
 
 
-def make_load(dice: Random) -> Case:
+def make_load(dice: Random) -> Input:
     if dice.random() < 0.4:
         data = mutate_trees(dice.choice(seeds.frontmatters()), dice, PROMPT_WORDS)
         text = f"---\n{write_json(data, dice, PROMPT_WORDS)}\n---\n{dice.choice(seeds.BODIES)}"
     else:
         text = mutate_text(dice.choice(seeds.prompts()), dice, PROMPT_WORDS, seeds.prompts())
-    return Case(text, _size(text), partial(_load, text, checked=dice.random() < 0.1))
+    return text, partial(_load, text, checked=dice.random() < 0.1)
 
 
 def _load(text: str, *, checked: bool) -> None:
@@ -79,7 +82,7 @@ def _load(text: str, *, checked: bool) -> None:
         loads(text, env=ENVIRONMENT)
 
 
-def make_render(dice: Random) -> Case:
+def make_render(dice: Random) -> Input:
     template = dice.choice(seeds.templates())
     if dice.random() < 0.7:
         template = mutate_text(template, dice, TEMPLATE_WORDS, seeds.templates())
@@ -87,7 +90,7 @@ def make_render(dice: Random) -> Case:
     given = values if isinstance(values, dict) else {"q": values}
     engine = dice.choice(("jinja2", "jinja2", "mustache"))
     run = partial(_render, template, engine, given, strict=dice.random() < 0.2)
-    return Case((engine, template, given), _size(template) + len(repr(given)), run)
+    return (engine, template, given), run
 
 
 def _render(template: str, engine: str, given: dict[str, Any], *, strict: bool) -> None:
@@ -96,9 +99,9 @@ def _render(template: str, engine: str, given: dict[str, Any], *, strict: bool) 
     prepare(agent, given, strict=strict, extra_inputs="ignore")
 
 
-def make_parse(dice: Random) -> Case:
+def make_parse(dice: Random) -> Input:
     text = mutate_text(dice.choice(seeds.rendered()), dice, MARKER_WORDS, seeds.rendered())
-    return Case(text, _size(text), partial(_parse, text, dice.randrange(3)))
+    return text, partial(_parse, text, dice.randrange(3))
 
 
 def _parse(text: str, form: int) -> None:
@@ -114,7 +117,7 @@ def _parse(text: str, form: int) -> None:
             parse(agent, text.replace(":", f"{NONCE}:").replace("user", f"{NONCE}user"), nonce=NONCE)
 
 
-def make_arguments(dice: Random) -> Case:
+def make_arguments(dice: Random) -> Input:
     at = dice.randrange(len(seeds.SCHEMAS))
     text = write_json(mutate_trees(seeds.ARGUMENTS[at], dice, WIRE_WORDS), dice, JSON_WORDS)
     if dice.random() < 0.1:
@@ -122,10 +125,10 @@ def make_arguments(dice: Random) -> Case:
     bound = ("to",) if dice.random() < 0.2 else ()
     defaults = {"amount": 5, "b": [1]} if dice.random() < 0.2 else {}
     validator = get_validator(seeds.SCHEMAS[at])
-    return Case(text, _size(text), partial(resolve_arguments, text, bound, validator, defaults))
+    return text, partial(resolve_arguments, text, bound, validator, defaults)
 
 
-def make_paused(dice: Random) -> Case:
+def make_paused(dice: Random) -> Input:
     name, world, original = dice.choice(_pauses())
     value = deepcopy(original)
     for _ in range(dice.randrange(3)):
@@ -133,7 +136,7 @@ def make_paused(dice: Random) -> Case:
     changed = mutate_trees(value, dice, WIRE_WORDS) if dice.random() < 0.7 else value
     text = json.dumps(changed if isinstance(changed, dict) else value)  # as a store keeps it
     value = json.loads(text)
-    return Case(text, len(text), partial(_resume, value, name, world, dice.getrandbits(32)))
+    return text, partial(_resume, value, name, world, dice.randrange(2**32))
 
 
 def _resume(value: Any, name: str, world: Any, seed: int) -> None:
@@ -207,7 +210,7 @@ def _ask(api: str, chunks: list[bytes], *, outputs: bool, stream: bool, tools: b
             pass
 
 
-def make_reply(dice: Random) -> Case:
+def make_reply(dice: Random) -> Input:
     api, answer = dice.choice(seeds.answers())
     text = write_json(mutate_trees(answer, dice, WIRE_WORDS), dice, WIRE_WORDS)
     data = text.encode(errors="surrogatepass")
@@ -216,12 +219,10 @@ def make_reply(dice: Random) -> Case:
     if dice.random() < 0.02:
         api = dice.choice(tuple(_APIS))
     tools = dice.random() < 0.1 and api not in ("embedding", "image")
-    return Case(
-        (api, data), len(data), partial(_ask, api, [data], outputs=dice.random() < 0.3, stream=False, tools=tools)
-    )
+    return (api, data), partial(_ask, api, [data], outputs=dice.random() < 0.3, stream=False, tools=tools)
 
 
-def make_stream(dice: Random) -> Case:
+def make_stream(dice: Random) -> Input:
     api, events = dice.choice(seeds.streams())
     changed = list(events)
     for _ in range(dice.choice((0, 1, 1, 2, 3))):
@@ -247,17 +248,17 @@ def make_stream(dice: Random) -> Case:
         raw = mutate_bytes(raw, dice, SSE_WORDS)
     chunks = cut(raw, dice)
     run = partial(_ask, api, chunks, outputs=dice.random() < 0.2, stream=True, tools=dice.random() < 0.05)
-    return Case((api, chunks), len(raw), run)
+    return (api, chunks), run
 
 
-def make_openapi(dice: Random) -> Case:
+def make_openapi(dice: Random) -> Input:
     document = mutate_trees(dice.choice(seeds.documents()), dice, OPENAPI_WORDS)
     text = write_json(document, dice, OPENAPI_WORDS)
     data = text.encode(errors="surrogatepass")
     arguments = mutate_trees(
         {"id": "a", "q": {"b": 1}, "h": ["x"], "c": 1, "name": "n", "tags": []}, dice, OPENAPI_WORDS
     )
-    return Case((data, arguments), len(data) + len(repr(arguments)), partial(_describe, data, arguments))
+    return (data, arguments), partial(_describe, data, arguments)
 
 
 def _describe(data: bytes, arguments: Any) -> None:
@@ -306,22 +307,22 @@ class _Connection:
     run_idempotent = run
 
 
-def make_mcp(dice: Random) -> Case:
+def make_mcp(dice: Random) -> Input:
     tools: Any = seeds.MCP_TOOLS
     result: Any = dice.choice(seeds.MCP_RESULTS)
     match dice.randrange(3):
         case 0:
             tools = _as_read(mutate_trees(tools, dice, MCP_WORDS))
-            return Case(tools, len(repr(tools)), partial(_list, tools, result))
+            return tools, partial(_list, tools, result)
         case 1:
             result = _as_read(mutate_trees(result, dice, MCP_WORDS))
-            return Case(result, len(repr(result)), partial(_call_tool, result))
+            return result, partial(_call_tool, result)
         case _:
             message = mutate_trees(dice.choice(seeds.MCP_MESSAGES), dice, MCP_WORDS)
             data = (write_json(message, dice, MCP_WORDS) + "\n").encode(errors="surrogatepass")
             if dice.random() < 0.3:
                 data = mutate_bytes(data, dice, SSE_WORDS)
-            return Case(data, len(data), partial(_read_lines, cut(data, dice)))
+            return data, partial(_read_lines, cut(data, dice))
 
 
 def _as_read(value: Any) -> Any:
@@ -404,21 +405,15 @@ def _log(params: Any) -> None:
     in_event_loop(Session._on_log(session, logged)).result()
 
 
-def _size(text: str) -> int:
-    return len(text.encode(errors="surrogatepass"))
-
-
-TARGETS = {
-    target.name: target
-    for target in (
-        Target("load", make_load),
-        Target("render", make_render),
-        Target("parse", make_parse),
-        Target("arguments", make_arguments, (ArgumentsError,)),
-        Target("paused", make_paused, (PausedRefused,)),
-        Target("reply", make_reply),
-        Target("stream", make_stream),
-        Target("openapi", make_openapi),
-        Target("mcp", make_mcp),
-    )
+TARGETS: dict[str, Callable[[Random], Input]] = {
+    "load": make_load,
+    "render": make_render,
+    "parse": make_parse,
+    "arguments": make_arguments,
+    "paused": make_paused,
+    "reply": make_reply,
+    "stream": make_stream,
+    "openapi": make_openapi,
+    "mcp": make_mcp,
 }
+ALLOWED: dict[str, type[Exception]] = {"arguments": ArgumentsError, "paused": PausedRefused}  # else PromptyError
