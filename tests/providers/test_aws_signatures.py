@@ -13,7 +13,7 @@ from botocore.credentials import RefreshableCredentials  # type: ignore[import-u
 from prompty import PromptAgent, loads, run
 from prompty.errors import ModelError, RequestError
 from prompty.providers.aws import create_signature, find_signature
-from prompty.providers.http.httpx2 import _load_certificates
+from prompty.providers.http.client import _load_certificates
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat, Messages
 from tests.internet import Arrival, Internet

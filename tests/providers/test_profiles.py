@@ -14,7 +14,7 @@ from prompty.analysis.explain import explain
 from prompty.errors import RequestError
 from prompty.model.message import Message, ToolCall, assistant, tool_result, user
 from prompty.providers import PROVIDERS, register_connection
-from prompty.providers.http.httpx2 import _load_certificates
+from prompty.providers.http.client import _load_certificates
 from prompty.providers.profiles import PROFILES, Profile, find_profile
 from prompty.registry import DEFAULT, Connections
 from tests.drivers.clients import close_clients

@@ -16,7 +16,7 @@ from prompty.analysis.explain import explain
 from prompty.cli.inputs import load_dotenv
 from prompty.errors import RequestError
 from prompty.providers import register_connection
-from prompty.providers.http.httpx2 import _load_certificates
+from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
 from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin

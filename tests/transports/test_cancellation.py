@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from socket import socket
 
 import pytest
@@ -14,6 +15,7 @@ from prompty.errors import Cancelled
 from tests.loopback import Hold, Reply, Server, event, stream
 from tests.machine import time_factor
 from tests.transports.subject import Subject
+from tests.transports.tls import serve_tls
 
 pytestmark = pytest.mark.timing
 LIMIT = 0.5  # seconds from the cancellation to the end of the call
@@ -140,6 +142,21 @@ class Deaf(ExitStack):
             waiting.connect_ex(listening.getsockname())
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         return self
+
+
+def test_a_call_over_tls_is_cancelled_while_it_waits_for_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    with serve_tls(tmp_path, [[head, b"%x\r\n%b\r\n" % (len(WORD), WORD)]]) as (url, certificate, _):
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        cancel = CancelToken()
+        with invoke(Subject("httpx2").agent(url), stream=True, cancel=cancel, timeout=20, max_retries=0) as answer:
+            words = iter(answer)
+            assert next(words) == "ha"
+            threading.Timer(0.05, cancel.cancel).start()
+            start = time.monotonic()
+            with pytest.raises(Cancelled):
+                next(words)
+            assert time.monotonic() - start < LIMIT
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])

@@ -1,11 +1,17 @@
 """A call takes no longer than its timeout, at whatever stage the server falls silent."""
 
+import asyncio
 import time
+from socket import create_server
 
 import pytest
 
 from prompty import invoke, invoke_async
+from prompty.concurrency import Admission
 from prompty.errors import ModelError
+from prompty.model.request import WireRequest
+from prompty.providers.http.client import AsyncHttpTransport, HttpTransport
+from prompty.providers.http.endpoint import create_endpoint
 from tests.loopback import Hold, Server
 from tests.machine import time_factor
 from tests.transports.subject import Subject
@@ -48,3 +54,18 @@ def test_a_silent_server_costs_no_more_than_the_timeout(
         assert time.monotonic() - start < (TIMEOUT + LATE) * time_factor()
     assert raised.value.retryable != (streamed and stage == "in the body")  # never once words went out
     assert server.wait_until(lambda: server.busy == 0)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_server_that_reads_nothing_costs_no_more_than_the_timeout(way: str) -> None:
+    with create_server(("127.0.0.1", 0)) as listening:
+        endpoint = create_endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", {})
+        large = WireRequest(path="/", body={"text": "x" * 30_000_000}, headers={}, timeout=TIMEOUT)
+
+        async def send() -> bytes:
+            return await AsyncHttpTransport(endpoint, Admission(1)).send(large)
+
+        start = time.monotonic()
+        with pytest.raises(ModelError, match="in time"):
+            HttpTransport(endpoint).send(large) if way == "sync" else asyncio.run(send())
+        assert time.monotonic() - start < TIMEOUT + LATE

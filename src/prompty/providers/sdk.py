@@ -5,7 +5,6 @@ Anthropic have the same low-level verb: `client.post(path, content=bytes, cast_t
 requests and replies.
 """
 
-from asyncio import Semaphore, get_running_loop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from socket import SHUT_RDWR
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
+from prompty.concurrency import Admission
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
@@ -153,19 +153,13 @@ class SdkBytes:
 class AsyncSdkTransport(_SdkConnection):
     """An asynchronous SDK client. It has no limit of calls in flight: how many connections it takes is the host's."""
 
-    busy = 0
-
-    def __init__(self, registered: RegisteredClient, turns: Semaphore) -> None:
+    def __init__(self, registered: RegisteredClient, admission: Admission) -> None:
         super().__init__(registered)
-        self._turns = turns
-
-    async def _take_turn(self) -> None:
-        await self._turns.acquire()
-        get_running_loop().call_soon(self._turns.release)
+        self._admission = admission
 
     async def send(self, request: WireRequest, /) -> bytes:
         try:
-            await self._take_turn()
+            await self._admission.enter()
             content: bytes = (await self.client.post(**self.arguments(request))).content
         except Exception as error:
             self.fail(error)
@@ -173,7 +167,7 @@ class AsyncSdkTransport(_SdkConnection):
 
     async def stream(self, request: WireRequest, /) -> "AsyncSdkBytes":
         try:
-            await self._take_turn()
+            await self._admission.enter()
             return AsyncSdkBytes(self, await self.client.post(**self.arguments(request), stream=True))
         except Exception as error:
             self.fail(error)

@@ -1,12 +1,11 @@
 """Which transport reaches which endpoint: one for each endpoint and credential, built once and shared.
 
 A synchronous one lives as long as the process; an asynchronous one as long as the event loop it was built in, because
-its connections belong to that loop. The pool of httpcore2 looks at every connection it has for every call it makes, so
-in asynchronous code many calls at once are given more pools.
+its connections belong to that loop.
 """
 
 import os
-from asyncio import AbstractEventLoop, Semaphore, get_running_loop, sleep
+from asyncio import AbstractEventLoop, get_running_loop, sleep
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
+from prompty.concurrency import Admission
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
@@ -22,21 +22,19 @@ from prompty.providers import AsyncTransport, Transport
 from prompty.providers.http.endpoint import Endpoint
 from prompty.providers.sdk import AsyncSdkTransport, RegisteredClient, SdkClients, SdkTransport
 
-MAX_POOLS = 64  # of one endpoint in one event loop
-CALLS_PER_POOL = 16  # before there is another one
 CALLS_PER_PASS = 32  # that begin in one pass of the event loop
 
 
 class LoopTransports:
-    """The transports of one event loop, whose calls take turns to begin. Their connections hold the loop and the loop
+    """The transports of one event loop, and the admission of their calls. Their connections hold the loop and the loop
     must not be closed before them, so they are closed when it ends."""
 
     def __init__(self) -> None:
-        self.turns: Semaphore = Semaphore(CALLS_PER_PASS)
-        self.transports: dict[Endpoint | RegisteredClient, list[Any]] = {}
+        self.admission: Admission = Admission(CALLS_PER_PASS)
+        self.transports: dict[Endpoint | RegisteredClient, Any] = {}
 
     def end_with_loop(self, forget: Callable[[], object]) -> None:
-        """A loop that ends closes the async generators it has seen begin: this one lies there for that."""
+        """Close the transports with the loop: `shutdown_asyncgens` finalizes this suspended generator."""
         self._closing = self._until_closed(forget)
         with suppress(StopIteration):  # how an async generator that is run by hand says that it has got to its `yield`
             self._closing.asend(None).send(None)
@@ -46,9 +44,8 @@ class LoopTransports:
             yield
         finally:
             forget()
-            for transports in self.transports.values():
-                for transport in transports:
-                    await transport.aclose()
+            for transport in self.transports.values():
+                await transport.aclose()
             await sleep(0)  # a socket is closed in the next pass of the loop
 
 
@@ -86,24 +83,19 @@ class Connector:
         return SdkTransport(place)
 
     def transport_async(self, agent: PromptAgent) -> AsyncTransport:
-        """Return the transport for the running event loop: the first that is not busy, else a new one, else the least
-        busy."""
+        """Return the transport for the running event loop."""
         loop = get_running_loop()
         place = self._place(agent, is_async=True)
-        found = self._by_loop.get(loop) or self._add_loop(loop)
-        transports = found.transports.setdefault(place, [])
-        for transport in transports:
-            if transport.busy < CALLS_PER_POOL:
-                return transport  # type: ignore[no-any-return]  # kept by endpoint and by client
-        if len(transports) == MAX_POOLS:
-            return min(transports, key=lambda transport: transport.busy)  # type: ignore[no-any-return]  # likewise
-        transports.append(self._build_async(place, found.turns))
-        return transports[-1]  # type: ignore[no-any-return]  # likewise
+        kept = self._by_loop.get(loop) or self._add_loop(loop)
+        found = kept.transports.get(place)
+        if found is None:
+            found = kept.transports[place] = self._build_async(place, kept.admission)
+        return found  # type: ignore[no-any-return]  # kept by endpoint and by client
 
-    def _build_async(self, place: Endpoint | RegisteredClient, turns: Semaphore) -> Any:
+    def _build_async(self, place: Endpoint | RegisteredClient, admission: Admission) -> Any:
         if isinstance(place, Endpoint):
-            return _load_implementation().AsyncHttpTransport(place, turns, CALLS_PER_POOL)
-        return AsyncSdkTransport(place, turns)
+            return _load_implementation().AsyncHttpTransport(place, admission)
+        return AsyncSdkTransport(place, admission)
 
     def _add_loop(self, loop: AbstractEventLoop) -> LoopTransports:
         """Begin to keep transports for a loop, until it ends. A loop that was closed without notice is forgotten."""
@@ -152,4 +144,4 @@ def open_transport(endpoint: Endpoint) -> Iterator[Transport]:
 def _load_implementation() -> ModuleType:
     """Return the module of the transports. Only a call needs the extra that it imports."""
     require("httpcore2", extra="openai")
-    return import_module("prompty.providers.http.httpx2")
+    return import_module("prompty.providers.http.client")

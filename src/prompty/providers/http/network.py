@@ -1,27 +1,120 @@
-"""Sockets for httpcore2, the engine of httpx2. A deadline comes in the place of each timeout.
+"""httpcore2's network streams, with one deadline for a whole exchange and no byte beyond the end of a response.
 
-httpcore2 hands a timeout through to every read and write. As a number it would begin anew each time, so that a server
-which sends a byte now and then could keep a call for ever.
+httpcore2 hands a timeout through to every read and write. As a plain number it would start anew each time, so a server
+that sends a byte now and then could hold a call for ever. A `Deadline` is a number that knows when it was given.
+
+h11 keeps bytes that follow a response, and reads them as the response to the next request. So it gets bytes in pieces
+that end wherever a response may end. What is left then came unasked, and its connection is not used again.
 """
 
 import asyncio
-import select
-import socket
+import re
 import ssl
+import time
 from collections.abc import Iterable
-from typing import Any, cast
+from contextlib import suppress
+from typing import Any
 
 import httpcore2
 
-from prompty.providers.http.deadline import MAX_CONNECT, Deadline
+MAX_SILENCE = 600.0  # seconds without a byte
+MAX_CONNECT = 10.0
+_READ_SIZE = 1024 * 1024  # more than asyncio ever receives at once, so that anyio's stream keeps nothing back
+_WRITE_SIZE = 64 * 1024  # bytes between two checks of the deadline
+# anyio's TLS stream takes 64 KiB at a time from its socket stream, and a record has up to 16 KiB. After less than the
+# difference, either a whole record is left, which OpenSSL reports, or the socket stream has nothing left.
+_MOST_BEFORE_UNSEEN = 47 * 1024
+_RECORD_OVERHEAD = 72  # bytes
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
+_LAST_CHUNK = re.compile(rb"\n0+(?![0-9A-Fa-f])")  # or any other line that begins with zeros
 
-_MOST_WRITTEN = 64 * 1024  # bytes between two looks at the deadline
-_MOST_BUFFERED = 256 * 1024  # bytes that wait to be read before the socket is paused
-SocketOptions = Iterable[Any] | None
+Headers = Iterable[tuple[bytes, bytes]]
+SocketOptions = Iterable[httpcore2.SOCKET_OPTION] | None
 
 
-def _deadline(timeout: object) -> Deadline:
-    return cast(Deadline, timeout)
+class Deadline(float):
+    """Seconds that an exchange may take, counted from now. Without a number, only silence is limited."""
+
+    __slots__ = ("_end",)
+    _end: float | None
+
+    def __new__(cls, seconds: float | None) -> "Deadline":
+        created = super().__new__(cls, MAX_SILENCE if seconds is None else seconds)
+        created._end = None if seconds is None else time.monotonic() + seconds
+        return created
+
+    def left(self, most: float = MAX_SILENCE) -> float:
+        """Return the seconds that the next step may take. Raise TimeoutError if none are left."""
+        if self._end is None:
+            return most
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return min(left, most)
+
+    def shorten(self, seconds: float) -> None:
+        """Move the end to at most `seconds` from now."""
+        end = time.monotonic() + seconds
+        self._end = end if self._end is None else min(self._end, end)
+
+
+def _get_left(timeout: float | None, most: float = MAX_SILENCE) -> float | None:
+    return timeout.left(most) if isinstance(timeout, Deadline) else timeout
+
+
+class Unread:
+    """Received bytes that the HTTP parser has not been given yet, in pieces that end wherever a response may end.
+
+    Headers end with an empty line. Then `expect_body` says how a body ends: after its length, or after the line of the
+    last chunk. From where that line may begin, each piece is one line, and so it is if headers come in pieces.
+    """
+
+    __slots__ = ("_by_line", "_data", "_end", "_left")
+
+    def __init__(self) -> None:
+        self._data = b""
+        self.expect_headers()
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def expect_headers(self) -> None:
+        """Begin a response."""
+        self._end: re.Pattern[bytes] | None = _EMPTY_LINE
+        self._left: int | None = None
+        self._by_line = False
+
+    def expect_body(self, headers: Headers) -> None:
+        """Go on to the body of a response with these headers, which h11 has checked."""
+        named = {name.lower(): value for name, value in headers}
+        self._end, self._by_line = None, False
+        if b"transfer-encoding" in named:
+            self._end = _LAST_CHUNK
+        elif b"content-length" in named:
+            self._left = int(named[b"content-length"])
+
+    def add(self, data: bytes) -> None:
+        """Take what a socket has received, when nothing else is left."""
+        self._data = data
+        if self._end is _EMPTY_LINE and not self._by_line and data[:1] != b"H":
+            self._end = None  # not a response, but the reply of a SOCKS proxy, or one that h11 refuses
+
+    def take(self, most: int) -> bytes:
+        """Return the next piece."""
+        data = self._data
+        end = min(len(data), most)
+        if self._left is not None:
+            end = min(end, self._left)
+            self._left -= end
+        elif self._by_line or (self._end is _LAST_CHUNK and data[:1] == b"0"):
+            self._by_line = True
+            end = data.find(b"\n", 0, end) + 1 or end
+        elif self._end is not None:
+            found = self._end.search(data, 0, end)
+            end = found.end() if found else end
+            self._by_line = bool(found) == (self._end is _LAST_CHUNK)
+        self._data = data[end:]
+        return data[:end]
 
 
 class Network(httpcore2.SyncBackend):
@@ -35,94 +128,57 @@ class Network(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: SocketOptions = None,
     ) -> httpcore2.NetworkStream:
-        deadline = _deadline(timeout)
-        failure: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for family, kind, protocol, _, address in _look_up(host, port):
-            connected = socket.socket(family, kind, protocol)
-            try:
-                connected.settimeout(deadline.left(MAX_CONNECT))
-                connected.connect(address)
-                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return _Stream(connected)
-            except OSError as error:
-                connected.close()
-                failure = error
-        raise failure
+        left = _get_left(timeout, MAX_CONNECT)
+        return Stream(super().connect_tcp(host, port, left, local_address, socket_options))
 
 
-def _look_up(host: str, port: int) -> list[Any]:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+class Stream(httpcore2.NetworkStream):
+    """A connection of synchronous code."""
 
-
-class _Stream(httpcore2.NetworkStream):
-    """A connected socket, with or without TLS."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, stream: httpcore2.NetworkStream) -> None:
+        self._stream = stream
+        self._unsent = b""
+        self.unread = Unread()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self._socket.settimeout(_deadline(timeout).left())
-        return self._socket.recv(max_bytes)
+        if self._unsent:
+            with suppress(httpcore2.WriteError):  # the server may have answered before it had read everything
+                self._flush(timeout)
+        if not self.unread:
+            self.unread.add(self._stream.read(_READ_SIZE, _get_left(timeout)))
+        return self.unread.take(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        rest = memoryview(buffer)
-        while rest:
-            self._socket.settimeout(_deadline(timeout).left())
-            try:
-                rest = rest[self._socket.send(rest[:_MOST_WRITTEN]) :]
-            except TimeoutError:
-                raise
-            except OSError as error:  # the server may have answered before it had read everything
-                raise httpcore2.WriteError(error) from error
+        self.unread.expect_headers()
+        self._unsent += buffer
+        if len(self._unsent) > _WRITE_SIZE:
+            self._flush(timeout)
+
+    def _flush(self, timeout: float | None) -> None:
+        """Send what was written: headers and body together, before the first read."""
+        unsent, self._unsent = self._unsent, b""
+        for start in range(0, len(unsent), _WRITE_SIZE):
+            self._stream.write(unsent[start : start + _WRITE_SIZE], _get_left(timeout))
 
     def close(self) -> None:
-        self._socket.close()
+        self._stream.close()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        self._socket.settimeout(_deadline(timeout).left(MAX_CONNECT))
         try:
-            return _Stream(ssl_context.wrap_socket(self._socket, server_hostname=server_hostname))
-        except BaseException:
+            return Stream(self._stream.start_tls(ssl_context, server_hostname, _get_left(timeout, MAX_CONNECT)))
+        except BaseException:  # the stream closes itself after an error, but not after an interrupt
             self.close()
             raise
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":
-            return _is_readable(self._socket)
-        if info == "ssl_object":
-            return self._socket if isinstance(self._socket, ssl.SSLSocket) else None
-        return self._socket if info == "socket" else None
+        if info == "unread":
+            return self.unread
+        return (info == "is_readable" and bool(self.unread)) or self._stream.get_extra_info(info)
 
 
-def _is_readable(idle: socket.socket) -> bool:
-    """Return True if an idle connection has something to read: that the server has closed it, as a rule."""
-    if idle.fileno() < 0:
-        return True
-    idle.settimeout(0)
-    try:
-        idle.recv(1, 0 if isinstance(idle, ssl.SSLSocket) else socket.MSG_PEEK)
-    except (BlockingIOError, ssl.SSLWantReadError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _has_input(transport: asyncio.Transport) -> bool:
-    """Return True if the socket has something to read that its loop, which may have rested, has not seen yet."""
-    descriptor = transport.get_extra_info("socket").fileno()
-    if descriptor < 0:
-        return True
-    if not hasattr(select, "poll"):  # on Windows
-        return bool(select.select([descriptor], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-class AsyncNetwork(httpcore2.AsyncNetworkBackend):
+class AsyncNetwork(httpcore2.AnyIOBackend):
     """Connects for asyncio."""
 
     async def connect_tcp(
@@ -133,99 +189,88 @@ class AsyncNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: SocketOptions = None,
     ) -> httpcore2.AsyncNetworkStream:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_deadline(timeout).left(MAX_CONNECT)):
-            _, connection = await loop.create_connection(_Connection, host, port, happy_eyeballs_delay=0.25)
-        return connection
+        left = _get_left(timeout, MAX_CONNECT)
+        return AsyncStream(await super().connect_tcp(host, port, left, local_address, socket_options))
 
 
-class _Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
-    """A connected socket of an event loop, with or without TLS."""
+class AsyncStream(httpcore2.AsyncNetworkStream):
+    """A connection of an event loop."""
 
-    def __init__(self) -> None:
-        self._received = bytearray()
-        self._ended: bool = False
-        self._failure: Exception | None = None
-        self._paused = False
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._reader: asyncio.Future[None] | None = None
-
-    # What the event loop calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        if len(self._received) > _MOST_BUFFERED and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-        self._wake()
-
-    def eof_received(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._ended, self._failure = True, exc
-        self._writable.set()
-        self._wake()
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
-    # What httpcore2 calls.
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._unsent = b""
+        self.unread = Unread()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if not self._received and not self._ended:
-            self._reader = asyncio.get_running_loop().create_future()
-            async with asyncio.timeout(_deadline(timeout).left()):
-                await self._reader
-        else:
-            _deadline(timeout).left()
-        if not self._received and self._failure is not None:
-            raise self._failure
-        data = bytes(self._received[:max_bytes])
-        del self._received[:max_bytes]
-        if self._paused and not self._received:
-            self._paused = False
-            self._transport.resume_reading()
-        return data
+        if self._unsent:
+            with suppress(httpcore2.WriteError):  # the server may have answered before it had read everything
+                await self._flush(timeout)
+        if not self.unread:
+            self.unread.add(await self._receive(timeout))
+        return self.unread.take(max_bytes)
+
+    async def _receive(self, timeout: float | None) -> bytes:
+        return await self._stream.read(_READ_SIZE, _get_left(timeout))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if self._ended:
-            raise httpcore2.WriteError(self._failure or "the server has closed the connection")
-        self._transport.write(buffer)
-        if not self._writable.is_set():
-            async with asyncio.timeout(_deadline(timeout).left()):
-                await self._writable.wait()
+        self.unread.expect_headers()
+        self._unsent += buffer
+        if len(self._unsent) > _WRITE_SIZE:
+            await self._flush(timeout)
+
+    async def _flush(self, timeout: float | None) -> None:
+        """Send what was written: headers and body together, before the first read."""
+        unsent, self._unsent = self._unsent, b""
+        await self._stream.write(unsent, _get_left(timeout))
 
     async def aclose(self) -> None:
-        self._transport.abort()
-        await asyncio.sleep(0)  # the socket is closed in the next pass of the loop
+        await self._stream.aclose()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        loop = asyncio.get_running_loop()
+        left = _get_left(timeout, MAX_CONNECT)
         try:
-            async with asyncio.timeout(_deadline(timeout).left(MAX_CONNECT)):
-                secured = await loop.start_tls(self._transport, self, ssl_context, server_hostname=server_hostname)
-        except BaseException:
-            self._transport.abort()
+            return AsyncTlsStream(await self._stream.start_tls(ssl_context, server_hostname, left))
+        except BaseException:  # the stream closes itself after an error, but not after a cancellation
+            await self.aclose()
             raise
-        self._transport = cast(asyncio.Transport, secured)
-        return self
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # an idle connection has nothing to say but that it ends
-            return self._ended or bool(self._received) or _has_input(self._transport)
-        return self._transport.get_extra_info(info)
+        if info == "unread":
+            return self.unread
+        return (info == "is_readable" and bool(self.unread)) or self._stream.get_extra_info(info)
+
+
+class AsyncTlsStream(AsyncStream):
+    """An encrypted connection of an event loop. Records that were received may not have been decrypted yet."""
+
+    _at_once: int = 0  # bytes of records since the last read that had to wait
+    _has_waited: bool = False
+
+    async def _receive(self, timeout: float | None) -> bytes:
+        self._has_waited = False
+        mark = asyncio.get_running_loop().call_soon(self._note_wait)
+        data = await super()._receive(timeout)
+        mark.cancel()
+        self._at_once = len(data) + _RECORD_OVERHEAD + (0 if self._has_waited else self._at_once)
+        return data
+
+    def _note_wait(self) -> None:
+        self._has_waited = True
+
+    def get_extra_info(self, info: str) -> Any:
+        found = super().get_extra_info(info)
+        return self._has_unseen() if info == "is_readable" and not found else found
+
+    def _has_unseen(self) -> bool:
+        """Return True if records may have come that no read has returned."""
+        if self._at_once >= _MOST_BEFORE_UNSEEN:
+            return True
+        try:
+            self._stream.get_extra_info("ssl_object").read(1)
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError:
+            return True
+        return True

@@ -1,0 +1,388 @@
+"""HTTP clients on httpcore2, the engine of httpx2: requests out, bytes back, one deadline for each exchange.
+
+httpx2's own client would add cookies, redirects, authentication flows and a timeout for each read, none of which is
+wanted here, and half of the cost of a call. httpcore2's pool looks at each of its connections for each request, so
+idle connections are kept here, in a stack.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from functools import cache
+from socket import SHUT_RDWR
+from typing import Any, Generic, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+import httpcore2
+
+from prompty.concurrency import Admission
+from prompty.errors import ModelError, PromptyError
+from prompty.model.request import WireRequest
+from prompty.providers.http.body import MAX_ERROR, Body
+from prompty.providers.http.endpoint import Endpoint, write_body
+from prompty.providers.http.environment import TlsFiles, find_proxy, find_tls_files, reading_certificates
+from prompty.providers.http.failures import answer_error, connection_error, timeout_error
+from prompty.providers.http.network import AsyncNetwork, Deadline, Network, Unread
+from prompty.safety.redaction import mask_secrets, remember_secrets
+
+KEEP_ALIVE = 30  # seconds for which an idle connection is kept
+MAX_IDLE = 1_000  # connections
+MAX_ERROR_BODY = 10.0  # seconds for the body of an answer that has failed already
+Connection = TypeVar("Connection", httpcore2.ConnectionInterface, httpcore2.AsyncConnectionInterface)
+_TIMEOUTS = (TimeoutError, httpcore2.TimeoutException)
+_FAILURES = (
+    OSError,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+    httpcore2.UnsupportedProtocol,
+)
+_MISTAKES = (httpcore2.LocalProtocolError, httpcore2.UnsupportedProtocol)  # trying again would not help
+
+
+class _MaskSecrets(logging.Filter):
+    """httpcore2 logs what a server sends, at DEBUG; and a server knows the key."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = mask_secrets(record.getMessage()), ()
+        return True
+
+
+for _name in ("connection", "http11", "proxy"):
+    logging.getLogger(f"httpcore2.{_name}").addFilter(_MaskSecrets())
+
+
+class _IdleConnections(Generic[Connection]):
+    """Open connections that no call uses, the most recently used last."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[float, Connection]] = deque()
+        self._is_closed = False
+
+    def take(self) -> Connection | None:
+        """Return a connection that may be used again, or None. The caller checks whether it has expired."""
+        try:
+            return self._entries.pop()[1]
+        except IndexError:
+            return None
+
+    def add(self, connection: Connection) -> list[Connection]:
+        """Keep a connection, and return others that are to be closed."""
+        self._entries.append((time.monotonic(), connection))
+        return self._drop()
+
+    def close(self) -> list[Connection]:
+        """Keep none from now on, and return those that are to be closed."""
+        self._is_closed = True
+        return self._drop()
+
+    def _drop(self) -> list[Connection]:
+        dropped: list[Connection] = []
+        oldest = time.monotonic() - KEEP_ALIVE
+        try:
+            while self._is_closed or len(self._entries) > MAX_IDLE or self._entries[0][0] < oldest:
+                dropped.append(self._entries.popleft()[1])
+        except IndexError:  # there are none left: other threads take some, too
+            pass
+        return dropped
+
+
+class _HttpClient:
+    """Base of both clients: writes requests."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.address: str = endpoint.address
+        self._urls: dict[tuple[str, str], tuple[str, httpcore2.URL]] = {}
+        self._host: str = urlsplit(endpoint.base_url).netloc.rpartition("@")[2]
+        remember_secrets(endpoint.secrets)
+
+    def masked(self, text: str) -> str:
+        """Return `text` without secrets."""
+        return mask_secrets(text)
+
+    def _write(self, request: WireRequest, deadline: Deadline, body: bytes) -> httpcore2.Request:
+        url, parsed = self._find_url(request)
+        headers = self.endpoint.headers_for(request, url, body)
+        headers["host"], headers["content-length"] = self._host, str(len(body))
+        pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        timeout = {"connect": deadline, "read": deadline, "write": deadline}
+        return httpcore2.Request(request.method, parsed, headers=pairs, content=body, extensions={"timeout": timeout})
+
+    def _find_url(self, request: WireRequest) -> tuple[str, httpcore2.URL]:
+        model = str(request.body.get("model", "")) if self.endpoint.route else ""
+        found = self._urls.get((request.path, model))
+        if found is None:
+            url = self.endpoint.url_of(request.path, model)
+            found = self._urls[request.path, model] = url, httpcore2.URL(url)
+        return found
+
+    def _get_options(self) -> dict[str, Any]:
+        """Return the options of connections: whom to trust, and through which proxy."""
+        proxy = find_proxy(self.endpoint.base_url)
+        return {
+            "ssl_context": _load_certificates(find_tls_files()),
+            "keepalive_expiry": KEEP_ALIVE,
+            "proxy": proxy and httpcore2.Proxy(proxy.url, auth=proxy.credentials),
+        }
+
+
+@cache
+def _load_certificates(files: TlsFiles) -> ssl.SSLContext:
+    """Return whom to trust. Reading it is nearly all that building a client costs, so all clients share it."""
+    with reading_certificates():
+        context = httpcore2.default_ssl_context()
+        if files.client:
+            context.load_cert_chain(files.client, files.client_key)
+        return context
+
+
+def _get_headers(response: httpcore2.Response) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+
+
+def _get_encoding(response: httpcore2.Response) -> str:
+    for name, value in response.headers:
+        if name.lower() == b"content-encoding":
+            return value.decode("latin-1").strip().lower()
+    return ""
+
+
+def raise_failure(error: Exception) -> NoReturn:
+    """Raise what the HTTP library raised as an error of ours. Its own may quote the server, which knows the key."""
+    if isinstance(error, PromptyError):
+        raise error
+    if isinstance(error, _TIMEOUTS):
+        raise timeout_error() from None
+    if isinstance(error, _FAILURES):
+        cause = _find_cause(error)
+        raise connection_error(type(cause).__name__, str(cause), retryable=not isinstance(error, _MISTAKES)) from None
+    raise ModelError(f"the call could not be made: {mask_secrets(f'{type(error).__name__}: {error}')}") from error
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    """Return the first cause of an error: the last may only say that all attempts have failed."""
+    while cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__:
+        error = cause
+    return error
+
+
+class HttpTransport(_HttpClient):
+    """HTTP client of one endpoint for synchronous code, shared by all threads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._factory = httpcore2.ConnectionPool(**self._get_options(), network_backend=Network())
+        self._idle: _IdleConnections[httpcore2.ConnectionInterface] = _IdleConnections()
+
+    def send(self, request: WireRequest, /) -> bytes:
+        stream = self.stream(request)
+        try:
+            return b"".join(stream)
+        finally:
+            stream.close()
+
+    def stream(self, request: WireRequest, /) -> "HttpBytes":
+        deadline = Deadline(request.timeout)
+        try:
+            written = self._write(request, deadline, write_body(request))
+            connection = self._take_connection(written.url.origin)
+            answer = HttpBytes(self, connection, connection.handle_request(written))
+        except Exception as error:
+            raise_failure(error)
+        answer.raise_if_failed(deadline)
+        return answer
+
+    def _take_connection(self, origin: httpcore2.Origin) -> httpcore2.ConnectionInterface:
+        while connection := self._idle.take():
+            if not connection.has_expired():
+                return connection
+            connection.close()
+        return self._factory.create_connection(origin)
+
+    def release(self, connection: httpcore2.ConnectionInterface, unread: Unread) -> None:
+        """Keep a connection whose call has ended, or close it if it cannot be used again."""
+        for surplus in self._idle.add(connection) if connection.is_idle() and not unread else [connection]:
+            surplus.close()
+
+    def close(self) -> None:
+        """Close the connections that no call uses now, and each of the others when its call ends."""
+        for connection in self._idle.close():
+            connection.close()
+
+
+class HttpBytes:
+    """The bytes of an answer as they arrive."""
+
+    def __init__(
+        self, client: HttpTransport, connection: httpcore2.ConnectionInterface, response: httpcore2.Response
+    ) -> None:
+        self._client, self._connection, self._response = client, connection, response
+        self._stream: httpcore2.NetworkStream = response.extensions["network_stream"]
+        self._unread: Unread = self._stream.get_extra_info("unread")
+        self._unread.expect_body(response.headers)
+        self._is_open = True
+
+    def raise_if_failed(self, deadline: Deadline) -> None:
+        """Raise ModelError, and close the answer, if its status is not 2xx or its encoding is unknown."""
+        response = self._response
+        try:
+            if not 200 <= response.status < 300:
+                raise answer_error(response.status, _get_headers(response), self._read_error(deadline))
+            self._body = Body(_get_encoding(response))
+        except BaseException:  # an interrupt, too
+            self.close()
+            raise
+
+    def _read_error(self, deadline: Deadline) -> bytes:
+        """Return the beginning of the body of an error, or what arrived of it before it failed."""
+        deadline.shorten(MAX_ERROR_BODY)
+        content = b""
+        try:
+            body = Body(_get_encoding(self._response))
+            for chunk in self._response.iter_stream():
+                for piece in body.feed(chunk):
+                    content += piece
+                    if len(content) > MAX_ERROR:
+                        return content[:MAX_ERROR]
+        except (ModelError, OSError, *_TIMEOUTS, httpcore2.NetworkError, httpcore2.ProtocolError):
+            pass
+        return content
+
+    def __iter__(self) -> Iterator[bytes]:
+        body = self._body
+        try:
+            for chunk in self._response.iter_stream():
+                yield from body.feed(chunk)
+            body.finish()
+        except Exception as error:
+            self.close()
+            raise_failure(error)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._response.close()
+            self._client.release(self._connection, self._unread)
+
+    def abort(self) -> None:
+        """Closing would not wake a thread that waits for bytes; the end of the connection does."""
+        with suppress(OSError):
+            self._stream.get_extra_info("socket").shutdown(SHUT_RDWR)
+
+
+class AsyncHttpTransport(_HttpClient):
+    """HTTP client of one endpoint for one event loop.
+
+    `admission` limits how many calls begin in one pass of the event loop. If thousands began at once, the connections
+    of the first would time out before the loop came back to them.
+    """
+
+    def __init__(self, endpoint: Endpoint, admission: Admission) -> None:
+        super().__init__(endpoint)
+        self._admission = admission
+        self._factory = httpcore2.AsyncConnectionPool(**self._get_options(), network_backend=AsyncNetwork())
+        self._idle: _IdleConnections[httpcore2.AsyncConnectionInterface] = _IdleConnections()
+
+    async def send(self, request: WireRequest, /) -> bytes:
+        stream = await self.stream(request)
+        try:
+            return b"".join([chunk async for chunk in stream])
+        finally:
+            await stream.aclose()
+
+    async def stream(self, request: WireRequest, /) -> "AsyncHttpBytes":
+        deadline = Deadline(request.timeout)
+        try:
+            await self._admission.enter()
+            written = await self._write_async(request, deadline)
+            connection = await self._take_connection(written.url.origin)
+            answer = AsyncHttpBytes(self, connection, await connection.handle_async_request(written))
+        except Exception as error:
+            raise_failure(error)
+        await answer.raise_if_failed(deadline)
+        return answer
+
+    async def _write_async(self, request: WireRequest, deadline: Deadline) -> httpcore2.Request:
+        """Write a request. A credential that has to be renewed does not keep the event loop waiting."""
+        body, credential = write_body(request), self.endpoint.credential
+        if credential is None or credential.is_ready():
+            return self._write(request, deadline, body)
+        async with asyncio.timeout(deadline.left()):
+            return await asyncio.to_thread(self._write, request, deadline, body)
+
+    async def _take_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
+        while connection := self._idle.take():
+            if not connection.has_expired():
+                return connection
+            await connection.aclose()
+        return self._factory.create_connection(origin)
+
+    async def release(self, connection: httpcore2.AsyncConnectionInterface, unread: Unread) -> None:
+        """Keep a connection whose call has ended, or close it if it cannot be used again."""
+        for surplus in self._idle.add(connection) if connection.is_idle() and not unread else [connection]:
+            await surplus.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that no call uses now, and each of the others when its call ends."""
+        for connection in self._idle.close():
+            await connection.aclose()
+
+
+class AsyncHttpBytes:
+    """The bytes of an answer as they arrive."""
+
+    def __init__(
+        self, client: AsyncHttpTransport, connection: httpcore2.AsyncConnectionInterface, response: httpcore2.Response
+    ) -> None:
+        self._client, self._connection, self._response = client, connection, response
+        self._unread: Unread = response.extensions["network_stream"].get_extra_info("unread")
+        self._unread.expect_body(response.headers)
+        self._is_open = True
+
+    async def raise_if_failed(self, deadline: Deadline) -> None:
+        """The async form of `HttpBytes.raise_if_failed`."""
+        response = self._response
+        try:
+            if not 200 <= response.status < 300:
+                raise answer_error(response.status, _get_headers(response), await self._read_error(deadline))
+            self._body = Body(_get_encoding(response))
+        except BaseException:  # a cancellation, too
+            await self.aclose()
+            raise
+
+    async def _read_error(self, deadline: Deadline) -> bytes:
+        """The async form of `HttpBytes._read_error`."""
+        deadline.shorten(MAX_ERROR_BODY)
+        content = b""
+        try:
+            body = Body(_get_encoding(self._response))
+            async for chunk in self._response.aiter_stream():
+                for piece in body.feed(chunk):
+                    content += piece
+                    if len(content) > MAX_ERROR:
+                        return content[:MAX_ERROR]
+        except (ModelError, OSError, *_TIMEOUTS, httpcore2.NetworkError, httpcore2.ProtocolError):
+            pass
+        return content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = self._body
+        try:
+            async for chunk in self._response.aiter_stream():
+                for piece in body.feed(chunk):
+                    yield piece
+            body.finish()
+        except Exception as error:
+            await self.aclose()
+            raise_failure(error)
+
+    async def aclose(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            await self._response.aclose()
+            await self._client.release(self._connection, self._unread)
