@@ -18,7 +18,7 @@ from prompty import ModelError, Paused, PromptAgent, load, tool, trace_to, turn
 from prompty.batches.job import BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
-from prompty.cases.baseline import write_baseline
+from prompty.cases.comparison import write_baseline
 from prompty.durable import DurableRuntime
 from prompty.errors import IterationsExceeded
 from prompty.memory import SqliteMemory

@@ -68,7 +68,7 @@ def client(url: str) -> Iterator[DurableRuntime]:
 
 def check_failed(runtime: DurableRuntime, run_id: str) -> DeadlineExceeded:
     """Check that a run failed at its deadline, and that everybody sees so."""
-    with pytest.raises(DeadlineExceeded, match="has not ended before its deadline, 20") as error:
+    with pytest.raises(DeadlineExceeded, match="did not end before its deadline, 20") as error:
         runtime.result(run_id, timeout=SECONDS)
     assert runtime.summary(run_id).state == "failed"
     assert [run.id for run in runtime.list("failed")] == [run_id]

@@ -243,7 +243,7 @@ def test_many_runs_are_cancelled_and_retried_by_a_filter(stored: Stored) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["cancel"], "Name the runs"),
+        (["cancel"], "Give run ids"),
         (["cancel", "done", "--state", "waiting"], "either ids or filters"),
         (["cancel", "--state", "done"], "The state must be one of waiting, running, paused"),
         (["retry", "--state", "paused"], "The state must be one of failed, cancelled"),

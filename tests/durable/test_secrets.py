@@ -10,7 +10,7 @@ import pytest
 from prompty import PromptAgent, load, tool
 from prompty.durable import DurableRuntime
 from prompty.durable.record import new_record, record_from, stored_agent
-from prompty.errors import RequestError
+from prompty.errors import RequestError, RunRefused
 from prompty.providers.destination import check_destination
 from tests.durable.databases import Databases
 from tests.durable.runs import working
@@ -153,10 +153,10 @@ def test_a_stored_run_sends_its_key_only_where_the_file_may(agent: PromptAgent) 
     check_destination(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
 
 
-def test_a_run_of_an_older_release_trusts_no_endpoint_of_its_file(agent: PromptAgent) -> None:
+def test_an_agent_whose_endpoints_have_no_origin_is_refused(agent: PromptAgent) -> None:
     record = replace(new_record("run", agent, None, {}, {}), origins={})
-    with pytest.raises(RequestError, match="named only by the file"):
-        check_destination(stored_agent(record, {}), ())
+    with pytest.raises(RunRefused, match="the agent of the run 'run' is refused"):
+        stored_agent(record, {})
 
 
 def test_the_keys_of_fallbacks_are_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

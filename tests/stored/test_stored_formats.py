@@ -10,7 +10,7 @@ import pytest
 from prompty import Paused, resume, turn
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
-from prompty.cases.baseline import read_baseline
+from prompty.cases.comparison import read_baseline
 from prompty.durable import DurableRuntime
 from prompty.errors import IterationsExceeded
 from prompty.events import Done

@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path, PurePath
 from typing import Annotated, Any, TypedDict, cast
 
-from pydantic import ValidationError
 from typing_extensions import Doc
 
 from prompty.drivers.run import Invocation, Run
@@ -209,8 +208,8 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     try:
         provenance = restore_origins(record.origins, data, record.secrets)
         return PromptAgent.model_validate({**data, "path": bare.path, "provenance": provenance})
-    except ValidationError as error:
-        cause = f"{error.error_count()} parts of it cannot be read"
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        cause = f"it cannot be read: {type(error).__name__}"  # the message could quote a secret
         raise RunRefused(f"the agent of the run '{record.run_id}'", cause) from None
 
 
