@@ -64,15 +64,6 @@ msvcrt: Any = _import_if_present("msvcrt")  # on Windows
 _LOCKED_BYTE = 2**31 - 2  # msvcrt blocks reads and writes of what it locks: lock one byte, as far back as it can
 
 
-class Admission(asyncio.Semaphore):
-    """Limits how many coroutines begin in one pass of the event loop."""
-
-    async def enter(self) -> None:
-        """Wait for a pass that has room."""
-        await self.acquire()
-        asyncio.get_running_loop().call_soon(self.release)
-
-
 class FileLock:
     """Exclusive lock on a file, held by one process at a time.
 

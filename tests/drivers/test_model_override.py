@@ -15,9 +15,9 @@ from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.model.message import Message
 from prompty.pipeline.model_override import override_model, split_model
 from prompty.providers import PROVIDERS, register_executor, register_processor, register_provider
-from prompty.providers.anthropic.connection import locate as locate_anthropic
+from prompty.providers.anthropic.connection import find_endpoint as find_anthropic_endpoint
 from prompty.providers.openai import PROVIDER
-from prompty.providers.openai.connection import locate
+from prompty.providers.openai.connection import find_endpoint
 from prompty.providers.profiles import PROFILES
 from prompty.registry import DEFAULT, Registry
 from prompty.testing import Script, call
@@ -103,7 +103,7 @@ def test_a_known_server_is_reached_at_its_own_address_with_its_own_key(
     for agent in (loads(FILE), PromptAgent.model_validate({"model": "m", "instructions": "user:\nHi"})):
         chosen = override_model(agent, f"{profile.name}:m")
         provider = chosen.registry[PROVIDERS].get(chosen.model.provider)
-        endpoint = (locate_anthropic if profile.provider == "anthropic" else locate)(chosen)
+        endpoint = (find_anthropic_endpoint if profile.provider == "anthropic" else find_endpoint)(chosen)
         provider.connect(chosen)
         assert endpoint.base_url.rstrip("/") == profile.base_url.rstrip("/")
         sent = repr(endpoint.headers) + repr(getattr(endpoint.credential, "key", ""))
@@ -271,7 +271,7 @@ def test_a_durable_record_has_the_model_that_the_run_was_started_with(monkeypatc
     assert "gsk-for-groq-only" not in repr(stored)
     agent = stored_agent(record_from(stored, "run"), {})
     assert (agent.model.id, agent.model.provider, agent.model.options.temperature) == ("llama", "openai", 0)
-    assert "gsk-for-groq-only" in repr(locate(agent).headers)
+    assert "gsk-for-groq-only" in repr(find_endpoint(agent).headers)
 
 
 def test_a_provider_with_the_same_format_gets_the_special_options_of_the_file() -> None:

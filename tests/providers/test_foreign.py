@@ -12,8 +12,8 @@ from prompty import Message, PromptAgent, ToolCall, executor_of, invoke, invoke_
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
 from prompty.providers import EXECUTORS, PROCESSORS, Provider, register_executor, register_processor, register_provider
-from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, create_endpoint
+from prompty.providers.http.transports import Transports
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT
 from tests.drivers.clients import close_clients
@@ -300,17 +300,17 @@ def test_an_executor_of_a_provider_fails_as_ours(server: Server) -> None:
 # A provider of one's own on a known wire.
 
 
-def locate(agent: PromptAgent) -> Endpoint:
+def find_endpoint(agent: PromptAgent) -> Endpoint:
     url = f"http://127.0.0.1:{agent.metadata['port']}/own/v2"
     return create_endpoint(url, {"authorization": "Bearer own-key"})
 
 
-CONNECTOR = Connector(locate)
+TRANSPORTS = Transports(find_endpoint)
 OWN = Provider(
     key="own",
     apis={"chat": chat.API},
-    transport=CONNECTOR.transport,
-    transport_async=CONNECTOR.transport_async,
+    transport=TRANSPORTS.get,
+    transport_async=TRANSPORTS.get_async,
 )
 
 
@@ -319,7 +319,7 @@ def own_agent(server: Server) -> Iterator[PromptAgent]:
     register_provider("own", OWN)
     agent = agent_of("own").model_copy(update={"metadata": {"port": server.port}})
     yield agent
-    CONNECTOR.close()
+    TRANSPORTS.close()
 
 
 def test_a_provider_of_ones_own_speaks_a_known_wire(server: Server, own_agent: PromptAgent) -> None:

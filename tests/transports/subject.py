@@ -1,7 +1,7 @@
 """A transport under test, and what it is excused from."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from openai import AsyncOpenAI, OpenAI
@@ -26,6 +26,16 @@ EXEMPT: dict[tuple[str, str], str] = {
 }
 
 
+def create_agent(url: str, key: str) -> PromptAgent:
+    """An agent that calls with a key."""
+    return _create_agent({"kind": "key", "endpoint": url, "apiKey": key})
+
+
+def _create_agent(connection: Mapping[str, str]) -> PromptAgent:
+    model = {"id": "m", "provider": "openai", "connection": connection}
+    return PromptAgent.model_validate({"model": model, "instructions": "user:\nHi"})
+
+
 class Subject:
     """One transport: agents that use it, and event loops at whose end the host closes its own clients."""
 
@@ -39,15 +49,13 @@ class Subject:
 
     def agent(self, url: str) -> PromptAgent:
         """An agent whose calls go to a URL."""
-        connection = {"kind": "key", "endpoint": f"{url}/v1", "apiKey": KEY}
-        if self.name == "sdk":
-            connection = {"kind": "reference", "name": "suite"}
-            options: Any = {"base_url": f"{url}/v1", "api_key": KEY, "max_retries": 0}
-            self.close()
-            self._client, self._async_client = OpenAI(**options), AsyncOpenAI(**options)
-            register_connection("suite", self._client, self._async_client)
-        model = {"id": "m", "provider": "openai", "connection": connection}
-        return PromptAgent.model_validate({"model": model, "instructions": "user:\nHi"})
+        if self.name != "sdk":
+            return create_agent(f"{url}/v1", KEY)
+        options: Any = {"base_url": f"{url}/v1", "api_key": KEY, "max_retries": 0}
+        self.close()
+        self._client, self._async_client = OpenAI(**options), AsyncOpenAI(**options)
+        register_connection("suite", self._client, self._async_client)
+        return _create_agent({"kind": "reference", "name": "suite"})
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in an event loop of its own."""

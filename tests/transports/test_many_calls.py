@@ -1,4 +1,4 @@
-"""Very many calls are in flight at once: the server answers none before it has all of them."""
+"""Very many calls are in flight at once: the server answers none before it has all of them. Or with very many keys."""
 
 import json
 import subprocess
@@ -49,3 +49,16 @@ def test_very_many_calls_wait_for_their_answers_at_once(subject: Subject, keep: 
     keep(**told)
     assert told["answered"] == CALLS
     assert told["megabytes"] < MOST_MEGABYTES[subject.name]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_five_thousand_keys_need_a_hundred_descriptors(way: str, keep: Keep) -> None:
+    with provider() as url:
+        command = [sys.executable, "-m", "tests.transports.many_keys", way, f"{url}/0/0/1", "5000"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)  # noqa: S603  our own program
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    keep(**told)
+    assert told["descriptors"] <= 100

@@ -5,14 +5,13 @@ Anthropic have the same low-level verb: `client.post(path, content=bytes, cast_t
 requests and replies.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from socket import SHUT_RDWR
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
-from prompty.concurrency import Admission
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
@@ -23,6 +22,7 @@ from prompty.providers.http.failures import connection_error, status_error, time
 from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.wire.json_bytes import write_bytes
 
+Admit = Callable[[], Awaitable[None]]  # waits until a call may begin
 KEYS = ("api_key", "auth_token")  # what the clients of the SDKs call them
 _PLAIN_CLIENTS = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
 
@@ -153,13 +153,13 @@ class SdkBytes:
 class AsyncSdkTransport(_SdkConnection):
     """An asynchronous SDK client. It has no limit of calls in flight: how many connections it takes is the host's."""
 
-    def __init__(self, registered: RegisteredClient, admission: Admission) -> None:
+    def __init__(self, registered: RegisteredClient, admit: Admit) -> None:
         super().__init__(registered)
-        self._admission = admission
+        self._admit = admit
 
     async def send(self, request: WireRequest, /) -> bytes:
         try:
-            await self._admission.enter()
+            await self._admit()
             content: bytes = (await self.client.post(**self.arguments(request))).content
         except Exception as error:
             self.fail(error)
@@ -167,7 +167,7 @@ class AsyncSdkTransport(_SdkConnection):
 
     async def stream(self, request: WireRequest, /) -> "AsyncSdkBytes":
         try:
-            await self._admission.enter()
+            await self._admit()
             return AsyncSdkBytes(self, await self.client.post(**self.arguments(request), stream=True))
         except Exception as error:
             self.fail(error)

@@ -2,13 +2,13 @@
 
 from prompty.providers import Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.anthropic.connection import CONNECTOR, HOSTS, address
+from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, address
 
 PROVIDER = Provider(
     key="anthropic",
     apis={"chat": messages.API},
-    transport=CONNECTOR.transport,
-    transport_async=CONNECTOR.transport_async,
+    transport=TRANSPORTS.get,
+    transport_async=TRANSPORTS.get_async,
     address=address,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),

@@ -11,8 +11,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection
 from prompty.model.request import WireRequest
 from prompty.providers import Address, Api, join_url
-from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
+from prompty.providers.http.transports import Transports
 from prompty.providers.place import EnvironmentNames, Place, find_place
 from prompty.providers.profiles import ANTHROPIC, find_profile
 from prompty.providers.sdk import SdkClients
@@ -44,7 +44,7 @@ class ApiKey:
         return {"x-api-key": self.key}
 
 
-def locate(agent: PromptAgent) -> Endpoint:
+def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     place = find_place(agent, _VARIABLES, HOSTS)
     if not place.is_anonymous or isinstance(agent.model.connection, AnonymousConnection):
@@ -88,4 +88,4 @@ def _write_client_headers(connection: Any, request: WireRequest) -> Mapping[str,
 SDK = SdkClients(
     package="anthropic", sync_class="Anthropic", async_class="AsyncAnthropic", headers=_write_client_headers
 )
-CONNECTOR = Connector(locate, SDK)
+TRANSPORTS = Transports(find_endpoint, SDK)

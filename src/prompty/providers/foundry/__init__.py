@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from prompty.providers import Provider
-from prompty.providers.foundry.connection import CONNECTOR, HOSTS, address
+from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, address
 from prompty.providers.openai import chat, embeddings, responses
 from prompty.providers.profiles import AZURE as AZURE_SERVER
 
 PROVIDER = Provider(
     key="foundry",
     apis={"chat": chat.API, "responses": responses.API, "embedding": embeddings.API},
-    transport=CONNECTOR.transport,
-    transport_async=CONNECTOR.transport_async,
+    transport=TRANSPORTS.get,
+    transport_async=TRANSPORTS.get_async,
     address=address,
     hosts=HOSTS,
     connection_kinds=("key", "foundry", "reference"),

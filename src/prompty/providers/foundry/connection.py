@@ -14,8 +14,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import ApiKeyConnection, FoundryConnection
 from prompty.providers import Address, Api
 from prompty.providers.destination import check_environment_url
-from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
+from prompty.providers.http.transports import Transports
 from prompty.providers.openai.connection import SDK
 from prompty.providers.place import find_stored_key, required_endpoint, required_key, wrong_kind
 from prompty.safety.redaction import remember_secrets
@@ -93,7 +93,7 @@ def _get_version(version: str | None) -> str | None:
     return version or os.environ.get("OPENAI_API_VERSION") or None
 
 
-def locate(agent: PromptAgent) -> Endpoint:
+def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     return _build_endpoint(find_resource(agent))
 
@@ -154,4 +154,4 @@ def address(agent: PromptAgent, api: Api) -> Address:
     )
 
 
-CONNECTOR = Connector(locate, SDK)
+TRANSPORTS = Transports(find_endpoint, SDK)

@@ -10,7 +10,7 @@ import logging
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from socket import SHUT_RDWR
@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import httpcore2
 
-from prompty.concurrency import Admission
 from prompty.errors import ModelError, PromptyError
 from prompty.model.request import WireRequest
 from prompty.providers.http.body import MAX_ERROR, Body
@@ -57,36 +56,28 @@ for _name in ("connection", "http11", "proxy"):
 
 
 class _IdleConnections(Generic[Connection]):
-    """Open connections that no call uses, the most recently used last."""
+    """Open connections that no call uses, the last used last. A closed collection keeps none."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[float, Connection]] = deque()
-        self._is_closed = False
+        self.is_closed = False
 
     def take(self) -> Connection | None:
-        """Return a connection that may be used again, or None. The caller checks whether it has expired."""
+        """Return the connection that was used last, or None. The server may have closed it."""
         try:
             return self._entries.pop()[1]
         except IndexError:
             return None
 
     def add(self, connection: Connection) -> list[Connection]:
-        """Keep a connection, and return others that are to be closed."""
-        self._entries.append((time.monotonic(), connection))
-        return self._drop()
-
-    def close(self) -> list[Connection]:
-        """Keep none from now on, and return those that are to be closed."""
-        self._is_closed = True
-        return self._drop()
-
-    def _drop(self) -> list[Connection]:
+        """Keep a connection, and return those that are no longer kept."""
+        now = time.monotonic()
+        self._entries.append((now, connection))
         dropped: list[Connection] = []
-        oldest = time.monotonic() - KEEP_ALIVE
         try:
-            while self._is_closed or len(self._entries) > MAX_IDLE or self._entries[0][0] < oldest:
+            while self.is_closed or len(self._entries) > MAX_IDLE or self._entries[0][0] < now - KEEP_ALIVE:
                 dropped.append(self._entries.popleft()[1])
-        except IndexError:  # there are none left: other threads take some, too
+        except IndexError:  # none are left: other threads take some, too
             pass
         return dropped
 
@@ -211,7 +202,8 @@ class HttpTransport(_HttpClient):
 
     def close(self) -> None:
         """Close the connections that no call uses now, and each of the others when its call ends."""
-        for connection in self._idle.close():
+        self._idle.is_closed = True
+        while connection := self._idle.take():
             connection.close()
 
 
@@ -276,15 +268,11 @@ class HttpBytes:
 
 
 class AsyncHttpTransport(_HttpClient):
-    """HTTP client of one endpoint for one event loop.
+    """HTTP client of one endpoint for one event loop. `admit` waits until a call may begin."""
 
-    `admission` limits how many calls begin in one pass of the event loop. If thousands began at once, the connections
-    of the first would time out before the loop came back to them.
-    """
-
-    def __init__(self, endpoint: Endpoint, admission: Admission) -> None:
+    def __init__(self, endpoint: Endpoint, admit: Callable[[], Awaitable[None]]) -> None:
         super().__init__(endpoint)
-        self._admission = admission
+        self._admit = admit
         self._factory = httpcore2.AsyncConnectionPool(**self._get_options(), network_backend=AsyncNetwork())
         self._idle: _IdleConnections[httpcore2.AsyncConnectionInterface] = _IdleConnections()
 
@@ -298,7 +286,7 @@ class AsyncHttpTransport(_HttpClient):
     async def stream(self, request: WireRequest, /) -> "AsyncHttpBytes":
         deadline = Deadline(request.timeout)
         try:
-            await self._admission.enter()
+            await self._admit()
             written = await self._write_async(request, deadline)
             connection = await self._take_connection(written.url.origin)
             answer = AsyncHttpBytes(self, connection, await connection.handle_async_request(written))
@@ -329,7 +317,8 @@ class AsyncHttpTransport(_HttpClient):
 
     async def aclose(self) -> None:
         """Close the connections that no call uses now, and each of the others when its call ends."""
-        for connection in self._idle.close():
+        self._idle.is_closed = True
+        while connection := self._idle.take():
             await connection.aclose()
 
 

@@ -2,13 +2,13 @@
 
 from prompty.providers import Provider
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.providers.openai.connection import CONNECTOR, HOSTS, address, find_server
+from prompty.providers.openai.connection import HOSTS, TRANSPORTS, address, find_server
 
 PROVIDER = Provider(
     key="openai",
     apis={"chat": chat.API, "responses": responses.API, "embedding": embeddings.API, "image": images.API},
-    transport=CONNECTOR.transport,
-    transport_async=CONNECTOR.transport_async,
+    transport=TRANSPORTS.get,
+    transport_async=TRANSPORTS.get_async,
     address=address,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),

@@ -7,8 +7,8 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ReferenceConnection
 from prompty.providers import Address, Api, join_url
-from prompty.providers.http.connections import Connector
 from prompty.providers.http.endpoint import Endpoint, create_endpoint
+from prompty.providers.http.transports import Transports
 from prompty.providers.place import EnvironmentNames, Place, find_place
 from prompty.providers.profiles import OPENAI, Profile, find_profile
 from prompty.providers.sdk import SdkClients
@@ -24,7 +24,7 @@ _VARIABLES = EnvironmentNames(
 SDK = SdkClients(package="openai", sync_class="OpenAI", async_class="AsyncOpenAI")
 
 
-def locate(agent: PromptAgent) -> Endpoint:
+def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     place = find_place(agent, _VARIABLES, HOSTS)
     if place.is_anonymous and not isinstance(agent.model.connection, AnonymousConnection):
@@ -64,4 +64,4 @@ def _find_url(agent: PromptAgent) -> str:
     return getattr(connection, "endpoint", None) or os.environ.get(_VARIABLES.base_url) or ""
 
 
-CONNECTOR = Connector(locate, SDK)
+TRANSPORTS = Transports(find_endpoint, SDK)
