@@ -86,7 +86,7 @@ def test_an_unexpected_exception_is_one_line_and_with_debug_a_traceback(
     arguments: list[str | Path] = ["chat", prompt, "--tools", tmp_path / "broken.py"]
     done = run(*arguments)
     assert done.returncode == 1
-    place, fix = tmp_path / "broken.py", "Correct the file. To see the traceback, add --debug."
+    place, fix = tmp_path / "broken.py", "Fix the file. To see the traceback, add --debug."
     assert done.stderr == f"error: {place}:2: RuntimeError: •••• in my module\n    {fix}\n"
     shown = run("--debug", *arguments) if position == "before the command" else run(*arguments, "--debug")
     assert shown.returncode == 1

@@ -262,7 +262,7 @@ def test_a_broken_file_of_functions_is_named_with_its_line(folder: Path, code: s
 def test_a_tool_without_a_function_names_the_option(folder: Path) -> None:
     done = run(folder, "run", "bank.prompty", "--turn")
     assert done.returncode == 1
-    assert "Add --tools FILE.py, with a function called look." in done.stderr
+    assert "Add --tools FILE.py with a function named look." in done.stderr
 
 
 def test_a_person_approves_calls_on_the_terminal(folder: Path) -> None:

@@ -78,10 +78,10 @@ def takes_less() -> str:
 
 MISFITS: dict[str, tuple[Any, str]] = {
     "no declaration": ({"look": look, "smell": listen}, "'smell' is not declared in the file, which declares: look"),
-    "a parameter too much": ({"look": needs_more}, "needs 'loudly', which the file does not declare"),
+    "a parameter too much": ({"look": needs_more}, "requires 'loudly', which the file does not declare"),
     "a parameter too few": ({"look": takes_less}, "declares 'at' for 'look', which its function does not take"),
-    "two of one name": ([look, tool(name="look")(lambda at: at)], "two functions are called 'look'"),
-    "no function": ([5], "a int is not a function"),
+    "two of one name": ([look, tool(name="look")(lambda at: at)], "two functions are named 'look'"),
+    "no function": ([5], "a tool must be a function, not int"),
 }
 
 
@@ -100,7 +100,7 @@ def test_a_turn_refuses_what_does_not_fit_before_the_model_is_asked(name: str) -
 
 @pytest.mark.spec("003 §2.9", "two tools of one name are an error")
 def test_two_tools_of_one_name_are_refused() -> None:
-    with Script("Done."), pytest.raises(ToolError, match="two tools are called 'look'"):
+    with Script("Done."), pytest.raises(ToolError, match="two tools are named 'look'"):
         turn(agent_of(tools=[LOOK, LOOK]), tools=[look])
 
 

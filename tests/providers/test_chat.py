@@ -336,7 +336,7 @@ def test_without_functions_there_is_no_tools_key() -> None:
 @pytest.mark.spec("003 §2.9", "two tools of one name are an error")
 def test_two_functions_of_one_name_are_an_error() -> None:
     twice = [{"name": "t", "kind": "function"}, {"name": "t", "kind": "function"}]
-    with pytest.raises(RequestError, match="two tools are called 't'"):
+    with pytest.raises(RequestError, match="two tools are named 't'"):
         list_declared_functions(agent(tools=twice))
 
 

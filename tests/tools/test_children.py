@@ -417,7 +417,7 @@ def test_a_child_may_lie_below_a_root_that_the_host_allows(way: Way, tmp_path: P
     parent_file.write_text(f"---\nmodel: {{id: p, provider: scripted}}\n{tools}\n---\nuser:\nHi")
     with Script("never"):
         refused = way.turn(load(parent_file, allowed_roots=[tmp_path / "elsewhere"]))
-    assert "not below the folder of its prompt" in str(refused.error)
+    assert "not below the prompt's folder" in str(refused.error)
     assert "allowed_roots=" in str(refused.error)
     with Script(call("t"), "Child.", "Done.") as script:
         assert way.turn(load(parent_file, allowed_roots=[tmp_path])).result == "Done."

@@ -59,7 +59,7 @@ def test_a_server_belongs_to_a_registry() -> None:
     register_mcp_server("files", command=["first"], registry=first)
     register_mcp_server("files", command=["second"], registry=second)
     assert [find(tool(), registry).address.command for registry in (first, second)] == [("first",), ("second",)]
-    with pytest.raises(ToolError, match="no MCP server is registered as 'files'"):
+    with pytest.raises(ToolError, match="no MCP server named 'files'"):
         find(tool())
 
 
@@ -74,7 +74,7 @@ def test_a_server_of_a_file_is_the_same_one_each_time() -> None:
 def test_an_unknown_server_is_reported_with_the_registered_ones() -> None:
     register_mcp_server("one", command=["x"])
     register_mcp_server("another", command=["x"])
-    with pytest.raises(ToolError, match=r"no MCP server is registered as 'files' .*; registered: another, one"):
+    with pytest.raises(ToolError, match=r"no MCP server named 'files' .*; registered: another, one"):
         find(tool())
 
 

@@ -191,9 +191,9 @@ def test_a_file_cannot_start_a_process(way: Way) -> None:
         seen = turn_with(way, tool={"name": "x", "connection": {"endpoint": endpoint}})
         assert "is not an HTTP URL" in str(seen.error)
     seen = turn_with(way, tool={"name": "x", "connection": {"kind": "oauth", "endpoint": "https://x.example"}})
-    assert "has no address of an MCP server" in str(seen.error)
+    assert "has no `endpoint` of an MCP server" in str(seen.error)
     seen = turn_with(way, tool={"name": "x", "connection": {"kind": "reference", "name": "y"}})
-    assert "no MCP server is registered as 'y' (tool 'x'); registered: none" in str(seen.error)
+    assert "no MCP server named 'y' is registered (tool 'x'); registered: none" in str(seen.error)
 
 
 def test_names_are_made_legal_and_stay_different() -> None:
@@ -206,5 +206,5 @@ def test_names_are_made_legal_and_stay_different() -> None:
 
 
 def test_a_server_that_is_not_registered_is_named() -> None:
-    with pytest.raises(ToolError, match=r"no MCP server is registered as 'nobody' \(approve_mcp_changes\)"):
+    with pytest.raises(ToolError, match=r"no MCP server named 'nobody' is registered \(approve_mcp_changes\)"):
         approve_mcp_changes("nobody")

@@ -248,7 +248,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     "text of another charset": (reply(b"\xe9", headers={"content-type": "text/plain; charset=latin-1"}), "é"),
     "a charset nobody knows": (reply(b"a", headers={"content-type": "text/plain; charset=nope"}), "a"),
     "nothing": (reply(b"", status=204), "204 Scripted"),
-    "bytes": (reply(b"\x89PNG", headers={"content-type": "image/png"}), "[4 bytes of image/png, which are not shown]"),
+    "bytes": (reply(b"\x89PNG", headers={"content-type": "image/png"}), "[4 bytes of image/png, not shown]"),
 }
 
 

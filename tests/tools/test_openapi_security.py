@@ -30,7 +30,7 @@ def test_a_redirect_is_an_error_and_carries_nothing(
 ) -> None:
     service.answer(reply(b"", status=status, headers={"location": f"{elsewhere.url}/?k={KEY}"}))
     agent = agent_of(tmp_path, PLAIN, connection={"endpoint": service.url, "apiKey": KEY})
-    assert f"failed: {status} Scripted: the service redirects" in result_of(called(agent, {}))
+    assert f"failed: {status} Scripted: the service sent a redirect" in result_of(called(agent, {}))
     assert elsewhere.accepted == 0
 
 
@@ -60,7 +60,7 @@ def test_places_are_allowed_in_one_registry_alone(service: Server, tmp_path: Pat
 
 
 def test_a_file_without_a_server_needs_an_endpoint(tmp_path: Path) -> None:
-    assert "does not say where its service is" in refusal(agent_of(tmp_path, PLAIN))
+    assert "has no server URL" in refusal(agent_of(tmp_path, PLAIN))
 
 
 def test_a_document_names_no_server_of_another_origin(service: Server, elsewhere: Server, tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ def test_a_document_lies_below_its_prompt(tmp_path: Path, place: str) -> None:
     (tmp_path / "api.json").write_text("{}")
     (folder / "link.json").symlink_to(tmp_path / "api.json")
     agent = agent_of(folder, PLAIN, specification=place)
-    assert "is not below the folder of its prompt" in refusal(agent)
+    assert "is not below the prompt's folder" in refusal(agent)
 
 
 def test_a_document_that_is_not_there_or_no_file_is_an_error(tmp_path: Path) -> None:
     assert "cannot read the OpenAPI document" in refusal(agent_of(tmp_path, PLAIN, specification="none.json"))
     (tmp_path / "folder").mkdir()
-    assert "not a file" in refusal(agent_of(tmp_path, PLAIN, specification="folder"))
+    assert "not a regular file" in refusal(agent_of(tmp_path, PLAIN, specification="folder"))

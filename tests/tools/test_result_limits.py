@@ -19,7 +19,7 @@ def lengths(parts: Sequence[ContentPart]) -> list[int]:
 def test_the_parts_of_a_result_are_counted_together() -> None:
     message = result_message(CALL, [TextPart("x" * 500_000)] * 60)
     assert len(message.text) < 500_100
-    assert message.text.endswith("[29500000 more characters were cut off]")
+    assert message.text.endswith("[29500000 more characters were omitted]")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_the_parts_of_a_result_are_counted_together() -> None:
 def test_a_long_result_is_cut(value: object) -> None:
     text = result_message(CALL, value).text
     assert 500_000 <= len(text) < 500_100
-    assert "more characters were cut off]" in text
+    assert "more characters were omitted]" in text
 
 
 def test_a_short_result_is_as_it_was() -> None:
@@ -39,12 +39,12 @@ def test_a_short_result_is_as_it_was() -> None:
 def test_a_cut_falls_where_the_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_RESULT_LENGTH", 5)
     parts = result_message(CALL, [TextPart("abc"), TextPart("def"), ImagePart("i", "image/png"), TextPart("g")]).content
-    assert [part.value for part in parts] == ["abc", "de", "i", "[2 more characters were cut off]"]
+    assert [part.value for part in parts] == ["abc", "de", "i", "[2 more characters were omitted]"]
 
 
 def test_media_and_the_number_of_parts_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_MEDIA_LENGTH", 5)
     monkeypatch.setattr(results, "MAX_RESULT_PARTS", 3)
     images = [ImagePart("123", "image/png")] * 3
-    assert result_message(CALL, images).text == "[2 more images, recordings or files were left out]"
-    assert lengths([TextPart("a")] * 10_000) == [1, 1, 1, len("[9997 more characters were cut off]")]
+    assert result_message(CALL, images).text == "[2 more images, recordings or files were omitted]"
+    assert lengths([TextPart("a")] * 10_000) == [1, 1, 1, len("[9997 more characters were omitted]")]

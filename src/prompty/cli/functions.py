@@ -74,7 +74,7 @@ def _require_all(agent: PromptAgent, known: Set[str], sources: list[str]) -> Non
         )
     raise ToolError(
         f"the file declares the tool {names}, which needs a function",
-        f"Add --tools FILE.py, with a function called {missing[0]}.",
+        f"Add --tools FILE.py with a function named {missing[0]}.",
     )
 
 

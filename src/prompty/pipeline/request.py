@@ -63,7 +63,7 @@ def list_declared_functions(agent: PromptAgent) -> list[Function]:
     names = [function.name for function in functions]
     for name in names:
         if names.count(name) > 1:
-            raise RequestError(f"two tools are called '{name}'", "Give each tool a unique name.")
+            raise RequestError(f"two tools are named '{name}'", "Give each tool a unique name.")
     return functions
 
 

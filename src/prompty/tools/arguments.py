@@ -1,4 +1,4 @@
-"""Read the arguments of a tool call from the model's JSON text, and validate them."""
+"""Parse and validate the arguments of a tool call."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _FENCE = "```"
-_MAX_DEPTH = 100  # the validator, the stored forms and most programs of the host go no deeper than Python's stack
+_MAX_DEPTH = 100  # deeper values could exceed Python's stack in the validator, in stored data or in the host
 _MAX_PROBLEMS = 5
-_MAX_COPIED = 300  # values; the validator copies a value for each problem in it
+_MAX_COPIED = 300  # values; the validator copies the value for each problem it reports
 _MAX_PROBLEM_LENGTH = 300
 
 
 def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", defaults: Json) -> Json:
-    """Return the arguments of a call: parsed, without the bound ones, with the defaults, and validated (L4)."""
+    """Parse the arguments, drop those that the host binds, add defaults, and validate (L4)."""
     arguments = parse_arguments(text)
     for name in bound:
         arguments.pop(name, None)
@@ -32,7 +32,7 @@ def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", d
 
 
 def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) -> Json:
-    """Return arguments with a default for each that is missing, or raise `ArgumentsError` if they do not fit."""
+    """Validate arguments and add a default for each that is missing. Raise `ArgumentsError` if they are invalid."""
     missing = {name: copy_json(value) for name, value in defaults.items() if name not in arguments}
     complete = {**arguments, **missing} if missing else arguments
     # A function may have a default that its own schema does not allow, such as None for a number.
@@ -49,12 +49,11 @@ def drop_defaults(arguments: Json, defaults: Json) -> Json:
 def _is_default(name: str, value: object, defaults: Json) -> bool:
     if name not in defaults or type(value) is not type(default := defaults[name]) or value != default:
         return False
-    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but not for whoever reads them.
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but they are written differently.
     return not isinstance(value, float | list | dict) or json.dumps(value) == json.dumps(default)
 
 
 def copy_json(value: Any) -> Any:
-    """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {name: copy_json(entry) for name, entry in value.items()}
     return [copy_json(entry) for entry in value] if isinstance(value, list) else value
@@ -74,7 +73,7 @@ def parse_arguments(text: str) -> dict[str, object]:
     if may_have_surrogates(body):
         arguments = repair_json(arguments)
     if not isinstance(arguments, dict):
-        raise ArgumentsError("the arguments are not a JSON object; write them as {'name': value}")
+        raise ArgumentsError('the arguments are not a JSON object; write them as {"name": value}')
     return cast(dict[str, object], arguments)
 
 
@@ -96,7 +95,7 @@ class Validator(Protocol):
 
 
 def get_validator(schema: Json) -> Validator:
-    """Return the cached validator of a JSON Schema."""
+    """Return the cached validator for a JSON Schema."""
     return _build_validator(json.dumps(schema))
 
 
@@ -108,12 +107,12 @@ def _build_validator(schema: str) -> Validator:
 
 
 def _refuse_reference(reference: str) -> NoReturn:
-    """Refuse to read files or call servers for a schema from outside."""
-    raise ValueError(f"it refers to {reference[:200]}, outside of itself")
+    """Refuse to read files or call servers for a schema."""
+    raise ValueError(f"it refers to {reference[:200]}, outside the schema")
 
 
 def is_valid(value: object, validator: Validator) -> bool:
-    """Return True if a value fits. One that the validator cannot read, because it is nested too deep, does not."""
+    """Return True if a value is valid. A value nested too deep for the validator is not."""
     try:
         return validator.is_valid(value)
     except ValueError:
@@ -121,19 +120,19 @@ def is_valid(value: object, validator: Validator) -> bool:
 
 
 def check_arguments(arguments: Json, validator: Validator) -> None:
-    """Raise `ArgumentsError` with the problems of the arguments."""
+    """Raise `ArgumentsError` if the arguments are invalid."""
     if not is_valid(arguments, validator):
         raise ArgumentsError("; ".join(_list_problems(arguments, validator)))
 
 
 def find_problems(value: object, schema: Json) -> list[str]:
-    """Return the problems of a value by a JSON Schema."""
+    """Validate a value against a JSON Schema and return the problems."""
     validator = get_validator(schema)
     return [] if is_valid(value, validator) else _list_problems(value, validator)
 
 
 def _list_problems(value: object, validator: Validator) -> list[str]:
-    """Return the first problems; of a large value only one."""
+    """Return the first few problems, or one for a large value."""
     try:
         if not is_larger(value, _MAX_COPIED):
             return [_explain(error) for error in validator.iter_errors(value)][:_MAX_PROBLEMS]
@@ -144,7 +143,7 @@ def _list_problems(value: object, validator: Validator) -> list[str]:
 
 
 def _explain(error: ValueError) -> str:
-    """Return a problem in words: a `jsonschema_rs.ValidationError`, or the reason why a value cannot be read."""
+    """Describe a `jsonschema_rs.ValidationError`, or the reason why a value cannot be read."""
     path = ".".join(map(str, getattr(error, "instance_path", ()))) or "value"
     message = str(getattr(error, "message", error))
     too_long = len(message) > _MAX_PROBLEM_LENGTH

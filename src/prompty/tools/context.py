@@ -29,6 +29,6 @@ class ToolContext:
     run: Any = field(default=None, repr=False)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Report progress to the listeners of the run."""
+        """Report progress to the run's listeners."""
         if self.tell:
             self.tell(ToolProgress(self.name, self.call_id, done, total, message))

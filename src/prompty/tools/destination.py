@@ -1,4 +1,4 @@
-"""Refuse to send credentials and bound values of a tool to an endpoint that only the file names (F14)."""
+"""Refuse to send a tool's credentials and bound values to an endpoint that only the file names (F14)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,7 +20,7 @@ def check_destination(
     endpoint: str | None,
     allowed: Iterable[Origin] = (),
 ) -> None:
-    """Raise ToolError if a tool would send something from outside the file to an endpoint that it may not go to.
+    """Raise ToolError if a tool would send a secret from outside the file to an endpoint that may not receive it.
 
     `allowed` are origins that the host allows for this kind of tool.
     """
@@ -35,17 +35,17 @@ def find_refusal(
     endpoint: str,
     allowed: Iterable[Origin] = (),
 ) -> Refusal | None:
-    """Return why a tool may not send its credential and its bound values to an endpoint, or None if it may."""
+    """Return the reason to refuse a tool's credential and bound values to an endpoint, or None."""
     sources = (agent.provenance.get_strictest(secret, endpoint), find_bound_source(agent, tool))
     credential = max((source for source in sources if source is not None), default=None)
     if credential is None or credential is Source.FILE:
-        return None  # without anything from outside, the address alone decides; see `openapi.permissions`
+        return None  # nothing from outside the file; `openapi.permissions` checks the address
     trusted = read_trusted(agent.registry.trusted_endpoints) | frozenset(allowed)
     return agent.provenance.refuse(credential, endpoint, (), trusted)
 
 
 def find_bound_source(agent: PromptAgent, tool: ToolDefinition) -> Source | None:
-    """Return the most restricted source of what a tool's bindings send, or None if the file has written all of it."""
+    """Return the most restricted source of a tool's bound values, or None if all are written in the file."""
     provenance = agent.provenance
     bound = [binding.value.get_secret_value() for binding in tool.bindings.values() if binding.value]
     sources = [provenance.get_source(text) for text in leaves(bound)]
@@ -55,7 +55,7 @@ def find_bound_source(agent: PromptAgent, tool: ToolDefinition) -> Source | None
 
 
 def inherit_provenance(child: PromptAgent, parent: PromptAgent, tool: ToolDefinition) -> PromptAgent:
-    """Return a prompt that runs as a tool: it trusts what its parent trusts, and may pass on what the parent binds."""
+    """Return a prompt that runs as a tool: it inherits its parent's trust, and may pass on bound values."""
     bound, trusted = find_bound_source(parent, tool), parent.provenance.trusted
     if not trusted and not bound:
         return child

@@ -1,4 +1,4 @@
-"""Host functions as tools: a signature becomes a JSON Schema, and JSON arguments become the values it declares."""
+"""Host functions as tools: derive a JSON Schema from a signature, and convert JSON arguments to its types."""
 
 import inspect
 import json
@@ -55,7 +55,7 @@ def tool(
 def tool(function: Any = None, /, **options: Any) -> Any:
     """Mark a function, sync or async, as a tool. The function itself does not change.
 
-    A `sequential` tool never runs beside other calls of its batch. `timeout` is in seconds. A durable run repeats an
+    A `sequential` tool never runs concurrently with other calls. `timeout` is in seconds. A durable run repeats an
     `idempotent` tool after a crash without asking for approval.
     """
 
@@ -67,7 +67,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:
 
 
 class Signature:
-    """The parameters of a function, as a model may pass them."""
+    """A function's parameters that a model can pass."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         call = getattr(type(function), "__call__", None)  # noqa: B004  the function itself is needed, not whether it exists
@@ -103,7 +103,7 @@ class Signature:
 
     @cached_property
     def defaults(self) -> Json:
-        """The defaults of the parameters as JSON. One that has no JSON is missing, and so is that of a credential."""
+        """The parameters' defaults as JSON, without credentials and values that JSON cannot represent."""
         defaults: Json = {}
         for name, parameter in self.parameters.items():
             if parameter.default is not parameter.empty and not is_credential_name(name):
@@ -113,7 +113,7 @@ class Signature:
 
     @cached_property
     def fixed_defaults(self) -> Json:
-        """The defaults that the function may fill in itself. It can change a list or a dict, and so gets a copy."""
+        """The immutable defaults, which the function can fill in itself. It gets copies of lists and dicts."""
         return {
             name: value
             for name, value in self.defaults.items()
@@ -122,7 +122,7 @@ class Signature:
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """The signature as a pydantic model. Its fields are numbered, so that no name can clash with a method."""
+        """The signature as a pydantic model. Fields are numbered, so that no name clashes with a method."""
         fields: dict[str, Any] = {}
         for position, (name, parameter) in enumerate(self.parameters.items()):
             default = ... if parameter.default is parameter.empty else parameter.default
@@ -147,7 +147,7 @@ class Signature:
         return schema
 
     def convert(self, arguments: Json) -> dict[str, object]:
-        """Convert JSON arguments to the declared types. Missing ones keep the function's defaults."""
+        """Convert JSON arguments to the declared types. Missing arguments keep the function's defaults."""
         try:
             converted = self.model.model_validate(arguments)
         except ValidationError as error:
@@ -172,7 +172,7 @@ class Handler:
     signature: Signature
 
     def describe(self) -> Function:
-        """Return the definition that the model sees when no file declares the function."""
+        """Return the definition for the model if no file declares the function."""
         try:
             parameters = self.signature.schema
         except UnusableSignature as error:
@@ -185,7 +185,7 @@ class Handler:
         return self.signature.is_async
 
     def prepare(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
-        """Return the call with its arguments, or raise `ArgumentsError` if they do not fit the signature."""
+        """Return the call with its arguments. Raise `ArgumentsError` if they do not match the signature."""
         values = self.signature.convert(arguments)
         if self.signature.context_parameter:
             values[self.signature.context_parameter] = context
@@ -196,11 +196,11 @@ _signatures: WeakKeyDictionary[Any, dict[bool, Signature]] = WeakKeyDictionary()
 
 
 def get_signature(function: Callable[..., object]) -> Signature:
-    """Return the cached signature of a function. All instances share the signature of a method."""
+    """Return the cached signature of a function. Instances share a method's signature."""
     owner = getattr(function, "__func__", function)
     try:
         cached = _signatures.setdefault(owner, {})
-    except TypeError:  # a callable object that cannot be hashed or referred to weakly
+    except TypeError:  # a callable that cannot be hashed or weakly referenced
         return Signature(function)
     is_bound = owner is not function
     if is_bound not in cached:
@@ -209,17 +209,17 @@ def get_signature(function: Callable[..., object]) -> Signature:
 
 
 def make_handler(function: object, name: str | None = None) -> Handler:
-    """Return the handler of a function. `name` takes precedence over `@tool(name=…)` and the function's own name."""
+    """Return a handler for a function. `name` takes precedence over `@tool(name=…)` and the function's own name."""
     if isinstance(function, Handler):
         return function
     if not callable(function):
-        raise ToolError(f"a {type(function).__name__} is not a function", "Pass functions as tools.")
+        raise ToolError(f"a tool must be a function, not {type(function).__name__}", "Pass functions as tools.")
     try:
         signature = get_signature(function)
-    except ValueError:  # of some built-in types and functions
+    except ValueError:  # raised for some built-in types and functions
         raise ToolError(
             f"the parameters of {getattr(function, '__name__', 'a function')!r} cannot be read",
-            "Pass a function of your own that calls it.",
+            "Wrap it in your own function.",
         ) from None
     options: ToolOptions = getattr(function, MARK, ToolOptions())
     own = getattr(function, "__name__", type(function).__name__)
@@ -227,7 +227,7 @@ def make_handler(function: object, name: str | None = None) -> Handler:
 
 
 def _read_hints(function: Any) -> tuple[dict[str, Any], str]:
-    """Return the annotations of a function, or why they cannot be read: some name types that only checkers import."""
+    """Return a function's annotations, or the reason why they cannot be read, like a `TYPE_CHECKING` import."""
     try:
         return get_type_hints(function, include_extras=True), ""
     except (NameError, TypeError) as error:
@@ -235,7 +235,7 @@ def _read_hints(function: Any) -> tuple[dict[str, Any], str]:
 
 
 def _add_description(hint: Any, from_docstring: str | None) -> Any:
-    """Return a hint with its description: from `Annotated[…, "text"]`, a `Field`, or else the docstring."""
+    """Return a hint with its description from `Annotated[…, "text"]`, a `Field` or the docstring."""
     if get_origin(hint) is Annotated:
         first, *notes = get_args(hint)
         text = next((note for note in notes if isinstance(note, str)), None)
@@ -247,7 +247,7 @@ def _add_description(hint: Any, from_docstring: str | None) -> Any:
 
 
 def _drop_titles(schema: Any) -> Any:
-    """Return a schema without the titles that pydantic derives from names: they cost tokens and say nothing."""
+    """Remove the titles that pydantic derives from names: they cost tokens and add nothing."""
     if isinstance(schema, list):
         return [_drop_titles(entry) for entry in schema]
     if not isinstance(schema, dict):
@@ -258,7 +258,7 @@ def _drop_titles(schema: Any) -> Any:
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return the description of a function, and those of its parameters by name."""
+    """Return a function's description, and its parameters' descriptions by name."""
     description: list[str] = []
     parameters: dict[str, str] = {}
     name = ""

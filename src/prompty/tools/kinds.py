@@ -1,8 +1,8 @@
 """Tool kinds beyond functions: each describes the functions of a declared tool and runs their calls.
 
 A kind is an object with one method, known through `register_tool_kind` or an entry point `prompty.tool_kinds`. Its
-calls are coroutines: they run on the caller's event loop in async code, and on that of `concurrency` in sync code. A
-kind whose state belongs to one event loop has to get there itself.
+calls are coroutines: they run on the caller's event loop in async code, and on `concurrency`'s in sync code. A
+kind whose state belongs to one event loop must switch to that loop itself.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,10 +28,9 @@ class KindTool:
     """One function of a tool.
 
     `function` is what the model sees, and `call` runs it. Sync code runs `call_sync` on a thread, if there is one.
-    `check` raises `ArgumentsError` for arguments with which the call must not start. `approval` replaces the file's
-    policy (see `loop.policy`). `defaults` are the arguments that the call gets where the model leaves them out. A
-    binding may fill in the parameters in `bindable` although the model is not offered them. No trace shows the
-    parameters in `sensitive`.
+    `check` raises `ArgumentsError` for arguments that must not start a call. `approval` replaces the file's policy (see
+    `loop.policy`). `defaults` fill in arguments that the model omits. A binding may fill in the parameters in
+    `bindable` although the model does not see them. No trace shows the parameters in `sensitive`.
     """
 
     function: Function
@@ -49,11 +48,11 @@ class ToolKind(Protocol):
     """A kind of tool.
 
     A kind may also have a method `find_parameters(tool, agent)` that returns the parameters that bindings can fill in,
-    or None if they are not known without a network. `prompty check` compares them with the bindings of the file.
+    or None if that needs the network. `prompty check` compares them with the file's bindings.
     """
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
-        """Return the functions of a tool that a file declares."""
+        """Return the functions of a declared tool."""
         ...
 
 
@@ -73,7 +72,7 @@ class KindRunner:
         return not self.sync or self.tool.call_sync is None
 
     def prepare(self, arguments: Json, context: ToolContext) -> Callable[[], object]:
-        """Return the call with its arguments, or raise `ArgumentsError` if it must not start with them."""
+        """Return the call with its arguments. Raise `ArgumentsError` if it must not start."""
         if self.tool.check:
             self.tool.check(arguments)
         call_sync = self.tool.call_sync if self.sync else None
@@ -90,20 +89,20 @@ class ProjectedTool(NamedTuple):
 
     @property
     def approval(self) -> object:
-        """The policy of the kind, or else that of the file."""
+        """The kind's policy, or else the file's."""
         return self.tool.approval_mode if self.kind_tool.approval is None else self.kind_tool.approval
 
 
 async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
-    """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed by its tool's name.
+    """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed with its tool's name.
 
-    A tool of a custom kind whose own name is taken has a function of the host, which takes precedence over its kind.
+    If a custom tool's own name is taken, a host function runs it: that takes precedence over the kind.
     """
     names = set(taken)
     projected: list[ProjectedTool] = []
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
-            continue  # a function, or a tool that a function of its name runs
+            continue  # a function, or a custom tool that a host function runs
         kind_tools = await _get_kind(tool, agent).describe(tool, agent)
         for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
             raise error
@@ -114,7 +113,7 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             if function.name in names:
                 function = replace(function, name=f"{tool.name}_{function.name}")
             if function.name in names:
-                raise ToolError(f"two tools are called '{function.name}'", "Rename one of them.")
+                raise ToolError(f"two tools are named '{function.name}'", "Rename one of them.")
             names.add(function.name)
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
@@ -122,7 +121,7 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
 
 
 def _check_approval(projected: Sequence[ProjectedTool]) -> None:
-    """Check the approval conditions of one tool against all its functions, which mostly share one policy."""
+    """Check a tool's approval conditions against all its functions, which usually share one policy."""
     policies = {id(entry.approval): entry.approval for entry in projected if get_conditions(entry.approval)}
     if policies:
         callees = [describe_callee(entry.function, entry.bindings) for entry in projected]
@@ -135,7 +134,7 @@ def _bindable(kind_tool: KindTool) -> set[str]:
 
 
 class UnmatchedBinding(ToolError):
-    """A binding fills in no parameter. `nearest` is the parameter that was probably meant."""
+    """A binding matches no parameter. `nearest` is the parameter with the most similar name."""
 
     def __init__(self, binding: str, cause: str, fix: str, nearest: str | None = None) -> None:
         super().__init__(cause, fix)
@@ -144,7 +143,7 @@ class UnmatchedBinding(ToolError):
 
 
 def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[UnmatchedBinding]:
-    """Return an error for each binding that fills in none of the parameters of a tool."""
+    """Return an error for each binding that matches no parameter."""
     errors = []
     for binding in tool.bindings:
         if binding not in parameters:
@@ -165,7 +164,7 @@ def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
 
 
 class UnknownKind(ToolError):
-    """Nothing runs tools of this kind. `nearest` is the known kind that is probably meant."""
+    """No handler is registered for this kind. `nearest` is the known kind with the most similar name."""
 
     def __init__(self, tool: ToolDefinition, known: Sequence[str]) -> None:
         self.nearest: str | None = nearest(tool.kind, known)
@@ -173,22 +172,22 @@ class UnknownKind(ToolError):
         super().__init__(
             f"no handler is registered for tool kind '{tool.kind}' (tool '{tool.name}')",
             f"{hint}Use one of {', '.join(known)}, or register a handler with `register_tool_kind`. "
-            f"A function called '{tool.name}' also runs it.",
+            f"A function named '{tool.name}' can also run it.",
         )
 
 
 def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:
-    """Return the path of a file that a tool names. It must lie below the folder of its prompt or an allowed root."""
+    """Return the path of a file that a tool names. It must be below the prompt's folder or an allowed root."""
     folder = agent.base_dir or (agent.path.parent if agent.path else None)
     if folder is None:
         raise ToolError(
-            f"'{path}' of the tool '{tool.name}' is relative to the file of its prompt, and the prompt has no file",
+            f"'{path}' of the tool '{tool.name}' is relative to the prompt's file, but the prompt has no file",
             "Load the prompt with load(path), or pass base_dir= to loads().",
         )
     located = (folder / path).resolve()
     if not any(located.is_relative_to(root.resolve()) for root in (folder, *agent.allowed_roots)):
         raise ToolError(
-            f"'{path}' of the tool '{tool.name}' is not below the folder of its prompt",
+            f"'{path}' of the tool '{tool.name}' is not below the prompt's folder",
             "Move it there, or pass allowed_roots= to load().",
         )
     return located

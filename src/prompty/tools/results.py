@@ -13,7 +13,7 @@ from prompty.model.message import Message, ToolCall, Usage
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.surrogates import repair_json, repair_text
 
-# Longer results are cut: they would fill any model's context, and cost accordingly.
+# Longer results are truncated: they would fill any model's context, and cost accordingly.
 MAX_RESULT_LENGTH = 500_000  # characters of text, in all parts together
 MAX_MEDIA_LENGTH = 20_000_000  # characters of images, audio and files
 MAX_RESULT_PARTS = 1_000
@@ -21,12 +21,12 @@ _PARTS = get_args(ContentPart)
 
 
 class ReportedFailure(RuntimeError):
-    """A service reports that a call failed. The text is for the model to read; no code of the host is to blame."""
+    """A service reported that a call failed. The model reads the text; the host's code did not fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """A result with the usage and cost of the model calls that made it; they count for the turn that called."""
+    """A result with the usage and cost of the model calls behind it, which count towards the calling turn."""
 
     value: object
     usage: Usage
@@ -34,7 +34,7 @@ class Metered:
 
 
 def result_message(call: ToolCall, value: object, *, is_error: bool = False) -> Message:
-    """Return the message of a result: text and parts as they are, everything else as JSON."""
+    """Return a result as a message: text and parts unchanged, everything else as JSON."""
     meter = value if isinstance(value, Metered) else None
     return Message(
         "tool",
@@ -48,19 +48,19 @@ def result_message(call: ToolCall, value: object, *, is_error: bool = False) -> 
 
 
 def error_message(call: ToolCall, text: str) -> Message:
-    """Return the message of a call without a result; the model learns nothing but this text."""
+    """Return the message for a call without a result. The model sees only this text."""
     return result_message(call, f"Error: {mask_secrets(text)}", is_error=True)
 
 
 def failure_message(call: ToolCall, error: Exception) -> Message:
-    """Return the message of a call that raised. Which model failed where is not for the model to know."""
+    """Return the message for a call that raised. It does not reveal which model failed where."""
     located = isinstance(error, ModelError) or (isinstance(error, PromptyError) and error.problem is not None)
     reason = str(getattr(error, "cause", error) if located else error).strip() or type(error).__name__
     return error_message(call, f"Tool '{call.name}' failed: {reason}")
 
 
 def _to_parts(value: object) -> list[ContentPart]:
-    """Return the parts of a result. Together they are of a bounded length."""
+    """Return the parts of a result, within the limits."""
     if isinstance(value, str):
         return [_truncate(TextPart(repair_text(value)), MAX_RESULT_LENGTH)]
     if isinstance(value, _PARTS):
@@ -71,7 +71,7 @@ def _to_parts(value: object) -> list[ContentPart]:
 
 
 def _limit(parts: Sequence[ContentPart]) -> list[ContentPart]:
-    """Return the parts of a result as far as the limits go, and say what was left out."""
+    """Truncate the parts at the limits, and add a note on what was omitted."""
     kept: list[ContentPart] = []
     text = media = cut = left_out = 0
     for part in parts:
@@ -89,22 +89,21 @@ def _limit(parts: Sequence[ContentPart]) -> list[ContentPart]:
         cut += max(length - allowed, 0)
         if length <= allowed or allowed:
             kept.append(TextPart(repair_text(part.value[:allowed])))
-    notes = [f"{cut} more characters were cut off"] if cut else []
-    notes += [f"{left_out} more images, recordings or files were left out"] if left_out else []
+    notes = [f"{cut} more characters were omitted"] if cut else []
+    notes += [f"{left_out} more images, recordings or files were omitted"] if left_out else []
     return [*kept, TextPart(f"[{'; '.join(notes)}]")] if notes else kept
 
 
 def to_text(value: object) -> str:
-    """Return a value as JSON text."""
     if value is None:
         return ""
     try:
         return to_json(value, fallback=str, inf_nan_mode="strings").decode()
-    except PydanticSerializationError:  # for a lone surrogate, as in the name of a file, there is a remedy
+    except PydanticSerializationError:  # perhaps a lone surrogate, for example in a file name
         plain = repair_json(to_jsonable_python(repair_json(value), fallback=str, inf_nan_mode="strings"))
         return to_json(plain, inf_nan_mode="strings").decode()
 
 
 def _truncate(part: TextPart, limit: int) -> TextPart:
     cut = len(part.value) - limit
-    return part if cut <= 0 else TextPart(f"{part.value[:limit]}\n[{cut} more characters were cut off]")
+    return part if cut <= 0 else TextPart(f"{part.value[:limit]}\n[{cut} more characters were omitted]")

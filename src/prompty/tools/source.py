@@ -1,4 +1,4 @@
-"""Import Python code that a person named: a file, or an installed module."""
+"""Import Python code that the user named: a file, or an installed module."""
 
 import traceback
 from importlib import import_module
@@ -11,7 +11,6 @@ from prompty.safety.redaction import mask_secrets
 
 
 def import_source(source: str) -> ModuleType:
-    """Import a Python file or an installed module that a person named."""
     path = Path(source)
     if path.suffix != ".py":
         try:
@@ -25,9 +24,7 @@ def import_source(source: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ToolError(
-            _describe_failure(error, path), "Correct the file. To see the traceback, add --debug."
-        ) from error
+        raise ToolError(_describe_failure(error, path), "Fix the file. To see the traceback, add --debug.") from error
     return module
 
 

@@ -1,4 +1,4 @@
-"""The tools of a run: what the model sees, and what runs its calls."""
+"""The tools of a run: the functions that the model sees, and the code that runs its calls."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,11 +24,10 @@ Tools = Mapping[str, Any] | Iterable[Any] | None
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundTool:
     """A tool that can run: the function that the model sees, its runner, the bindings that the host fills in, the
-    defaults of arguments that the model leaves out, and its approval policies. Parameters of a function that its file
-    does not declare are the function's own, and nobody sees them.
+    defaults of arguments that the model omits, and its approval policies. Parameters that the file does not declare
+    keep the function's defaults, and the model does not see them.
 
-    `own_defaults` are those of the function itself. An argument that is equal to one is left to the function, so that
-    it gets the very object that its signature has.
+    `own_defaults` are the function's. An argument equal to one is omitted, so that the function gets its own object.
     """
 
     function: Function
@@ -47,7 +46,7 @@ class BoundTool:
 def fill_bindings(
     arguments: Mapping[str, object], bindings: Mapping[str, Binding], inputs: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return the arguments of a call with the bound ones filled in (§2.9.1). A binding replaces the model's value."""
+    """Return the arguments of a call with the bindings filled in (§2.9.1). A binding replaces the model's value."""
     return {**arguments, **{name: _bound_value(name, binding, inputs) for name, binding in bindings.items()}}
 
 
@@ -58,13 +57,13 @@ def _bound_value(name: str, binding: Binding, inputs: Mapping[str, object]) -> o
         raise InputError(
             binding.input,
             f"the parameter '{name}' is bound to the input '{binding.input}', which has no value",
-            f"Pass inputs={{'{binding.input}': …}}, or give it a `default:` in the file.",
+            f"Pass inputs={{'{binding.input}': …}}, or add a `default:` to the input in the file.",
         )
     return inputs[binding.input]
 
 
 def bind_tools(agent: PromptAgent, functions: Tools) -> dict[str, Handler]:
-    """Return handlers for the tools that a file declares, after checking that each is declared and fits.
+    """Return handlers for a file's tools, after checking that each is declared and matches.
 
     A declared function without a handler is a warning: it may be registered, or passed to the turn.
     """
@@ -85,7 +84,7 @@ def bind_tools(agent: PromptAgent, functions: Tools) -> dict[str, Handler]:
 
 
 def handlers_of(functions: Tools) -> dict[str, Handler]:
-    """Return handlers by tool name. The keys of a mapping are the names."""
+    """Return handlers by tool name. A mapping's keys are the names."""
     if isinstance(functions, Mapping):
         return {name: make_handler(function, name) for name, function in functions.items()}
     found: object = functions
@@ -94,18 +93,18 @@ def handlers_of(functions: Tools) -> dict[str, Handler]:
     handlers: dict[str, Handler] = {}
     for handler in map(make_handler, functions or ()):
         if handler.name in handlers:
-            raise ToolError(f"two functions are called '{handler.name}'", "Rename one with @tool(name=…).")
+            raise ToolError(f"two functions are named '{handler.name}'", "Rename one with @tool(name=…).")
         handlers[handler.name] = handler
     return handlers
 
 
 def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
-    """Return the functions of a run: those that the file declares, then those that the host adds."""
+    """Return a run's functions: those that the file declares, then those that the host adds."""
     handlers = handlers_of(functions)
     tools: dict[str, BoundTool] = {}
     for tool in agent.tools:
         if tool.name in tools:
-            raise ToolError(f"two tools are called '{tool.name}'", "Rename one of them.")
+            raise ToolError(f"two tools are named '{tool.name}'", "Rename one of them.")
         if isinstance(tool, FunctionTool):
             tools[tool.name] = _bind(tool, handlers.get(tool.name), agent)
         elif isinstance(tool, CustomTool):
@@ -113,7 +112,7 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
                 tools[tool.name] = _bind_custom(tool, handler)
         elif tool.name in handlers:
             raise ToolError(
-                f"the function '{tool.name}' has the name of a tool of kind '{tool.kind}'", "Rename one of them."
+                f"the function '{tool.name}' has the same name as a tool of kind '{tool.kind}'", "Rename one of them."
             )
     for name, handler in handlers.items():
         if name not in tools:
@@ -143,7 +142,7 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
 
 
 def describe_custom_tools(agent: PromptAgent) -> list[Function]:
-    """Return the functions of tools of custom kinds that a registered function of their name runs."""
+    """Return the functions of custom tools that a registered function runs."""
     tools = [(tool, _find_registered(tool, agent)) for tool in agent.tools if isinstance(tool, CustomTool)]
     return [_bind_custom(tool, handler).function for tool, handler in tools if handler]
 
@@ -154,7 +153,7 @@ def _find_registered(tool: ToolDefinition, agent: PromptAgent) -> Handler | None
 
 
 def _bind_custom(tool: CustomTool, handler: Handler) -> BoundTool:
-    """Return a tool of a custom kind that a function runs. Its parameters are those of the function."""
+    """Return a custom tool that a function runs. Its parameters are the function's."""
     function = handler.describe()
     if not handler.signature.accepts_any_name:
         for error in find_unmatched(tool, handler.signature.parameters):
@@ -169,8 +168,8 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
     if handler is None:
         raise ToolError(
             f"the tool '{tool.name}' is declared, but has no function",
-            f"Pass a function of that name in `tools=`, or register one: register_tool('{tool.name}', function).",
-            f"Add --tools FILE.py, with a function called {tool.name}.",
+            f"Pass a function with that name in `tools=`, or register one: register_tool('{tool.name}', function).",
+            f"Add --tools FILE.py with a function named {tool.name}.",
         )
     _check_fit(tool, handler)
     declared = {entry.name: entry.default for entry in tool.parameters if entry.default is not None}
@@ -178,7 +177,7 @@ def _bind(tool: FunctionTool, handler: Handler | None, agent: PromptAgent) -> Bo
 
 
 def _complete(tool: ToolDefinition, function: Function, handler: Handler, declared: Json | None = None) -> BoundTool:
-    """Return a tool that a function runs. The defaults that the file declares replace those of the function."""
+    """Return a tool that a function runs. The file's defaults replace the function's."""
     signature = handler.signature
     if tool.approval_mode is not None:
         check_conditions(tool.approval_mode, [describe_callee(function, tool.bindings)])
@@ -207,13 +206,13 @@ def _check_fit(declared: ToolDefinition, handler: Handler) -> None:
     unknown = ", ".join(f"'{name}'" for name in sorted(extra))
     if undeclared:
         raise ToolError(
-            f"the function of '{declared.name}' needs {undeclared}, which the file does not declare",
+            f"the function for '{declared.name}' requires {undeclared}, which the file does not declare",
             "Declare it under `parameters:`, bind it, or give it a default.",
         )
     if unknown:
         raise ToolError(
             f"the file declares {unknown} for '{declared.name}', which its function does not take",
-            "Give the function a parameter of that name, or remove it from the file.",
+            "Add a parameter with that name to the function, or remove it from the file.",
         )
 
 

@@ -62,14 +62,14 @@ def register_mcp_server(
     pins: str | Path | None = None,
     registry: Registry = DEFAULT,
 ) -> None:
-    """Let files name a server: a command to start, or the URL of a running one.
+    """Register a server that files can name: a command to start, or a URL.
 
-    `pins` is a file that remembers the approved definitions of its tools between processes.
+    `pins` is a file that keeps the approved tool definitions between processes.
     """
     if isinstance(command, str) or bool(command) == bool(url):
         raise ToolError(
             f"the MCP server '{name}' needs either a command as a list of words, or a URL",
-            f"register_mcp_server('{name}', command=['npx', '-y', 'package']), or url='https://…'.",
+            f"Call register_mcp_server('{name}', command=['npx', '-y', 'package']), or pass url='https://…'.",
         )
     named_values = {**(env or {}), **(headers or {})}
     remember_secrets(word for key, value in named_values.items() if is_credential_name(key) for word in value.split())
@@ -84,7 +84,7 @@ def register_mcp_server(
 
 
 def load_mcp_servers(path: str | Path, *, registry: Registry = DEFAULT) -> list[str]:
-    """Register the servers of a JSON file in the common form, `{"mcpServers": {name: {command, args, env}}}`."""
+    """Register the servers in a JSON file in the common form, `{"mcpServers": {name: {command, args, env}}}`."""
     check_path(path, "load_mcp_servers()", "the path of a JSON file")
     try:
         servers = json.loads(Path(path).read_text(encoding="utf-8"))["mcpServers"]
@@ -109,18 +109,18 @@ def _read_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def approve_mcp_changes(name: str, *, registry: Registry = DEFAULT) -> list[str]:
-    """Approve the tools of a server as it described them last. Return those that had changed."""
+    """Approve a server's current tool definitions. Return the tools that had changed."""
     return _servers(registry).approve_changes(name)
 
 
 def close_mcp_servers(*, registry: Registry = DEFAULT) -> None:
-    """Close all sessions and the processes behind them. Servers stay registered, and open again when they are used."""
+    """Close all sessions and their processes. Servers stay registered, and open again on next use."""
     if (servers := _servers(registry)).any_used:
         in_event_loop(servers.close()).result()
 
 
 async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:
-    """Close all sessions from async code."""
+    """Like `close_mcp_servers`, from async code."""
     if (servers := _servers(registry)).any_used:
         await run_on_loop(servers.close())
 
@@ -128,7 +128,7 @@ async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:
 def _servers(registry: Registry) -> Servers:
     kind = registry[TOOL_KINDS].get("mcp")
     if not isinstance(kind, McpKind):
-        raise ToolError("the tool kind 'mcp' has been replaced by another", "Register servers where that one says.")
+        raise ToolError("the tool kind 'mcp' has been replaced", "Register servers with the handler that replaces it.")
     return kind.servers
 
 
@@ -139,12 +139,12 @@ class McpKind:
         self.servers: Servers = Servers()
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
-        """Return the functions of a server's allowed tools. One whose definition has changed needs approval."""
+        """Return the functions of a server's allowed tools. A tool whose definition has changed needs approval."""
         if not isinstance(tool, McpTool):
             raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
         permissions = _get_permissions(agent.registry)
         server = self.servers.find(tool, permissions)
-        if server.address.permissions and server.address.url:  # the file gives the address
+        if server.address.permissions and server.address.url:  # the address is from the file
             trusted = permissions.find_trusted(parse_url(server.address.url))
             check_destination(agent, tool, getattr(tool.connection, "api_key", None), server.address.url, trusted)
         connection = self.servers.connection(server.address)
@@ -167,8 +167,8 @@ def _get_permissions(registry: Registry) -> Permissions:
 
 
 def approval_policy(mode: object, name: str) -> object:
-    """Return the policy (see `loop.policy`) that `approvalMode` gives one tool of a server. An unknown mode means
-    always, and so does a tool that `specify` names in neither of its lists."""
+    """Return the policy (see `loop.policy`) that `approvalMode` sets for one tool of a server. It is always for an
+    unknown mode, and for a tool in neither list of `specify`."""
     match mode:
         case None | "never" | "always":
             return mode
@@ -187,14 +187,14 @@ async def _list_tools(connection: ServerConnection, server: KnownServer, tool: M
     try:
         tools = await run_on_loop(connection.run_idempotent(_list_all_pages))
         if twice := next((name for name, count in Counter(one.name for one in tools).items() if count > 1), None):
-            raise McpError(f"it lists the tool '{visible(twice)}' twice")  # either could be the one that people trust
+            raise McpError(f"it lists the tool '{visible(twice)}' twice")  # unclear which of them was approved
         return tools
     except PromptyError:
         raise
-    except Exception as error:  # also the SDK's and the server's own errors, whatever they are
+    except Exception as error:  # the SDK and the server raise many kinds
         raise ToolError(
             f"cannot use the MCP server '{server.name}' (tool '{tool.name}'): {error}",
-            "Check its command or address, its headers, and that it runs.",
+            "Check its command or URL, its headers, and that it is running.",
         ) from error
 
 
@@ -217,7 +217,7 @@ async def _list_all_pages(client: "Client") -> "list[Tool]":
 
 
 def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
-    """Return the tools that the file allows. An empty list allows none."""
+    """Return the tools that the file allows. With an empty `allowedTools` that is none."""
     if tool.allowed_tools is None:
         return _check_count(tools, tool)
     for missing in set(tool.allowed_tools) - {entry.name for entry in tools}:
@@ -229,7 +229,7 @@ def _check_count(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
     if len(tools) > limits.MAX_OFFERED_TOOLS:
         raise ToolError(
             f"the MCP server of '{tool.name}' offers {len(tools):,} tools, more than {limits.MAX_OFFERED_TOOLS:,}",
-            "Choose the tools that the model needs with `allowedTools`.",
+            "Select the tools that the model needs with `allowedTools`.",
         )
     return tools
 

@@ -1,6 +1,6 @@
-"""Open a connection to an MCP server through the official SDK, which negotiates the version of the protocol.
+"""Connect to an MCP server through the official SDK, which negotiates the protocol version.
 
-The SDK is imported here and nowhere else, when a server is first used.
+The SDK is imported only here, on first use of a server.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 30.0
 _MAX_STDERR_LENGTH = 1000
-# The SDK's code and texts for a connection that is gone. Servers use the same code for errors of their own.
+# The SDK's code and texts for a lost connection. Servers use the same code for their own errors.
 _CONNECTION_CLOSED = -32000
 _CLOSED_TEXTS = ("Connection closed", "SSE stream", "Session terminated", "Session not found")
-# What a process needs to run at all; keys and tokens of the host are not among it.
+# What a process needs to run at all, without the host's keys and tokens.
 _INHERITED = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TEMP", "TMP", "TZ", "USER", "LOGNAME"}
     | {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"}
@@ -48,7 +48,7 @@ MessageCallback = Callable[[object], Awaitable[None]]
 class ServerAddress:
     """How to reach a server: a command to start, or a URL. Tools with the same address share a session.
 
-    The address of a URL from a file is checked against `permissions`. Without any, the host has registered it.
+    A URL from a file is checked against `permissions`. They are None for a server that the host registered.
     """
 
     command: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class ServerAddress:
     permissions: Permissions | None = field(default=None, repr=False, compare=False)
 
     def process_environment(self) -> dict[str, str]:
-        """Return the environment of the process: an allow-list of ours, and what the host sets."""
+        """Return the process's environment: the allowed variables, and those that the host sets."""
         inherited = {
             name: value for name, value in os.environ.items() if name.upper() in _INHERITED or name.startswith("LC_")
         }
@@ -69,7 +69,7 @@ class ServerAddress:
 async def connect(
     address: ServerAddress, stack: AsyncExitStack, on_log: LogCallback, on_message: MessageCallback
 ) -> "Client":
-    """Open a connection that closes with `stack`. Failures are raised as `McpError`, with the process's last words.
+    """Open a connection that closes with `stack`. Raise `McpError`, with the end of the process's stderr, if it fails.
 
     `on_message` receives notifications, and an exception for each message that the SDK cannot read.
     """
@@ -93,7 +93,7 @@ async def connect(
 async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStack, stderr: "StderrReader") -> Any:
     if address.url is not None:
         httpx = require("httpx2", extra="mcp")
-        # No read timeout: each tool has a time limit of its own.
+        # No read timeout: each tool has its own.
         timeout = httpx.Timeout(CONNECT_SECONDS, read=None)
         headers = {"Accept-Encoding": "identity", **dict(address.headers)}
         hooks = {"response": [limits.limit_body]}
@@ -120,14 +120,14 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
 
 
 class CheckedTransport:
-    """HTTP transport that connects to checked addresses only. It uses no proxy, which would look names up itself."""
+    """HTTP transport that connects to checked addresses only. It uses no proxy, which would resolve names itself."""
 
     def __init__(self, http: Any, permissions: Permissions) -> None:
         self._http, self._permissions = http, permissions
         self._inner = http.AsyncHTTPTransport(trust_env=False)
 
     async def find_addresses(self, url: str) -> list[str]:
-        """Return the addresses of a URL's host. Raise ToolError if a request may not go to one of them."""
+        """Resolve a URL's host. Raise ToolError if one of its addresses is not allowed."""
         parsed = parse_url(url)
         try:
             addresses = await resolve(parsed)
@@ -137,7 +137,7 @@ class CheckedTransport:
         return addresses
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send a request to an address of its host that has been checked."""
+        """Send a request to a checked address of its host."""
         host = request.url.host
         for address in (addresses := await self.find_addresses(str(request.url))):
             pinned = self._http.Request(
@@ -152,7 +152,7 @@ class CheckedTransport:
             except (self._http.ConnectError, self._http.ConnectTimeout):
                 if address == addresses[-1]:
                     raise
-        raise McpError(f"the name {host} has no address")
+        raise McpError(f"the host name {host} has no address")
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -166,14 +166,14 @@ class CheckedTransport:
 
 
 class StderrReader(asyncio.Protocol):
-    """Reads a process's standard error: into the debug log, and its end into the error when the process fails."""
+    """Reads a process's standard error into the debug log, and keeps its end for the error if the process fails."""
 
     def __init__(self) -> None:
         self.text: str = ""
         self.file: Any = None
 
     async def open(self, stack: AsyncExitStack) -> None:
-        if os.name == "nt":  # its event loop cannot read such a pipe
+        if os.name == "nt":  # the event loop of Windows cannot read such a pipe
             self.file = stack.enter_context(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"))
             return
         read_end, write_end = os.pipe()
@@ -189,7 +189,7 @@ class StderrReader(asyncio.Protocol):
 
 
 def is_lost(error: Exception) -> bool:
-    """Return True if an error means that the connection is gone."""
+    """Return True if an error means that the connection is lost."""
     code, text = getattr(error, "code", None), str(error)
     if type(error).__name__ in ("ClosedResourceError", "BrokenResourceError"):
         return True
@@ -197,7 +197,7 @@ def is_lost(error: Exception) -> bool:
 
 
 def is_unreadable(message: object) -> bool:
-    """Return True for the exception of a message that is meant as one: a process may also print other lines."""
+    """Return True for a malformed message, and False for other output of the process."""
     errors = getattr(message, "errors", None)
     if not isinstance(message, ValueError) or not callable(errors):
         return False
@@ -208,7 +208,7 @@ def is_unreadable(message: object) -> bool:
 
 
 def first_cause(error: BaseException) -> str:
-    """Return the text of the first error in a group of errors."""
+    """Return the text of the first error in an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

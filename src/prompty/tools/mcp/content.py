@@ -1,6 +1,6 @@
-"""Convert what an MCP server sends: its tools into functions of the model, its results into parts of a message.
+"""Convert an MCP server's tools to functions, and its results to message parts.
 
-The server is not trusted: hidden characters in prose are escaped, and no schema may refer to a place outside itself.
+The server is not trusted: hidden characters in prose are escaped, and schemas must not have external references.
 """
 
 import json
@@ -27,11 +27,11 @@ _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 class McpError(ReportedFailure):
-    """A call failed. The text is for the model to read."""
+    """A call failed. The model reads the text."""
 
 
 def describe_tools(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Function]]":
-    """Yield each tool with the function that the model sees. Names stay distinct when they are made legal."""
+    """Yield each tool with the function that the model sees. Sanitized names stay distinct."""
     taken = {tool.name for tool in tools}
     length = 0
     for tool in tools:
@@ -46,13 +46,13 @@ def describe_tools(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Fu
         if length > MAX_DEFINITIONS_LENGTH:
             raise ToolError(
                 f"the definitions of the MCP server '{server}' have more than {MAX_DEFINITIONS_LENGTH:,} characters",
-                "Choose the tools that the model needs with `allowedTools`.",
+                "Select the tools that the model needs with `allowedTools`.",
             )
         yield tool, Function(name=name, description=description, parameters=schema)
 
 
 def _clean(text: str) -> str:
-    """Return prose with hidden characters escaped and of a bounded length."""
+    """Escape hidden characters in prose, and truncate it."""
     cleaned = visible(text[: MAX_DESCRIPTION_LENGTH + 1])
     return cleaned if len(cleaned) <= MAX_DESCRIPTION_LENGTH else f"{cleaned[: MAX_DESCRIPTION_LENGTH - 1]}…"
 
@@ -64,12 +64,12 @@ def fingerprint(tool: "Tool") -> str:
 
 
 def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
-    """Return the schema of a tool's arguments with its prose escaped, or raise `ToolError` if it cannot be used."""
+    """Return a tool's schema with its prose escaped. Raise `ToolError` if the schema is invalid."""
     schema: dict[str, Any] = _escape_prose(tool.input_schema)
     place = f"the schema of the tool '{visible(tool.name)}' of the MCP server '{server}'"
-    fix = "Leave the tool out with `allowedTools`, or have the server's schema corrected."
+    fix = "Exclude the tool with `allowedTools`, or have the server's schema corrected."
     if foreign := next(_foreign_references(schema), None):
-        raise ToolError(f"{place} refers to '{visible(foreign)}', and nothing is fetched for a schema", fix)
+        raise ToolError(f"{place} has an external reference, '{visible(foreign)}', which is not fetched", fix)
     try:
         get_validator(schema)
     except ValueError as error:
@@ -78,9 +78,9 @@ def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
 
 
 def _escape_prose(schema: Any, *, prose: bool = False) -> Any:
-    """Escape hidden characters in descriptions, and cut long ones. Keywords that count in a validation stay as is."""
+    """Escape hidden characters in descriptions, and truncate them. Keywords that affect validation don't change."""
     if isinstance(schema, dict):
-        # a property may be called `description`: then its value is a schema, not prose
+        # a property may be named `description`: then its value is a schema, not prose
         return {
             key: _escape_prose(value, prose=prose or (key in _PROSE and not isinstance(value, dict)))
             for key, value in schema.items()
@@ -101,14 +101,14 @@ def _foreign_references(schema: Any) -> Iterator[str]:
 
 
 def to_parts(result: "CallToolResult") -> list[ContentPart]:
-    """Return the parts of a result, or raise the error that the tool reports."""
+    """Return the parts of a result. Raise `McpError` if the tool reports an error."""
     parts = [_to_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) for part in parts)
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(to_text(result.structured_content)))
     if result.is_error:
         text = "\n".join(part.value for part in parts if isinstance(part, TextPart))
-        raise McpError(text or "the server reports an error without a message")
+        raise McpError(text or "the server reported an error without a message")
     return parts or [TextPart("")]
 
 

@@ -1,4 +1,4 @@
-"""Limits on what an MCP server may send.
+"""Limits on the size of an MCP server's messages.
 
 The SDK bounds the events of an HTTP stream. It does not bound a line of a process or the body of an HTTP response: for
 the first, `LINES` is an encoding that ends a line at the limit; for the second, `limit_body` is a hook of the client.
@@ -13,14 +13,14 @@ from prompty.extras import require
 MAX_MESSAGE_BYTES = 16_000_000
 MAX_LISTED_TOOLS = 10_000
 MAX_OFFERED_TOOLS = 500
-MAX_DESCRIPTION_LENGTH = 4_000  # some servers explain a tool at length; OpenAPI documents do so in fields of their own
+MAX_DESCRIPTION_LENGTH = 4_000  # higher than for OpenAPI, because some servers explain a tool at length
 MAX_DEFINITIONS_LENGTH = 2_000_000
 LINES = "prompty_limited_lines"
 _NOT_JSON = "\0\n"
 
 
 class LineDecoder(codecs.IncrementalDecoder):
-    """Decodes UTF-8 in whole lines. In place of a line that is too long there is one that is not JSON.
+    """Decodes UTF-8 in whole lines. A line that is too long is replaced with one that is not JSON.
 
     An unfinished line is kept here: the SDK would copy all of it for every piece that arrives.
     """
@@ -37,7 +37,7 @@ class LineDecoder(codecs.IncrementalDecoder):
         return "".join([self._end_line(end) for end in ends]) + self._add(rest)
 
     def _add(self, piece: str) -> str:
-        """Keep a piece of a line. The piece that makes it too long ends it for the reader, who must not wait."""
+        """Buffer a piece of a line. End the line at the limit, so that the reader does not wait for the rest."""
         was_too_long = self._length > self._limit
         self._length += len(piece)
         if self._length <= self._limit:
@@ -65,7 +65,7 @@ codecs.register(_find_codec)
 
 
 async def limit_body(response: Any) -> None:
-    """Limit the body of a response that is one message. The bytes count as they are sent: none are compressed."""
+    """Limit the body of a response that is one message. Compressed bodies are refused."""
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         response.stream = _limited_stream()(response.stream, response.headers.get("content-encoding", "identity"))
 
@@ -80,7 +80,7 @@ def _limited_stream() -> Any:
 
         async def __aiter__(self) -> Any:
             if self._encoding.strip().lower() not in ("", "identity"):
-                raise httpx.StreamError(f"the encoding '{self._encoding[:40]}' was not accepted")
+                raise httpx.StreamError(f"the encoding '{self._encoding[:40]}' is not accepted")
             length = 0
             async for chunk in self._stream:
                 length += len(chunk)

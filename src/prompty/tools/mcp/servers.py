@@ -1,4 +1,4 @@
-"""The MCP servers of a registry, and the definitions of their tools that are trusted.
+"""The MCP servers of a registry, and the approved definitions of their tools.
 
 A file may name a registered server or an HTTP address. Only the host can register a command that starts a process.
 """
@@ -28,10 +28,10 @@ _file_lock = threading.Lock()  # several servers may share a file
 
 
 class Pins:
-    """Hashes of the approved tool definitions of a server, in this process or in a file of the host.
+    """Hashes of a server's approved tool definitions, in this process or in a file of the host.
 
-    A server can change what it says about a tool after people have come to trust it. So the first definition of
-    every tool is approved, and any other one needs a person's approval until the host accepts it.
+    A server can change a tool's definition after users have come to trust it. So the first definition of each tool is
+    approved, and calls with any other need approval until the host accepts it.
     """
 
     def __init__(self, server: str, path: Path | None = None) -> None:
@@ -40,7 +40,7 @@ class Pins:
         self._in_memory: Pinned = {}
 
     def find_changed(self, hashes: Mapping[str, str]) -> set[str]:
-        """Return the tools whose definition is not the approved one. New tools are approved."""
+        """Return the tools whose definition differs from the approved one. New tools are approved."""
         with _file_lock:
             all_servers, pinned = self._read()
             before = json.dumps(pinned, sort_keys=True)
@@ -51,7 +51,7 @@ class Pins:
         return {name for name, seen in hashes.items() if pinned[name]["approved"] != seen}
 
     def approve(self) -> list[str]:
-        """Approve all definitions as they were seen last. Return the tools that had changed."""
+        """Approve all current definitions. Return the tools that had changed."""
         with _file_lock:
             all_servers, pinned = self._read()
             changed = [name for name, pin in pinned.items() if pin["approved"] != pin["seen"]]
@@ -67,7 +67,7 @@ class Pins:
             all_servers = json.loads(self.path.read_text(encoding="utf-8"))
             pinned = {name: dict(pin) for name, pin in all_servers.get(self.server, {}).items()}
             if any(pin.keys() != {"approved", "seen"} for pin in pinned.values()):
-                raise ValueError("an entry does not consist of `approved` and `seen`")
+                raise ValueError("an entry lacks `approved` or `seen`")
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise ToolError(
                 f"cannot read the pinned MCP tools in '{self.path}': {error}",
@@ -94,7 +94,7 @@ class KnownServer:
 
 
 class Servers:
-    """The servers that the host registered, those whose address a file gives, and the connections to both."""
+    """The servers that the host registered or a file gives, and the connections to them."""
 
     def __init__(self) -> None:
         self._registered: dict[str, KnownServer] = {}
@@ -106,7 +106,7 @@ class Servers:
         self._registered[server.name] = server
 
     def find(self, tool: McpTool, permissions: Permissions) -> KnownServer:
-        """Return the server of a tool: a registered one, or the one whose address the file gives, which is checked."""
+        """Return the server of a tool: a registered one, or the one in the file, whose address is checked."""
         connection = tool.connection
         name = (connection.name if isinstance(connection, ReferenceConnection) else None) or tool.server_name
         if connection is None or isinstance(connection, ReferenceConnection) or name in self._registered:
@@ -120,7 +120,7 @@ class Servers:
         return self._declared.setdefault((server.name, server.address), server)
 
     def approve_changes(self, name: str) -> list[str]:
-        """Approve the tools of a server as they were seen last. Return those that had changed."""
+        """Approve a server's current tool definitions. Return the tools that had changed."""
         declared = [server for server in self._declared.values() if server.name == name]
         servers = [self._registered[name]] if name in self._registered else declared
         if not servers:
@@ -128,7 +128,7 @@ class Servers:
         return [changed for server in servers for changed in server.pins.approve()]
 
     def connection(self, address: ServerAddress) -> ServerConnection:
-        """Return the shared connection to an address. It opens at the first request."""
+        """Return the shared connection to an address. It opens on the first request."""
         with self._lock:
             if not self._connections:
                 atexit.register(self._close_at_exit)
@@ -139,27 +139,27 @@ class Servers:
         return bool(self._connections)
 
     async def close(self) -> None:
-        """Close all sessions and the processes behind them. The next request opens a new session."""
+        """Close all sessions and their processes. The next request opens a new session."""
         await asyncio.gather(*(connection.close() for connection in list(self._connections.values())))
 
     def _close_at_exit(self) -> None:
-        with suppress(Exception):  # the program is ending: there is no place left to report it
+        with suppress(Exception):  # at exit, there is nowhere to report it
             in_event_loop(self.close()).result(timeout=EXIT_SECONDS)
 
     def _unknown(self, name: str, place: str) -> ToolError:
         known = ", ".join(sorted(self._registered)) or "none"
         return ToolError(
-            f"no MCP server is registered as '{name}' ({place}); registered: {known}",
+            f"no MCP server named '{name}' is registered ({place}); registered: {known}",
             f"Register it: register_mcp_server('{name}', command=[…]) or url='https://…'.",
-            f"Add --mcp FILE.json, a file that says how to start or reach the server '{name}'.",
+            f"Add --mcp FILE.json with an entry for the server '{name}'.",
         )
 
 
 def _declared_address(connection: Connection, tool: McpTool, permissions: Permissions) -> ServerAddress:
     if not isinstance(connection, ApiKeyConnection | AnonymousConnection) or not connection.endpoint:
         raise ToolError(
-            f"the connection of the tool '{tool.name}' has no address of an MCP server",
-            "Give it an `endpoint` and perhaps an `apiKey`, or register the server and name it in `serverName`.",
+            f"the connection of the tool '{tool.name}' has no `endpoint` of an MCP server",
+            "Add `endpoint`, and `apiKey` if needed, or register the server and name it in `serverName`.",
         )
     key = connection.api_key if isinstance(connection, ApiKeyConnection) else None
     headers = (("Authorization", f"Bearer {key.get_secret_value()}"),) if key else ()
@@ -171,5 +171,5 @@ def check_url(url: str, owner: str) -> str:
     """Return an HTTP URL, or raise `ToolError`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ToolError(f"the address '{parts.scheme}:…' of {owner} is not an HTTP URL", "Write it as https://….")
+        raise ToolError(f"the URL '{parts.scheme}:…' of {owner} is not an HTTP URL", "Write it as https://….")
     return url

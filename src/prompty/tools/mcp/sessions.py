@@ -2,7 +2,7 @@
 
 The SDK requires that one task opens and closes a session. So each session has an owner: a task on the event loop of
 `concurrency`, which opens the connection, starts the requests in its queue, and closes. Sync code and other event
-loops get there through `run_on_loop`. A lost session is replaced at the next use.
+loops reach it through `run_on_loop`. A lost session is replaced on next use.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Session:
         self._requests: asyncio.Queue[_Request | None] = asyncio.Queue()
         self._calls: dict[asyncio.Task[None], _Request] = {}
         self._connected = self._closing = False
-        # The owner outlives the turn that needed it first, and must not carry that turn's context.
+        # The owner outlives the turn that started it, so it must not inherit that turn's context.
         self._owner = asyncio.get_running_loop().create_task(self._own(), context=Context())
 
     @property
@@ -66,7 +66,7 @@ class Session:
         return self._owner.done()
 
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger) -> T:
-        """Run `work` with the connection. Cancelling this cancels `work` and nothing else."""
+        """Run `work` with the connection. Cancelling this cancels only `work`."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._requests.put_nowait(_Request(work, logger, answer))
         return await answer
@@ -78,7 +78,7 @@ class Session:
             self._requests.put_nowait(None)
 
     async def close(self) -> None:
-        """Cancel everything, and wait until the process or the connection is gone."""
+        """Cancel everything, and wait until the process or the connection has ended."""
         self._closing = True
         self.end()
         if not self._connected:
@@ -86,7 +86,7 @@ class Session:
         for call in self._calls:
             call.cancel()
         await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
-        self._owner.cancel()  # a server may not answer even to this
+        self._owner.cancel()  # the server did not react to the end of the queue
         await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
 
     async def _own(self) -> None:
@@ -144,15 +144,15 @@ class Session:
                 request.fail(failure)
 
     async def _on_message(self, message: object) -> None:
-        """End the session after a message that cannot be read: it may be the answer that a call waits for."""
+        """End the session after an unreadable message, which may be the response that a call waits for."""
         if is_unreadable(message):
             self.end()
             for call, request in list(self._calls.items()):
-                request.fail(ConnectionLost("the MCP server sent a message that cannot be read, or is too long"))
+                request.fail(ConnectionLost("the MCP server sent a message that is malformed or too long"))
                 call.cancel()
 
     async def _on_log(self, message: "LoggingMessageNotificationParams") -> None:
-        """Pass a server's log message to the loggers of all calls in flight: it does not say which call it is for."""
+        """Pass a server's log message to the loggers of all calls in flight: it does not name its call."""
         level = getLevelNamesMapping().get(message.level.upper(), INFO if message.level == "notice" else ERROR)
         text = message.data if isinstance(message.data, str) else to_text(message.data)
         for logger in {request.logger for request in self._calls.values()} or {_LOGGER}:
@@ -160,14 +160,14 @@ class Session:
 
 
 class ServerConnection:
-    """A connection that survives lost sessions. All methods run on the event loop of `concurrency`."""
+    """A connection that survives lost sessions. All methods run on `concurrency`'s event loop."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
-        self._sessions: list[Session] = []  # the last one is in use; earlier ones finish their requests
+        self._sessions: list[Session] = []  # the last is in use; earlier ones finish their requests
 
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger = _LOGGER) -> T:
-        """Run `work` in the current session, or in a new one if it has ended."""
+        """Run `work` in the current session, or in a new session if that has ended."""
         while True:
             if not self._sessions or self._sessions[-1].ended:
                 self._sessions = [*(session for session in self._sessions if not session.closed), Session(self.address)]
@@ -186,5 +186,5 @@ class ServerConnection:
 
 
 async def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the event loop of the sessions, from any other event loop."""
+    """Run a coroutine on the sessions' event loop, from any other event loop."""
     return await asyncio.wrap_future(in_event_loop(work))

@@ -1,4 +1,4 @@
-"""Tools that are HTTP services (§2.9): the tool kind `openapi` offers the operations of a document as functions.
+"""HTTP services as tools (§2.9): the tool kind `openapi` offers a document's operations as functions.
 
 `document` and `schemas` read, `operations` describes, `request` and `credentials` build a request, `permissions`
 decides where it may go, and only `client` uses the network.
@@ -35,14 +35,14 @@ UsableConnection = ApiKeyConnection | AnonymousConnection | OAuthConnection | No
 
 
 def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = (), registry: Registry = DEFAULT) -> None:
-    """Let OpenAPI tools send requests to places that are refused by default.
+    """Allow OpenAPI tools to send requests to hosts and servers that are refused by default.
 
     `hosts` are reached without https and at addresses that are not public: names, `name:port`, addresses or networks
     (`10.0.0.0/8`). `servers` are origins (`https://api.example.com`) that documents may name as their own.
     """
     kind = registry[TOOL_KINDS].get("openapi")
     if not isinstance(kind, OpenApiKind):
-        raise ToolError("the tool kind 'openapi' has been replaced by another", "Allow places where that one says.")
+        raise ToolError("the tool kind 'openapi' has been replaced", "Allow hosts with the handler that replaces it.")
     kind.permissions.allow(hosts=hosts, servers=servers)
 
 
@@ -57,7 +57,7 @@ class OpenApiKind:
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         """Return the selected operations of a tool's document as functions."""
         if not isinstance(tool, OpenApiTool):
-            raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Write `specification:` for it.")
+            raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Name one in `specification:`.")
         connection = _check_connection(tool)
         if is_url(tool.specification):
             check_destination(agent, tool.model_copy(update={"bindings": {}}), None, tool.specification)
@@ -72,13 +72,13 @@ class OpenApiKind:
             tokens=self.tokens,
         )
         selection = Selection(tool.operations, tool.tags, tool.methods)
-        operations = await to_thread(list_operations, document, selection)  # a large document takes a moment
+        operations = await to_thread(list_operations, document, selection)  # slow for a large document
         return [_to_kind_tool(service, operation, tool) for operation in operations]
 
     def _check_credentials(
         self, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection, base_url: str
     ) -> None:
-        """Raise ToolError if the credential of a tool may not go to its service, or its secret to the token URL."""
+        """Raise ToolError if a tool's credential may not go to its service, or its secret to the token URL."""
         secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
         url = parse_url(base_url)
         own = is_url(tool.specification) and parse_url(tool.specification).origin == url.origin
@@ -89,7 +89,7 @@ class OpenApiKind:
             check_destination(agent, tool, secret, connection.token_url, trusted)
 
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
-        """Return the arguments of the operations of a document beside the prompt."""
+        """Return the arguments of the operations, or None if the document is not a local file."""
         if not isinstance(tool, OpenApiTool) or is_url(tool.specification):
             return None
         document = self.documents.read_file(locate_file(tool.specification, tool, agent))
@@ -122,16 +122,16 @@ def _to_kind_tool(service: "Service", operation: Operation, tool: OpenApiTool) -
 
 
 def find_bound(operation: Operation, tool: OpenApiTool) -> frozenset[str]:
-    """Return the arguments of an operation that the host fills in. Raise `ToolError` for one that the model could
-    replace, because it is part of a body that is a single argument."""
+    """Return an operation's bound arguments. Raise `ToolError` for a binding to a part of a body that is one argument:
+    the model could replace it."""
     bound = frozenset(tool.bindings.keys() & operation.argument_names)
     inner = tool.bindings.keys() & operation.body.properties if operation.body else set()
     for name in sorted(inner - bound):
         raise UnmatchedBinding(
             name,
-            f"the binding '{name}' of the tool '{tool.name}' cannot be filled in: it is part of the body of "
+            f"the binding '{name}' of the tool '{tool.name}' cannot be used: it is part of the body of "
             f"'{operation.function.name}', which is one argument",
-            "Bind the whole body, or leave the operation out with `operations:`.",
+            "Bind the whole body, or exclude the operation with `operations:`.",
         )
     return bound
 
@@ -143,22 +143,22 @@ def _check_connection(tool: OpenApiTool) -> UsableConnection:
         case other:
             raise ToolError(
                 f"the tool '{tool.name}' cannot use a connection of kind '{other.kind}'",
-                "Write `kind:` one of key, oauth or anonymous.",
+                "Set `kind:` to key, oauth or anonymous.",
             )
 
 
 def find_base_url(document: Document, connection: UsableConnection, permissions: Permissions) -> str:
     """Return the base URL of the service: the connection's endpoint, or the document's first server if it has the
-    document's own origin or the host allows it. A document alone cannot send requests anywhere."""
+    document's own origin or the host allows it. A document alone cannot choose where requests go."""
     if connection and connection.endpoint:
-        parse_url(connection.endpoint)  # raises for a URL that cannot be used
+        parse_url(connection.endpoint)  # raises for an invalid URL
         return connection.endpoint
     declared = first_server_url(document.data.get("servers"))
     url = join_url(document.url or "", "/" if declared is None else declared)
     if "://" not in url:
         raise ToolError(
-            f"{document.source}: the document does not say where its service is",
-            "Write `endpoint: https://…` into the tool's `connection`.",
+            f"{document.source}: the document has no server URL",
+            "Add `endpoint: https://…` to the tool's `connection`.",
         )
     origin = parse_url(url).origin
     own = parse_url(document.url).origin if document.url else None
@@ -170,7 +170,7 @@ def find_base_url(document: Document, connection: UsableConnection, permissions:
 def _foreign_server(source: str, origin: str, owner: str) -> ToolError:
     return ToolError(
         f"{source}: {owner} names the server {origin}, which is not the origin of the document or its connection",
-        f"Write `endpoint: {origin}/…` into the tool's `connection`, or allow it in code: "
+        f"Add `endpoint: {origin}/…` to the tool's `connection`, or allow it in code: "
         f"prompty.tools.openapi.allow(servers=['{origin}']).",
     )
 
@@ -186,7 +186,7 @@ class Service:
     tokens: TokenCache
 
     async def call(self, operation: Operation, bound: frozenset[str], arguments: Json, _context: ToolContext) -> str:
-        """Send the request of a call, and return the text of the response."""
+        """Send a call's request, and return the text of the response."""
         base_url = self._base_url_of(operation)
         request, redactor = await self._authorize(operation, build_request(operation, arguments, bound))
         try:
@@ -198,7 +198,7 @@ class Service:
         return read_result(response, redactor)
 
     def _base_url_of(self, operation: Operation) -> str:
-        """Return the base URL of an operation. A server of its own must have the same origin, or be allowed."""
+        """Return the base URL of an operation. Its own server must have the same origin or be allowed."""
         if operation.server is None:
             return self.base_url
         url = join_url(self.document.url or self.base_url, operation.server)
@@ -210,14 +210,14 @@ class Service:
         return url
 
     def _check_path(self, operation: Operation, path: str) -> None:
-        """Raise `ToolError` unless a path lies below that of the connection's endpoint."""
+        """Raise `ToolError` unless a path is below the connection's endpoint."""
         base = parse_url(self.base_url)
         folder = f"{base.path.rstrip('/')}/"
         if not f"{path.rstrip('/')}/".startswith(folder) or ".." in re.split(r"[/\\]", unquote(path)):
             raise ToolError(
                 f"{self.document.source}: the server of its operation '{operation.function.name}' is not below the "
                 f"endpoint {base.origin}{base.path}",
-                f"Write an `endpoint` above both, or allow it in code: "
+                f"Use an `endpoint` above both, or allow it in code: "
                 f"prompty.tools.openapi.allow(servers=['{base.origin}']).",
             )
 
@@ -232,27 +232,27 @@ class Service:
 
 
 def read_result(response: HttpResponse, redactor: Redactor) -> str:
-    """Return the text of a response for the model. Raise `ServiceError` for any status but success."""
+    """Return the text of a response for the model. Raise `ServiceError` for a status that is not 2xx."""
     status = f"{response.status} {response.reason}".strip()
     text = redactor.mask(_decode(response))
     if 300 <= response.status < 400:
-        raise ServiceError(f"{status}: the service redirects, and redirects are not followed")
+        raise ServiceError(f"{status}: the service sent a redirect, and redirects are not followed")
     if not 200 <= response.status < 300:
         detail = text if len(text) <= MAX_ERROR_LENGTH else f"{text[:MAX_ERROR_LENGTH]}…"
         raise ServiceError(f"{redactor.mask(status)}: {detail}" if detail else status)
     if response.truncated:
-        return f"{text}\n[the response was cut off after {MAX_RESPONSE_BYTES:,} bytes]"
+        return f"{text}\n[the response was truncated after {MAX_RESPONSE_BYTES:,} bytes]"
     return text or status
 
 
 def _decode(response: HttpResponse) -> str:
-    """Return the text of a response of a JSON, XML or text type, or of no type."""
+    """Return the text of a response with a JSON, XML or text type, or without a type."""
     name = response.media_type
     is_text = not name or name.startswith("text/") or name.endswith(("json", "xml", "yaml", "x-www-form-urlencoded"))
     if not response.content:
         return ""
     if not is_text:
-        return f"[{len(response.content):,} bytes of {name[:100]}, which are not shown]"
+        return f"[{len(response.content):,} bytes of {name[:100]}, not shown]"
     try:
         return response.content.decode(response.charset, errors="replace")
     except LookupError:

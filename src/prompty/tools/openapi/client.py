@@ -1,8 +1,7 @@
 """Send HTTP requests: the only place from which OpenAPI tools reach the network.
 
-A name is resolved once, its addresses are checked, and the connection goes to a checked address, so that a name
-server that answers differently the next time changes nothing. Redirects are not followed, proxies and `.netrc` of the
-environment are not used, and connections are not kept.
+A name is resolved once and the connection goes to a checked address, so that DNS rebinding has no effect. Redirects
+are not followed, the environment's proxies and `.netrc` are not used, and connections are not reused.
 """
 
 import asyncio
@@ -24,12 +23,12 @@ _MAX_ADDRESSES = 3
 
 
 class ServiceError(ReportedFailure):
-    """A service did not answer, or refused. The text is for the model to read."""
+    """A service did not answer, or refused. The model reads the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A response. `content` is `truncated` at the number of bytes that the caller accepts."""
+    """A response. `truncated` is True if `content` reached the caller's limit."""
 
     status: int
     reason: str
@@ -54,17 +53,17 @@ async def send(
 
 
 async def resolve(url: Url) -> list[str]:
-    """Return the addresses of a host."""
+    """Return the addresses of a URL's host."""
     try:
         loop = asyncio.get_running_loop()
         entries = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise ServiceError(f"the name {url.host} cannot be resolved") from None
+        raise ServiceError(f"the host name {url.host} cannot be resolved") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 async def _send_to_any(url: Url, addresses: Sequence[str], request: HttpRequest, max_bytes: int) -> HttpResponse:
-    """Try addresses until one accepts a connection. From then on there is no other attempt."""
+    """Try addresses until one accepts a connection. After that there is no retry."""
     http = require("httpx2", extra="openapi")
     failure = "it has no address"
     for address in addresses[:_MAX_ADDRESSES]:
@@ -100,7 +99,7 @@ async def _send_to(http: Any, url: Url, address: str, request: HttpRequest, max_
 
 @cache
 def _ssl_context() -> Any:
-    """Return the shared SSL context. Building it is nearly all the cost of a request to a near service."""
+    """Return the shared SSL context. Building it is nearly all the cost of a request to a nearby service."""
     return require("httpx2", extra="openapi").create_ssl_context()
 
 
@@ -120,7 +119,7 @@ def _build_headers(url: Url, request: HttpRequest) -> list[tuple[str, str]]:
 async def _read(response: Any, max_bytes: int) -> HttpResponse:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        raise ServiceError(f"the service answered in the encoding '{encoding[:40]}', which was not accepted")
+        raise ServiceError(f"the service used the encoding '{encoding[:40]}', which was not accepted")
     content = bytearray()
     async for chunk in response.aiter_raw():
         content += chunk

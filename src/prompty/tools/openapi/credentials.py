@@ -1,4 +1,4 @@
-"""Add the connection's credential to a request, in the way that the document declares.
+"""Add the connection's credential to a request, as the document declares.
 
 Access tokens come from OAuth 2 client credentials: they are fetched once and used until they expire.
 """
@@ -24,13 +24,12 @@ from prompty.tools.openapi.request import TOKEN, HttpRequest, percent_encode
 
 _TYPES = ("apiKey", "http", "oauth2", "openIdConnect")
 BEARER: Json = {"type": "http", "scheme": "bearer"}
-_EXPIRY_MARGIN = 30.0  # seconds before its expiry at which a token is no longer used
+_EXPIRY_MARGIN = 30.0  # a token is not used in its last seconds
 _DEFAULT_LIFETIME = 300.0
 
 
 def find_scheme(document: Document, operation: Operation) -> Json | None:
-    """Return the security scheme of an operation, or None if it takes no credential. Without a declaration it is a
-    bearer token."""
+    """Return an operation's security scheme, by default a bearer token, or None if it takes no credential."""
     schemes = _supported_schemes(document)
     if operation.security == []:
         return None
@@ -54,11 +53,11 @@ def _is_supported(scheme: Json) -> bool:
 
 
 def add_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[HttpRequest, Redactor]:
-    """Return the request with a credential in the place that the scheme names, and a redactor that masks it."""
+    """Return the request with a credential where the scheme puts it, and a redactor that masks it."""
     if not secret or not (secret.isascii() and secret.isprintable()):
         raise ToolError(
-            "the `apiKey` of the connection cannot be sent",
-            "Write apiKey: ${env:NAME} and set that variable, without line breaks and in ASCII.",
+            "the connection's `apiKey` cannot be sent in a header",
+            "Write apiKey: ${env:NAME} and set that variable to ASCII text without line breaks.",
         )
     if scheme.get("type") == "apiKey":
         return _add_key(request, scheme, secret), _redactor_for(secret)
@@ -82,7 +81,7 @@ def _base64(text: str) -> str:
 def _add_key(request: HttpRequest, scheme: Json, secret: str) -> HttpRequest:
     name, location = str(scheme.get("name", "")), scheme.get("in")
     if not TOKEN.fullmatch(name):
-        raise ToolError(f"the document's name of the API key, {name[:50]!r}, cannot be sent", "Correct the document.")
+        raise ToolError(f"the document's API key name {name[:50]!r} is not legal in a request", "Correct the document.")
     pair = f"{percent_encode(name)}={percent_encode(secret)}"
     if location == "query":
         return replace(request, query=(*_without(request.query, name), pair))
@@ -97,7 +96,7 @@ def _without(pairs: tuple[str, ...], name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """The client that requests a token, and where it does."""
+    """The client that requests a token, and the token URL."""
 
     token_url: str
     client_id: str
@@ -113,7 +112,7 @@ class TokenCache:
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[OAuthClient, asyncio.Lock]] = WeakKeyDictionary()
 
     async def get(self, connection: OAuthConnection, permissions: Permissions) -> str:
-        """Return the token of a connection. Concurrent calls that need the same token wait for the first of them."""
+        """Return a connection's token. Concurrent calls that need the same token share one request."""
         client = _read_client(connection)
         locks = self._locks.setdefault(asyncio.get_running_loop(), {})
         async with locks.setdefault(client, asyncio.Lock()):
@@ -134,13 +133,13 @@ def _read_client(connection: OAuthConnection) -> OAuthClient:
     if not (connection.token_url and connection.client_id and secret):
         raise ToolError(
             "the connection of kind 'oauth' lacks `tokenUrl`, `clientId` or `clientSecret`",
-            "Write all three; the document's own token URL is not trusted with the secret.",
+            "Set all three. The secret is not sent to the document's own token URL.",
         )
     return OAuthClient(connection.token_url, connection.client_id, secret, connection.scopes or ())
 
 
 async def _fetch_token(client: OAuthClient, permissions: Permissions) -> tuple[str, float]:
-    """Return a token and the seconds for which it may be used."""
+    """Return a token and its lifetime in seconds."""
     pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
     scope = f"&scope={quote_plus(' '.join(client.scopes))}" if client.scopes else ""
     request = HttpRequest(
@@ -158,7 +157,7 @@ async def _fetch_token(client: OAuthClient, permissions: Permissions) -> tuple[s
     token = data.get("access_token") if isinstance(data, dict) else None
     lifetime = data.get("expires_in") if isinstance(data, dict) else None
     if not isinstance(token, str) or not token:
-        raise ServiceError("no access token: the response of the token URL has none")
+        raise ServiceError("no access token: the token URL's response has none")
     is_number = isinstance(lifetime, int | float | str) and str(lifetime).isdecimal()
     seconds = float(str(lifetime)) if is_number else _DEFAULT_LIFETIME
     return token, max(seconds - _EXPIRY_MARGIN, 0.0)

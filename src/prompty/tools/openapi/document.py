@@ -39,13 +39,13 @@ class Document:
 
     @property
     def ignores_reference_siblings(self) -> bool:
-        """Return True for version 3.0, where keywords beside a `$ref` do not count."""
+        """Return True for version 3.0, which ignores keywords next to a `$ref`."""
         return str(self.data["openapi"]).startswith("3.0")
 
     def find(self, reference: object) -> object:
         """Return the value that a local reference points to."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            self.refuse(f"the reference {str(reference)[:200]!r} points out of the document", "Move its target inside")
+            self.refuse(f"the reference {str(reference)[:200]!r} leaves the document", "Move its target inside")
         value: object = self.data
         for part in reference.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -58,20 +58,20 @@ class Document:
         return value
 
     def resolve(self, value: object) -> Json:
-        """Return an object, or the one at the end of its references."""
+        """Return an object after following its references."""
         hops = 0
         while isinstance(value, dict) and "$ref" in value:
             value = self.find(value["$ref"])
             hops += 1
             if hops > _MAX_REFERENCE_HOPS:
-                self.refuse("references form a circle", "Break it")
+                self.refuse("references form a cycle", "Break it")
         if not isinstance(value, dict):
             self.refuse(f"expected an object, found {str(value)[:100]!r}", "Correct it")
         return value
 
     def refuse(self, cause: str, fix: str) -> NoReturn:
-        """Raise `ToolError` for something in the document that cannot be used."""
-        raise ToolError(f"{self.source}: {cause}", f"{fix}, or choose other operations with `operations:` or `tags:`.")
+        """Raise `ToolError` for an unusable part of the document."""
+        raise ToolError(f"{self.source}: {cause}", f"{fix}, or select other operations with `operations:` or `tags:`.")
 
 
 class Documents:
@@ -97,7 +97,7 @@ class Documents:
         try:
             status = os.stat(path)
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_DOCUMENT_BYTES:
-                cause = f"{path}: not a file of at most {MAX_DOCUMENT_BYTES:,} bytes"
+                cause = f"{path}: not a regular file of at most {MAX_DOCUMENT_BYTES:,} bytes"
                 raise ToolError(cause, "Name an OpenAPI document in `specification:`.")
             version = (status.st_mtime_ns, status.st_size)
             document = self._find(str(path), version)
@@ -111,7 +111,7 @@ class Documents:
             entry = self._cached.pop(source, None)
             if entry is None or entry[0] != version:
                 return None
-            self._cached[source] = entry  # now the most recently used
+            self._cached[source] = entry  # mark as most recently used
             return entry[1]
 
     def _keep(self, source: str, version: object, document: Document) -> Document:
@@ -123,7 +123,7 @@ class Documents:
 
 
 def is_url(specification: str) -> bool:
-    """Return True if a document is fetched, and False if it is a file."""
+    """Return True for the URL of a document, and False for a path."""
     return re.match(r"https?://", specification, re.IGNORECASE) is not None
 
 

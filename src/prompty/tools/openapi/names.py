@@ -1,7 +1,7 @@
 """Compare the names of parameters as lenient servers do.
 
 A server may ignore the case of a name, take `-`, `.` and spaces for `_`, or read `name[…]` and `name.…` as parts of
-`name`. Two names that any server could take for one are the same here.
+`name`. Names that any server could confuse are treated as the same.
 """
 
 import re
@@ -10,7 +10,7 @@ _SEPARATORS = re.compile(r"[\s.-]")
 
 
 def is_same_parameter(name: str, other: str) -> bool:
-    """Return True if a server could take one name for the other, or for a part of it."""
+    """Return True if a server could confuse one name with the other, or with a part of it."""
     first, second = _fold(name), _fold(other)
     if _SEPARATORS.sub("_", first) == _SEPARATORS.sub("_", second):
         return True

@@ -1,4 +1,4 @@
-"""Describe the operations of a document: the function that the model sees, and where its arguments go in a request.
+"""Describe a document's operations: the function that the model sees, and where its arguments go in a request.
 
 Pure. `kind` calls it, `request` builds HTTP requests from what it returns.
 """
@@ -34,7 +34,7 @@ _STYLES = {
     "header": {"simple"},
     "cookie": {"form"},
 }
-# Not for a model to choose: credentials come from the connection, the rest from the client.
+# Headers that a model must not set: credentials come from the connection, the rest from the client.
 _OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "expect"}
     | {"host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -43,7 +43,7 @@ _OWN_HEADERS = frozenset(
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART, TEXT = "multipart/form-data", "text/plain"
 _MEDIA_TYPE = re.compile(r"[\w.+*-]{1,100}/[\w.+*-]{1,100}(?:\s*;\s*[\w-]{1,50}=[\w.\"-]{1,100}){0,5}")
-# A schema with other keywords than these constrains the object as a whole, so its properties cannot become arguments.
+# Any other keyword constrains the object as a whole, so its properties cannot become separate arguments.
 _PROPERTY_KEYWORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "deprecated", "default"}
     | {"example", "examples", "externalDocs", "xml", "$schema", "$id", "$comment"}
@@ -52,7 +52,7 @@ _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "if", "then", "else")
 
 
 class Selection(NamedTuple):
-    """The operations that a tool offers. None is no restriction."""
+    """The operations that a tool offers. None means no restriction."""
 
     operations: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -61,7 +61,7 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameter:
-    """Where an argument goes in a request, and how it is written there."""
+    """Location and encoding of an argument in a request."""
 
     argument: str
     name: str
@@ -73,7 +73,7 @@ class Parameter:
 
 
 class Encoding(NamedTuple):
-    """How a field of a form is written."""
+    """Encoding of a form field."""
 
     style: str
     explode: bool
@@ -81,8 +81,8 @@ class Encoding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Body:
-    """How arguments make a body: `argument` is all of it, or `fields` maps arguments to its properties. `properties`
-    are those of a body that is one argument: a binding cannot reach them."""
+    """Mapping of arguments to a body: `argument` is the whole body, or `fields` maps arguments to its properties.
+    `properties` are those of a body that is one argument, which bindings cannot set."""
 
     media_type: str
     argument: str = "body"
@@ -111,7 +111,7 @@ class Operation:
 
 
 class _Declared(NamedTuple):
-    """An operation in the document: its name for the model, and the one in the document."""
+    """An operation in the document, with its name for the model and in the document."""
 
     name: str
     own_name: str
@@ -137,10 +137,10 @@ def list_operations(document: Document, selection: Selection = Selection()) -> t
     names = {name for declared in selected for name in (declared.name, declared.own_name)}
     unknown = next((name for name in selection.operations or () if name not in names), None)
     if unknown is not None:
-        raise ToolError(f"{document.source}: there is no operation '{unknown}'", "Correct it under `operations:`.")
+        raise ToolError(f"{document.source}: there is no operation '{unknown}'", "Correct it in `operations:`.")
     if not selected:
         fix = "Correct `operations:`, `tags:` or `methods:`."
-        raise ToolError(f"{document.source}: the selection leaves no operation", fix)
+        raise ToolError(f"{document.source}: the selection matches no operation", fix)
     schemas = Schemas(document)
     return tuple(_describe(document, schemas, declared) for declared in selected)
 
@@ -173,7 +173,7 @@ def _describe(document: Document, schemas: Schemas, declared: _Declared) -> Oper
     except ToolError as error:
         raise ToolError(f"{error.cause} (in {place})", error.fix) from None
     except RecursionError:
-        document.refuse(f"the schemas of {place} are nested too deep", "Make them flatter")
+        document.refuse(f"the schemas of {place} are nested too deep", "Flatten them")
 
 
 def _to_operation(document: Document, schemas: Schemas, declared: _Declared) -> Operation:
@@ -185,7 +185,7 @@ def _to_operation(document: Document, schemas: Schemas, declared: _Declared) -> 
     properties: Json = {}
     for argument in arguments:
         converted = schemas.convert(argument.schema, references)
-        if text := clean_description(argument.description):  # says more than the description of its schema
+        if text := clean_description(argument.description):  # more specific than the schema's description
             converted = {**(converted if isinstance(converted, dict) else {}), "description": text}
         properties[argument.name] = converted
     schema: Json = {
@@ -217,7 +217,7 @@ def _describe_in_words(data: Json) -> str | None:
 
 
 def first_server_url(servers: object) -> str | None:
-    """Return the URL of the first server of a list, with its variables at their defaults."""
+    """Return the URL of the first server, with variables set to their defaults."""
     first = servers[0] if isinstance(servers, list) and servers else None
     if not isinstance(first, dict):
         return None
@@ -232,7 +232,7 @@ def first_server_url(servers: object) -> str | None:
 
 
 def _read_parameters(document: Document, declared: _Declared) -> list[tuple[Parameter, Json]]:
-    """Return the parameters of the path that the operation does not replace, then its own, each with its data."""
+    """Return the path's parameters that the operation does not override, then its own, each with its data."""
     by_location: dict[tuple[str, str], Json] = {}
     for reference in [*_as_list(declared.item.get("parameters")), *_as_list(declared.data.get("parameters"))]:
         data = document.resolve(reference)
@@ -259,7 +259,7 @@ def _read_parameter(document: Document, argument: str, data: Json) -> Parameter:
     location = cast(Location, data["in"])
     style = str(data.get("style") or _DEFAULT_STYLES[location])
     if style not in _STYLES[location]:
-        document.refuse(f"'{style[:40]}' is not a style of a {location} parameter ('{argument}')", "Correct it")
+        document.refuse(f"'{style[:40]}' is not a style for a {location} parameter ('{argument}')", "Correct it")
     explode = data.get("explode")
     return Parameter(
         argument=argument,
@@ -273,7 +273,7 @@ def _read_parameter(document: Document, argument: str, data: Json) -> Parameter:
 
 
 def _to_argument(document: Document, parameter: Parameter, data: Json) -> _Argument:
-    """Describe a parameter as an argument. One with `content` has its schema inside."""
+    """Describe a parameter as an argument. If it has `content`, its schema is in there."""
     schema: object = data.get("schema", {})
     content = data.get("content")
     if parameter.as_json and isinstance(content, dict) and content:
@@ -286,7 +286,7 @@ def _to_argument(document: Document, parameter: Parameter, data: Json) -> _Argum
 
 
 def _read_body(document: Document, data: object, taken: set[str]) -> tuple[Body | None, list[_Argument]]:
-    """Return the body of an operation, and the arguments that it adds to those that are taken."""
+    """Return an operation's body, and the arguments that it adds."""
     body = document.resolve(data) if data is not None else {}
     content = body.get("content")
     if not isinstance(content, dict) or not content:
@@ -312,7 +312,7 @@ def _read_body(document: Document, data: object, taken: set[str]) -> tuple[Body 
 
 
 def body_format(media_type: str) -> str:
-    """Return which of the four body formats a media type takes. An unknown type is text."""
+    """Return the body format for a media type. An unknown type is text."""
     name = media_type.partition(";")[0].strip().lower()
     if name.endswith(("/json", "+json")):
         return JSON
@@ -325,14 +325,14 @@ def _preference(media_type: str) -> int:
 
 
 def _concrete(media_type: str) -> str:
-    """Return a media type that can be sent in place of a range."""
+    """Return a media type to send for a range."""
     if "*" not in media_type:
         return media_type
     return TEXT if media_type.startswith("text/") else JSON
 
 
 def _flatten(document: Document, schema: object, taken: set[str], required: bool) -> dict[str, _Argument] | None:
-    """Return the properties of a body as arguments, by property; None if the body must stay one value."""
+    """Return a body's properties as arguments, or None if the body must stay one argument."""
     resolved = document.resolve(schema) if isinstance(schema, dict) else {}
     properties, needed = resolved.get("properties"), required_properties(resolved)
     if not isinstance(properties, dict) or not _has_only_properties(resolved) or (needed and not required):
@@ -345,7 +345,7 @@ def _flatten(document: Document, schema: object, taken: set[str], required: bool
 
 
 def _inner_properties(document: Document, schema: object, seen: set[int]) -> Iterator[str]:
-    """Yield the properties of an object, also of each alternative that its schema allows."""
+    """Yield the properties of an object and of all its alternatives."""
     if not isinstance(schema, dict) or id(schema) in seen:
         return
     seen.add(id(schema))
@@ -360,7 +360,7 @@ def _inner_properties(document: Document, schema: object, seen: set[int]) -> Ite
 
 
 def _has_only_properties(schema: Json) -> bool:
-    """Return True if a schema describes an object by its properties and by nothing else."""
+    """Return True if a schema describes an object only by its properties."""
     keywords = {keyword for keyword in schema if not keyword.startswith("x-")}
     is_closed = schema.get("additionalProperties", False) is False
     return schema.get("type", "object") == "object" and keywords <= _PROPERTY_KEYWORDS and is_closed

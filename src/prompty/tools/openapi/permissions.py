@@ -1,4 +1,4 @@
-"""Where requests may go: to public addresses over https, and to whatever else the host allows."""
+"""Where requests may go: to public addresses over https, and to destinations that the host allows."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -10,7 +10,7 @@ from prompty.safety.origins import Origin
 
 _PORTS = {"http": 80, "https": 443}
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
-# Not for the public internet, although some versions of Python call them global: IPv4-compatible addresses, local
+# Not public, although some versions of Python call them global: IPv4-compatible addresses, local
 # translation, documentation, segment routing and site-local addresses.
 _SPECIAL = [ip_network(text) for text in ("::/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")]
 
@@ -35,7 +35,7 @@ class Url(NamedTuple):
 
 
 def parse_url(url: str) -> Url:
-    """Split an absolute URL. Raise `ToolError` for anything that two parsers might understand differently."""
+    """Split an absolute URL. Raise `ToolError` if two parsers might read it differently."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -45,12 +45,12 @@ def parse_url(url: str) -> Url:
     if parts.scheme not in _PORTS or not host or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>'):
         raise _invalid_url(url)
     if "@" in parts.netloc:
-        raise ToolError("a URL contains a user name or a password", "Write credentials into the connection's `apiKey`.")
+        raise ToolError("a URL contains a user name or a password", "Move credentials to the connection's `apiKey`.")
     return Url(parts.scheme, host, port or _PORTS[parts.scheme], parts.path, parts.query)
 
 
 def join_url(base: str, url: str) -> str:
-    """Return a URL that may be relative to another one. Raise `ToolError` if it is none."""
+    """Resolve a URL against a base. Raise `ToolError` if the result is not a URL."""
     try:
         return urljoin(base, url)
     except ValueError:
@@ -62,7 +62,7 @@ def _invalid_url(url: str) -> ToolError:
 
 
 class Permissions:
-    """The hosts and servers that the host program allows."""
+    """The hosts and servers that the program allows."""
 
     def __init__(self) -> None:
         self._hosts: set[str] = set()
@@ -70,8 +70,8 @@ class Permissions:
         self._servers: set[str] = set()
 
     def allow(self, *, hosts: Iterable[str] = (), servers: Iterable[str] = ()) -> None:
-        """Allow hosts (`name`, `name:port`, an address or a network) without https and at private addresses, and
-        servers (`https://host`) that documents of another origin name."""
+        """Allow hosts (`name`, `name:port`, an address or a network) over http and at private addresses, and servers
+        (`https://host`) that documents from another origin name."""
         for host in hosts:
             try:
                 self._networks.append(ip_network(host, strict=False))
@@ -83,7 +83,7 @@ class Permissions:
         return origin in self._servers
 
     def find_trusted(self, url: Url) -> frozenset[Origin]:
-        """Return the origin of a URL if the host allows it by name: it may get credentials, even without https."""
+        """Return the URL's origin if its host is allowed by name: it may receive credentials, even over http."""
         is_allowed = bool({url.host, f"{url.host}:{url.port}", url.authority} & self._hosts) or self.allows_server(
             url.origin
         )
@@ -105,7 +105,7 @@ class Permissions:
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Return True for an address of the public internet. An embedded IPv4 address decides."""
+    """Return True for a public address. An embedded IPv4 address decides."""
     if isinstance(address, IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if address in _TRANSLATED:

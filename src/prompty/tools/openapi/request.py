@@ -1,6 +1,6 @@
-"""Build the HTTP request of a call from its arguments. Pure: `client` sends it.
+"""Build a call's HTTP request from its arguments. Pure: `client` sends it.
 
-Values are written in the styles of OpenAPI (RFC 6570 for most of them).
+Values are encoded in OpenAPI's styles (mostly RFC 6570).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from prompty.wire.json_bytes import write_bytes
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")  # the name of a header or a cookie
 _LEGAL_IN_PATHS = "/:@!$&'()*+,;=%"
-# Without the characters that end a parameter or begin another: a value must stay a value.
+# Without the separators of parameters, so that a value cannot add one.
 _RESERVED = ":/?@!$'()*,;"
 
 Encode = Callable[[str], str]
@@ -37,13 +37,13 @@ class HttpRequest:
     content: bytes | None = None
 
     def with_header(self, name: str, value: str) -> "HttpRequest":
-        """Return the request with this header, replacing any that a server could take for it."""
+        """Return the request with this header, replacing any that a server could confuse with it."""
         others = tuple(pair for pair in self.headers if not is_same_parameter(pair[0], name))
         return replace(self, headers=(*others, (name, value)))
 
 
 class _Written(NamedTuple):
-    """The pairs `name=value` of one argument. `explodes` is True if its value chose the names."""
+    """The `name=value` pairs of one argument. `explodes` is True if the names come from its value."""
 
     argument: str
     pairs: Sequence[str]
@@ -51,7 +51,7 @@ class _Written(NamedTuple):
 
 
 def build_request(operation: Operation, arguments: Json, bound: Collection[str] = ()) -> HttpRequest:
-    """Return the request of a call. Arguments that the operation does not have are not sent.
+    """Return a call's request. Arguments that the operation does not have are not sent.
 
     `bound` are the arguments that the host fills in. Raise `ArgumentsError` if another argument would add a value
     under the name of one of them.
@@ -110,8 +110,8 @@ def _declared_names(operation: Operation, location: str) -> dict[str, str]:
 
 
 def _check_names(written: Sequence[_Written], declared: dict[str, str], bound: Collection[str]) -> None:
-    """Raise `ArgumentsError` if a pair has the name of a bound parameter of the same place, or if the names that an
-    object chose include any other parameter: bindings and approval conditions would not see that value."""
+    """Raise `ArgumentsError` if a pair overrides a bound parameter, or if a name from an exploded object is that of
+    another parameter: bindings and approval conditions would not see that value."""
     fixed = {name for argument, name in declared.items() if argument in bound}
     fixed.update(name for entry in written if entry.argument in bound for name in _names(entry))
     if not fixed and not any(entry.explodes for entry in written):
@@ -127,13 +127,13 @@ def _check_names(written: Sequence[_Written], declared: dict[str, str], bound: C
 
 
 def _names(entry: _Written) -> list[str]:
-    """Return the names that a server may read. Some separate pairs by semicolons, which `allowReserved` permits."""
+    """Return the names that a server may read. Some split pairs at semicolons, which `allowReserved` permits."""
     pieces = (piece for pair in entry.pairs for piece in pair.split(";"))
     return [unquote_plus(piece.partition("=")[0]) for piece in pieces]
 
 
 def _prepare_value(parameter: Parameter, value: Any) -> Any:
-    """Return JSON text where the document asks for it, and objects without null entries."""
+    """Return JSON text if the document asks for it, and drop null entries of objects."""
     if parameter.as_json:
         return write_bytes(value).decode()
     if isinstance(value, dict):
@@ -142,9 +142,9 @@ def _prepare_value(parameter: Parameter, value: Any) -> Any:
 
 
 def _encode_path(template: str, values: list[tuple[Parameter, Any]]) -> str:
-    """Return the path with its parameters. No value may be empty or lead to another folder."""
+    """Return the path with its parameters. No value may be empty or change the folder."""
     texts = {f"{{{parameter.name}}}": _encode_path_value(parameter, value) for parameter, value in values}
-    parts = re.split(r"(\{[^{}]*\})", template)  # in one pass: braces inside a value are never taken for a parameter
+    parts = re.split(r"(\{[^{}]*\})", template)  # in one pass, so that braces in a value are not parsed
     missing = next((part for part in parts if part.startswith("{") and part not in texts), None)
     if missing:
         raise ArgumentsError(f"the path parameter {missing[1:-1]!r} has no value")
@@ -173,7 +173,7 @@ def _encode_query(parameter: Parameter, value: Any) -> list[str]:
 def _encode_header(parameter: Parameter, value: Any) -> str:
     text = simple(value, parameter.explode, str)
     if not (text.isascii() and text.isprintable()):
-        raise ArgumentsError(f"{parameter.argument}: a header can hold printable ASCII characters only")
+        raise ArgumentsError(f"{parameter.argument}: a header can only contain printable ASCII characters")
     return text
 
 
@@ -204,7 +204,7 @@ def _encode_body(body: Body, arguments: Json, bound: Collection[str]) -> tuple[s
 
 
 def _encode_form(body: Body, value: object, bound: Collection[str]) -> tuple[str, ...]:
-    """Return the pairs of a form: a list repeats its field, an object is JSON, unless the document says otherwise."""
+    """Return a form's pairs. By default a list repeats its field, and an object is JSON."""
     declared = dict(body.fields or {})
     arguments = {name: argument for argument, name in declared.items()}
     written: list[_Written] = []
@@ -237,7 +237,7 @@ def _encode_multipart(body: Body, value: object) -> tuple[str, bytes]:
 
 def _form_fields(body: Body, value: object) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise ArgumentsError(f"{body.argument}: a form is an object")
+        raise ArgumentsError(f"{body.argument}: a form must be an object")
     return [(name, entry) for name, entry in value.items() if entry is not None]
 
 
@@ -278,7 +278,7 @@ def form(name: str, value: object, explode: bool, encode: Encode = percent_encod
     match value:
         case list() if explode:
             return [f"{key}={encode(_to_text(item))}" for item in value]
-        case dict() if explode:  # a name is never written with reserved characters, some of which separate parameters
+        case dict() if explode:  # names are always percent-encoded: reserved characters could separate parameters
             return [f"{percent_encode(name)}={encode(_to_text(entry))}" for name, entry in value.items()]
         case list() | dict() if not value:
             return []
@@ -286,7 +286,7 @@ def form(name: str, value: object, explode: bool, encode: Encode = percent_encod
 
 
 def deep_object(name: str, value: object, encode: Encode = percent_encode) -> list[str]:
-    """`color[R]=100`, `color[G]=200`; objects inside have one more pair of brackets, lists repeat theirs."""
+    """`color[R]=100`, `color[G]=200`; a nested object adds a pair of brackets, a list repeats its name."""
     match value:
         case dict():
             return [pair for key, entry in value.items() for pair in deep_object(f"{name}[{key}]", entry, encode)]
@@ -296,7 +296,6 @@ def deep_object(name: str, value: object, encode: Encode = percent_encode) -> li
 
 
 def query(name: str, value: object, style: str, explode: bool, encode: Encode = percent_encode) -> list[str]:
-    """Return a query parameter as pairs."""
     match style:
         case "deepObject":
             return deep_object(name, value, encode)

@@ -1,7 +1,7 @@
-"""Convert OpenAPI schemas to JSON Schema 2020-12, and names and descriptions to what the APIs of models accept.
+"""Convert OpenAPI schemas to JSON Schema 2020-12, and names and descriptions to forms that model APIs accept.
 
-OpenAPI 3.0 has a dialect of its own (`nullable`, `exclusiveMinimum: true`, references without siblings); 3.1 is JSON
-Schema. Both come out the same, without keywords that say nothing about a value.
+OpenAPI 3.0 has its own dialect (`nullable`, `exclusiveMinimum: true`, references without siblings); 3.1 is JSON Schema.
+Both give the same result, without keywords that do not constrain a value.
 """
 
 import re
@@ -36,7 +36,7 @@ _DROPPED = object()
 
 
 def clean_description(text: object) -> str:
-    """Return a description with hidden characters escaped and of a bounded length; "" for anything but text."""
+    """Escape hidden characters in a description, and truncate it. Return "" if it is not text."""
     if not isinstance(text, str):
         return ""
     cleaned = visible(text[: MAX_DESCRIPTION_LENGTH + 1].replace("\r\n", "\n").strip())
@@ -67,7 +67,7 @@ def make_unique(name: str, taken: set[str]) -> str:
 
 
 class Schemas:
-    """The schemas of one document. A definition that several of them refer to is converted once."""
+    """The schemas of one document. A shared definition is converted once."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -95,7 +95,7 @@ class Schemas:
         return _add_null(converted) if schema.get("nullable") is True else converted
 
     def collect_definitions(self, references: Iterable[str]) -> Json:
-        """Return the definitions behind references, and behind theirs."""
+        """Return the definitions that references reach, transitively."""
         definitions: Json = {}
         pending = list(references)
         while pending:
@@ -114,7 +114,7 @@ class Schemas:
         return self._definitions[reference]
 
     def _resolve_dynamic(self, schema: Json) -> str:
-        """Return the enclosing definition, which a dynamic reference means as long as no schema extends it."""
+        """Return the enclosing definition: a dynamic reference means that, unless a schema extends it."""
         root = self._document.find(self._enclosing) if self._enclosing else None
         anchor = root.get("$dynamicAnchor") if isinstance(root, dict) else None
         target = schema.get("$recursiveRef", schema.get("$dynamicRef"))
@@ -123,7 +123,7 @@ class Schemas:
         return self._enclosing
 
     def _convert_reference(self, reference: object, references: set[str]) -> str:
-        self._document.find(reference)  # raises if there is no such place
+        self._document.find(reference)  # raises if it has no target
         text = str(reference)
         if text not in self._names:
             plain = text.removeprefix("#/components/schemas/").removeprefix("#/")
@@ -151,7 +151,7 @@ class Schemas:
 
 
 def is_read_only(schema: object) -> bool:
-    """Return True for a property that only responses have."""
+    """Return True for a property that is only in responses."""
     return isinstance(schema, dict) and schema.get("readOnly") is True
 
 
@@ -165,7 +165,7 @@ def required_properties(schema: Json) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def _is_pattern(text: str) -> bool:
-    """Return True for a regular expression that the validator of arguments knows."""
+    """Return True for a regular expression that the argument validator supports."""
     try:
         jsonschema_rs.validator_for({"pattern": text})
     except ValueError:
@@ -179,7 +179,7 @@ def is_legal(schema: Json) -> bool:
 
 
 def _convert_bounds(schema: Json) -> Json:
-    """Convert `exclusiveMinimum: true` beside `minimum: 1` to `exclusiveMinimum: 1`; the same for maxima."""
+    """Convert `exclusiveMinimum: true` with `minimum: 1` to `exclusiveMinimum: 1`, and the same for maxima."""
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
             schema[exclusive] = schema.pop(bound)
@@ -187,7 +187,7 @@ def _convert_bounds(schema: Json) -> Json:
 
 
 def _add_null(schema: Json) -> Json:
-    """Return a schema that accepts null, too."""
+    """Return a schema that also accepts null."""
     values = schema.get("enum")
     if isinstance(values, list) and None not in values:
         schema = {**schema, "enum": [*values, None]}
