@@ -161,7 +161,7 @@ def test_a_missing_input_is_told_with_what_to_do(good: Path) -> None:
     done = run("render", good)
     assert done.returncode == 1
     assert done.stderr == (
-        "error: Missing required input 'who'\n    Pass -i who=…, or give it a `default:` in the file.\n"
+        "error: Missing required input 'who'\n    Pass -i who=…, or add a `default:` to it in the file.\n"
     )
 
 
@@ -169,7 +169,7 @@ def test_wrong_inputs_are_all_reported_with_flags_of_the_command_line(good: Path
     done = run("render", good, "-i", "whoo=Ada")
     assert done.returncode == 1
     assert done.stderr == (
-        "error: Missing required input 'who'\n    Pass -i who=…, or give it a `default:` in the file.\n"
+        "error: Missing required input 'who'\n    Pass -i who=…, or add a `default:` to it in the file.\n"
         "Unknown input 'whoo': the prompt has 'who'\n    Did you mean 'who'?\n"
     )
 

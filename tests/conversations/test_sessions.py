@@ -132,8 +132,8 @@ BROKEN: dict[str, tuple[list[Json], str]] = {
         [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "look"}}]}],
         "1 calls have no result",
     ),
-    "a result without its call": ([{"role": "tool", "content": "x", "tool_call_id": "c"}], "1 results answer no call"),
-    "something that is no message": ([{"role": "robot"}], "message 1 cannot be read"),
+    "a result without its call": ([{"role": "tool", "content": "x", "tool_call_id": "c"}], "1 results have no call"),
+    "something that is no message": ([{"role": "robot"}], "message 1 is invalid"),
 }
 
 

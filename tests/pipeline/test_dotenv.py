@@ -162,7 +162,7 @@ def test_a_path_that_names_no_file_is_an_error(tmp_path: Path) -> None:
 
 def test_a_line_that_is_no_variable_is_named_without_its_text(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=b\nsk-pasted-without-a-name\n")
-    with pytest.warns(PromptyWarning, match=r"\.env:2: the line is ignored: it is not NAME=value") as caught:
+    with pytest.warns(PromptyWarning, match=r"\.env:2: ignored a line that is not NAME=value") as caught:
         load_env(tmp_path / ".env", registry=Registry())
     assert "pasted" not in str(caught[0].message)
 

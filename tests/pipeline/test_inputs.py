@@ -117,7 +117,7 @@ def test_values_inside_lists_and_objects_are_validated_by_their_path() -> None:
     )
     assert problems_of(made, {"order": {"lines": [{"price": 1}, {"price": "x"}, {}], "note": 7}}) == [
         "Input 'order.lines[1].price' must be a float, not 'x'",
-        "Input 'order.lines[2].price' is required and has no value",
+        "Input 'order.lines[2].price' is required but has no value",
         "Input 'order.note' must be text, not 7",
     ]
 

@@ -66,7 +66,7 @@ def test_prepared_messages_are_repaired_for_their_api() -> None:
     history = [user("Hi"), assistant(tool_calls=[ToolCall(id="a b", name="f")])]
     assert [message.tool_call_id for message in prepare_request_messages(history)] == [None, None, "a b"]
     assert prepare_request_messages(history, "anthropic")[2].tool_call_id == "a_b"
-    with pytest.raises(RequestError, match="a message cannot be used"):
+    with pytest.raises(RequestError, match="a message is invalid"):
         prepare_request_messages([{"role": "nobody"}])
 
 

@@ -128,9 +128,9 @@ def test_a_dotted_file_without_a_base_is_an_ordinary_prompt(tmp_path: Path) -> N
 def test_a_variant_of_a_variant_is_refused(answer: Path) -> None:
     big = write(answer, "big", "")
     deep = write(answer, "big.de", "")
-    with pytest.raises(LoadError, match=r"answer\.big\.prompty is a variant itself"):
+    with pytest.raises(LoadError, match=r"answer\.big\.prompty is itself a variant"):
         load(deep)
-    with pytest.raises(LoadError, match="is a variant itself, so it has no variant `de`"):
+    with pytest.raises(LoadError, match="is itself a variant, so it has no variant `de`"):
         load(big, variant="de")
 
 
@@ -262,10 +262,10 @@ def test_the_body_of_a_mustache_template_is_replaced_as_a_whole(answer: Path) ->
     ("body", "line", "message"),
     [
         ("{% block other %}x{% endblock %}", 1, "the base has no block `other`"),
-        ("\n{% block rules %}x{% endblock %}\nMore text.", 3, "this text is in no block"),
-        ("Text.\n{% block rules %}x{% endblock %}", 1, "this text is in no block"),
-        ("{% block rules %}x{% endblock %}\n{% block rules %}y{% endblock %}", 2, "stands here twice"),
-        ("{% block outer %}x{% endblock %}\n{% block inner %}y{% endblock %}", 2, "lies in the block `outer`"),
+        ("\n{% block rules %}x{% endblock %}\nMore text.", 3, "text outside a block"),
+        ("Text.\n{% block rules %}x{% endblock %}", 1, "text outside a block"),
+        ("{% block rules %}x{% endblock %}\n{% block rules %}y{% endblock %}", 2, "duplicate block `rules`"),
+        ("{% block outer %}x{% endblock %}\n{% block inner %}y{% endblock %}", 2, "is inside the block `outer`"),
     ],
 )
 def test_blocks_that_cannot_be_replaced_are_refused_at_their_line(

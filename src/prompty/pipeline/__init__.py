@@ -1,4 +1,4 @@
-"""The stages in order; read this folder to learn the product.
+"""The stages from a file to a result, in order.
 
 load (files, frontmatter, source_map, references, definitions) → validate → prepare (render → parse → rich_inputs) →
 request → process. Each turns data into data; only `files` opens files.

@@ -1,4 +1,4 @@
-"""The body of a variant: its own, that of its base, or that of its base with some blocks replaced."""
+"""The body of a variant: its own, its base's, or its base's with some blocks replaced."""
 
 import math
 import re
@@ -14,15 +14,15 @@ _MAY_HAVE_BLOCKS = re.compile(r"%[-+]?\s*block\b")
 
 
 class Engine(Protocol):
-    """The part of a renderer that knows the blocks of its templates."""
+    """The part of a renderer that finds the blocks in a template."""
 
     def blocks(self, template: str) -> list[Block]: ...
 
 
 def merge_bodies(own: str, base: BaseBody, engine: object) -> tuple[str, BodyLines | None]:
-    """Return the body of a variant, and where its lines come from: None if all are the variant's own.
+    """Return the body of a variant, and the origin of its lines: None if all are the variant's own.
 
-    Raise CompositionProblem if blocks cannot be replaced. Templates that are not valid are reported by others.
+    Raise CompositionProblem if blocks cannot be replaced. Invalid templates are reported when they are rendered.
     """
     if not own.strip():
         return base.text, BodyLines((1,), (Place(base.path, base.first_line),))
@@ -41,27 +41,27 @@ def merge_bodies(own: str, base: BaseBody, engine: object) -> tuple[str, BodyLin
 
 
 def _check(own: str, replacing: list[Block], replaceable: dict[str, Block]) -> None:
-    """Check that a body consists of blocks that the base has, and that none of them is replaced along with another."""
+    """Check that a body consists of blocks of the base, and that none is inside another that it replaces."""
     position = 0
     for block in replacing:
         _check_no_text(own, position, block.start)
         position = block.end
         if any(other.name == block.name and other.start < block.start for other in replacing):
-            raise _refuse(own, block.start, f"the block `{block.name}` stands here twice", "Remove one of them.")
+            raise _refuse(own, block.start, f"duplicate block `{block.name}`", "Remove one of them.")
         if block.name not in replaceable:
             names = ", ".join(sorted(replaceable))
             raise _refuse(own, block.start, f"the base has no block `{block.name}`", f"Its blocks are: {names}.")
         for parent in replaceable[block.name].parents:
             if any(other.name == parent for other in replacing):
-                cause = f"the block `{block.name}` lies in the block `{parent}`, which this variant replaces too"
-                raise _refuse(own, block.start, cause, f"Write `{block.name}` inside of `{parent}`.")
+                cause = f"the block `{block.name}` is inside the block `{parent}`, which this variant also replaces"
+                raise _refuse(own, block.start, cause, f"Move `{block.name}` inside `{parent}`.")
     _check_no_text(own, position, len(own))
 
 
 def _check_no_text(own: str, start: int, end: int) -> None:
     text = own[start:end]
     if text.strip():
-        cause = "this text is in no block, but the variant replaces blocks of its base"
+        cause = "text outside a block, but this variant replaces blocks of its base"
         fix = "Move the text into a block, or remove the blocks to replace the whole body."
         raise _refuse(own, end - len(text.lstrip()), cause, fix)
 
@@ -71,7 +71,7 @@ def _refuse(own: str, at: int, cause: str, fix: str) -> CompositionProblem:
 
 
 def _replace(own: str, base: BaseBody, pairs: list[tuple[Block, Block]]) -> tuple[str, BodyLines]:
-    """Return a base with the texts of blocks between its own tags, and where its lines come from."""
+    """Return the base with the variant's block texts between its own tags, and the origin of its lines."""
     pieces: list[tuple[str, Place]] = []
     position, line = 0, base.first_line
     for target, block in sorted(pairs, key=lambda pair: pair[0].start):
@@ -85,7 +85,7 @@ def _replace(own: str, base: BaseBody, pairs: list[tuple[Block, Block]]) -> tupl
 
 
 def _map_lines(pieces: list[tuple[str, Place]]) -> BodyLines:
-    """Return where the lines of a text come from that is made of pieces. A line of both files is the variant's."""
+    """Return the origin of each line of the joined pieces. A line from both files is the variant's."""
     starts, places = list[int](), list[Place]()
     line, within_line = 1, False
     for text, place in pieces:
@@ -99,7 +99,7 @@ def _map_lines(pieces: list[tuple[str, Place]]) -> BodyLines:
 
 
 def trace_lines(lines: BodyLines, earlier: BodyLines) -> BodyLines:
-    """Return where lines come from if those without a path are lines of a text that is made of other files itself."""
+    """Trace lines without a path, which are lines of a composed text, to their files."""
     starts, places = list[int](), list[Place]()
     for start, place, end in zip(lines.starts, lines.places, (*lines.starts[1:], math.inf), strict=True):
         starts.append(start)

@@ -1,4 +1,4 @@
-"""Put findings in a body at their lines: of the prompt, or of the partial or the base that a line comes from."""
+"""Locate findings in a composed body: in the prompt, or in the partial or base that a line comes from."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from prompty.safety.redaction import mask_line
 
 
 class BodyPlaces:
-    """Puts findings in the body of an agent at the lines of the files they come from."""
+    """Locates findings in an agent's body."""
 
     def __init__(self, document: Document, agent: PromptAgent) -> None:
         self._source, parts = document.source, document.parts
@@ -22,7 +22,7 @@ class BodyPlaces:
         self._folder = agent.base_dir
 
     def problems(self, findings: Iterable[Finding]) -> list[Problem]:
-        """Return findings in the body of the agent as problems of files."""
+        """Return findings in the agent's body as problems of files."""
         if self._inserted is None:
             return self._source.problems(findings, self._start)
         return [self._locate(finding, self._inserted) for finding in findings]
@@ -44,7 +44,7 @@ class BodyPlaces:
         return replace(shown, line=place.line, column=column + 1, end_line=place.line, end_column=column + length + 1)
 
     def place(self, problem: CompositionProblem) -> Problem:
-        """Return a partial that cannot be inserted as a problem of the file that names it."""
+        """Return a composition problem as a problem of the file that includes the partial."""
         path, line = problem.place
         found = Problem(code=problem.code, message=problem.cause, fix=problem.fix)
         if path is None:
@@ -54,7 +54,7 @@ class BodyPlaces:
         return replace(found, path=self._name(path), line=line, end_line=line)
 
     def _name(self, path: Path) -> str:
-        """Return the path of a partial as the caller would write it, who wrote that of the prompt."""
+        """Return the path of a partial in the form in which the caller wrote the prompt's."""
         folder = self._folder.resolve() if self._folder else None
         if folder and path.is_relative_to(folder):
             return str(Path(self._source.path).parent / path.relative_to(folder))

@@ -1,4 +1,4 @@
-"""Compose the body of a prompt: merge that of a variant with its base, and insert partials."""
+"""Compose the body of a prompt: merge a variant with its base, and insert partials."""
 
 import re
 from collections.abc import Collection
@@ -17,16 +17,16 @@ from prompty.pipeline.references import References
 from prompty.registry import Registry
 from prompty.renderers import RENDERERS
 
-# A quick no for most prompts, whose template engine need not be imported to load them.
+# A cheap test, so that most prompts load without importing their template engine.
 _MAY_INCLUDE = re.compile(r"%[-+]?\s*include\b|\{\{\s*>")
 _EXTENSION = ".md"
 
 
 def compose(agent: PromptAgent, base: BaseBody | None, references: References, registry: Registry) -> PromptAgent:
-    """Return an agent with its whole body: that of a variant and its `base`, with partials.
+    """Return an agent with its whole body: merged with `base` if it is a variant, and with partials.
 
     Inputs of partials that the file does not declare, and that no tag around the include sets, become inputs of the
-    agent. Raise CompositionProblem if a file cannot be used.
+    agent. Raise CompositionProblem if a file is invalid.
     """
     kind = agent.template.format.kind
     if not registry[RENDERERS].has(kind):
@@ -72,18 +72,18 @@ def _insert_partials(agent: PromptAgent, references: References, engine: Any) ->
 def _find_variables(engine: Any, text: str) -> Collection[str]:
     try:
         return cast(Collection[str], engine.variables(text))
-    except RenderError:  # which whoever renders it reports
+    except RenderError:  # reported when it is rendered
         return ()
 
 
 def _read_partial(references: References, name: str) -> Partial:
-    """Return the partial that an include names. Its file lies where `${file:}` may read; its name begins with `_`."""
+    """Return the partial that an include names. Its file must be readable by `${file:}`, with a name like `_…`."""
     if not PurePosixPath(name).name.startswith("_"):
-        message = f"{name} is not a partial: its name does not begin with an underscore"
-        raise Unreadable("include-name", message, "Rename the file, and the include, to _….")
+        message = f"{name} is not a partial: its name does not start with an underscore"
+        raise Unreadable("include-name", message, "Rename the file and the include to _….")
     path, text = _read_text(references, name)
     if not path.name.startswith("_"):
-        raise Unreadable("include-name", f"{name} is a link to a file that is not a partial", "Include that file.")
+        raise Unreadable("include-name", f"{name} is a link to a file that is not a partial", "Include a partial.")
     text = normalize(text)
     try:
         parts = split(text)
@@ -95,7 +95,7 @@ def _read_partial(references: References, name: str) -> Partial:
     others = ", ".join(map(str, (frontmatter.data or {}).keys() - {"inputs"}))
     if frontmatter.findings or others:
         cause = frontmatter.findings[0].problem.message if frontmatter.findings else f"it declares {others}"
-        raise Unreadable("file-content", f"{name} cannot be read: {cause}", "A partial declares `inputs:` only.")
+        raise Unreadable("file-content", f"{name} cannot be read: {cause}", "A partial can only declare `inputs:`.")
     try:
         inputs = PromptAgent.model_validate({"inputs": (frontmatter.data or {}).get("inputs") or []}).inputs
     except ValidationError as error:
@@ -105,7 +105,7 @@ def _read_partial(references: References, name: str) -> Partial:
 
 
 def _read_text(references: References, name: str) -> tuple[Path, str]:
-    """Return the file of this name, or, if there is none and it has no extension, the Markdown file."""
+    """Return the file with this name. A name without an extension may also mean a Markdown file."""
     try:
         return references.read_text(name)
     except Unreadable as error:

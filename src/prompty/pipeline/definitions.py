@@ -1,4 +1,4 @@
-"""From the data of a frontmatter to a `PromptAgent`, and to findings for what is invalid or outdated in it."""
+"""Build a `PromptAgent` from frontmatter data, with findings for invalid or outdated keys."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -22,7 +22,7 @@ _KNOWN_KEYS = frozenset(field.alias or name for name, field in model.Frontmatter
 
 
 class Built(NamedTuple):
-    """An agent, the mistakes in its file, and the top-level keys that it lacks because they are invalid."""
+    """An agent, the mistakes in its file, and the top-level keys that were dropped as invalid."""
 
     agent: PromptAgent
     findings: list[Finding]
@@ -30,7 +30,7 @@ class Built(NamedTuple):
 
 
 def build_agent(frontmatter: Frontmatter, body: str, references: References, path: Path | None = None) -> Built:
-    """Resolve the references of a file and validate it. Unknown keys are kept in `metadata` (§2.3)."""
+    """Resolve a file's references and validate it. Unknown keys are kept in `metadata` (§2.3)."""
     findings = list(frontmatter.findings)
     data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))
     schemas = dict(_find_json_schemas(data, frontmatter.source_map))
@@ -51,7 +51,7 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
         return Built(agent, findings, frozenset(schemas))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-    # A value that could not be resolved is not also of the wrong type.
+    # An unresolved value would also fail validation: report it once.
     located = {finding.start for finding in findings}
     invalid_values = first_findings(_locate(detail, frontmatter.source_map) for detail in details)
     findings += [finding for finding in invalid_values if finding.start not in located]
@@ -63,7 +63,7 @@ def build_agent(frontmatter: Frontmatter, body: str, references: References, pat
 
 
 def _find_json_schemas(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[tuple[str, Finding]]:
-    """Yield the top-level key and an error for each JSON Schema that stands where a map of properties belongs."""
+    """Yield the top-level key and an error for each JSON Schema in place of a map of properties."""
     places: list[tuple[KeyPath, Any]] = [((group,), data.get(group)) for group in ("inputs", "outputs")]
     tools = data.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
@@ -71,13 +71,13 @@ def _find_json_schemas(data: Mapping[str, Any], source_map: SourceMap) -> Iterat
             places.append((("tools", index, "parameters"), tool.get("parameters")))
     for keys, value in places:
         if isinstance(value, dict) and value.get("type") == "object" and isinstance(value.get("properties"), dict):
-            message = f"`{keys[-1]}` is a JSON Schema, but a map from names to properties belongs here"
+            message = f"`{keys[-1]}` is a JSON Schema, but must be a map from names to properties"
             fix = f"Write the entries of `properties:` directly below `{keys[-1]}:`, with `kind:` instead of `type:`."
             yield str(keys[0]), source_map.locate((*keys, "properties"), "json-schema", message, fix, on_key=True)
 
 
 def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a finding for each default of an input or a parameter that its own declaration does not allow."""
+    """Yield a finding for each default that does not match its own declaration."""
     groups: list[tuple[KeyPath, Sequence[Property]]] = [(("inputs",), agent.inputs)]
     for index, tool in enumerate(agent.tools):
         if isinstance(tool, FunctionTool):
@@ -86,7 +86,7 @@ def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[
         for index, declared in enumerate(properties):
             for misfit in find_misfits(declared, declared.default) if declared.default is not None else ():
                 message = misfit.cause.replace("Input", "the default of", 1)
-                fix = "Write a default that fits, or another `kind:`."
+                fix = "Change the default, or its `kind:`."
                 yield source_map.locate((*keys, index, "default"), "wrong-default", message, fix)
 
 
@@ -109,7 +109,7 @@ def _locate(detail: ErrorDetails, source_map: SourceMap) -> Finding:
     return source_map.locate(keys, "wrong-value", message, fix.format(key=last), replacement=replacement)
 
 
-# By the first word of pydantic's type of error.
+# By the first word of pydantic's error type.
 _EXPECTED = {
     "float": ("a number", "Write a number, for example `{key}: 0.7`."),
     "int": ("a whole number", "Write a whole number, for example `{key}: 100`."),
@@ -124,7 +124,7 @@ _EXPECTED = {
 
 
 def _choose(detail: ErrorDetails, written: str) -> tuple[str, str, str | None]:
-    """Return the choices for a value, the fix, and the choice that was probably meant."""
+    """Return the choices for a value, the fix, and the most similar choice."""
     context = detail.get("ctx", {})
     listed = str(context.get("expected") or context.get("expected_tags"))
     choices = [choice.strip(" '\"") for choice in listed.replace(" or ", ", ").split(",")]
@@ -139,7 +139,7 @@ _V1_TYPES = frozenset({*get_args(Kind), *KIND_SYNONYMS})
 
 
 def find_v1_key(data: Mapping[str, Any]) -> KeyPath | None:
-    """Return the first key that only Prompty v1 has, or None if the file is v2."""
+    """Return the first key that exists only in Prompty v1, or None for a v2 file."""
     model = data.get("model")
     if isinstance(model, dict):
         for key in _V1_MODEL_KEYS:

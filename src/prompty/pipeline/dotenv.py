@@ -1,8 +1,8 @@
-"""`.env` files: variables for the prompts that name them (F12, F14).
+"""`.env` files: variables for prompts (F12, F14).
 
-They are not set in the environment. A `.env` may come with the prompt, so it must not configure transports. For the
-same reason its values are literal: with `${NAME}` in them, it could pass a key of the environment off as its own, and
-send it to an endpoint of its own.
+They are not set in the environment: a `.env` may come with the prompt, so it must not configure transports. For the
+same reason its values are literal: with `${NAME}` it could pass off a key from the environment as its own, and have it
+sent to its own endpoint.
 """
 
 import re
@@ -29,11 +29,11 @@ _NO_VARIABLES: MappingProxyType[str, str] = MappingProxyType({})
 def load_env(
     path: StrPath | None = None, *, prompt: StrPath | None = None, registry: Registry = DEFAULT
 ) -> Path | None:
-    """Offer the variables of a `.env` file to the prompts that name them, as the command line does.
+    """Make the variables of a `.env` file available to prompts, as the command line does.
 
-    `path` is the file. Without it, it is the nearest `.env`: beside `prompt` or above it, or without a prompt, in the
-    current folder or above it. Return the file, or None if there is none. The variables replace those of an earlier
-    call; variables of the environment win.
+    `path` is the file. It defaults to the nearest `.env`, in the folder of `prompt`, or the current folder, or above.
+    Return the file, or None if there is none. The variables replace those of an earlier call. The environment takes
+    precedence.
     """
     for name, value in (("path", path), ("prompt", prompt)):
         if value is not None:
@@ -58,16 +58,16 @@ def _read(file: Path) -> dict[str, str]:
     for line, name, value in parse_env(text):
         if name:
             variables[name] = value
-        else:  # without its text, which may be a key
-            warnings.warn(f"{file}:{line}: the line is ignored: it is not NAME=value", PromptyWarning, stacklevel=3)
+        else:  # don't repeat the text, which may be a key
+            warnings.warn(f"{file}:{line}: ignored a line that is not NAME=value", PromptyWarning, stacklevel=3)
     remember_secrets(value for name, value in variables.items() if is_credential_name(name))
     return variables
 
 
 def parse_env(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the name and the value of each variable. The name of a line that is none is empty.
+    """Yield the line, the name and the value of each variable. An invalid line has an empty name.
 
-    A value is plain text, or in quotes, which may go over several lines.
+    A value is plain, or in quotes, which may span lines.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     position, line = 0, 1
@@ -90,12 +90,12 @@ def parse_env(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _read_value(text: str, start: int, end: int) -> tuple[str, int]:
-    """Return the value that begins at `start`, in the line that ends at `end`, and the position after it."""
+    """Return the value that starts at `start`, in the line that ends at `end`, and the position after it."""
     quote = text[start : start + 1]
     if quote and quote in "'\"":
         close = _find_quote(text, start + 1, quote)
         if close < 0:
-            return "", start  # the rest of the line does not end there, so it is none
+            return "", start  # text after the closing quote: the line is invalid
         inner = text[start + 1 : close]
         if quote == "'":
             return _SINGLE_ESCAPE.sub(r"\1", inner), close + 1
@@ -105,7 +105,7 @@ def _read_value(text: str, start: int, end: int) -> tuple[str, int]:
 
 
 def _find_quote(text: str, position: int, quote: str) -> int:
-    """Return the position of the closing quote, or -1. A backslash takes the character after it along."""
+    """Return the position of the closing quote, or -1. A backslash escapes the next character."""
     while (found := text.find(quote, position)) >= 0:
         backslashes = found - len(text[position:found].rstrip("\\")) - position
         if backslashes % 2 == 0:

@@ -1,4 +1,4 @@
-"""Read the files of a prompt. Nothing else in the pipeline opens a file, so an editor can pass unsaved buffers here."""
+"""Read the files of a prompt. Only this module opens files, so an editor can pass unsaved buffers here."""
 
 import os
 import stat
@@ -7,8 +7,8 @@ from pathlib import Path
 
 MAX_FILE_BYTES = 4_000_000
 
-# Opening a pipe must not wait for its other end. A contained path was resolved before it is opened: to follow a link
-# now would lead somewhere else. Not every system has these flags.
+# Opening a pipe must not block. A contained path was resolved and checked before, so opening it must not follow a new
+# link. Not every system has these flags.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CONTAINED_FLAGS = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
 
@@ -18,7 +18,7 @@ _UNSAVED: Identity = (0, 0, 0, 0)
 
 
 class Unreadable(Exception):
-    """A file or a reference cannot be used; `message` says why, `fix` what to do."""
+    """A file or a reference cannot be read. `message` says why, `fix` what to do."""
 
     def __init__(self, code: str, message: str, fix: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ def identify(status: os.stat_result) -> Identity:
 
 
 def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = False) -> tuple[str, Identity]:
-    """Return the text of a file, called `label` in errors, with the state it was read in.
+    """Return the text and the identity of a file, named `label` in errors.
 
     It must be a regular file. A text in `buffers`, whose keys are resolved paths, replaces the file's. The path of a
     `contained` file must be resolved.
@@ -48,8 +48,8 @@ def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = Fal
             content = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else b""
     except OSError as error:
         raise _cannot_open(label, error) from None
-    except ValueError:  # a null character, or half a surrogate pair
-        raise Unreadable("file-missing", f"{label!r} cannot be the name of a file", "Correct the path.") from None
+    except ValueError:  # a null character, or a lone surrogate
+        raise Unreadable("file-missing", f"{label!r} is not a valid path", "Correct the path.") from None
     if max(len(content), status.st_size) > MAX_FILE_BYTES:
         raise Unreadable("file-size", f"{label} has more than {MAX_FILE_BYTES:,} bytes", "Use a smaller file.")
     try:

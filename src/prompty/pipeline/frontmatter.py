@@ -9,14 +9,14 @@ from prompty.errors import LoadError, Problem
 from prompty.pipeline.source_map import MAX_PROBLEMS, Edit, Finding, Source, SourceMap, split_lines
 from prompty.safety.yaml import YamlError, YamlProblem, read_yaml
 
-# A delimiter is a whole line. The printed expression also closes inside values: `apiKey: sk---abc` would pour the
-# tail of the key into the prompt.
+# A delimiter is a whole line. The specification's expression also matches inside values: `apiKey: sk---abc` would put
+# the end of the key into the prompt.
 _CLOSING = re.compile(r"^(?:---|\+\+\+)[ \t]*$", re.MULTILINE)
 _TABS = re.compile(r"^\t[ \t]*", re.MULTILINE)
 
 
 class Unclosed(ValueError):
-    """The opening delimiter, which begins at the character `start`, has no closing one."""
+    """The opening delimiter, at the character `start`, has no closing delimiter."""
 
     def __init__(self, start: int) -> None:
         super().__init__("malformed frontmatter: no closing delimiter")
@@ -24,7 +24,7 @@ class Unclosed(ValueError):
 
 
 class Parts(NamedTuple):
-    """The two halves of a file, and the characters they begin at."""
+    """The two halves of a file, and their start positions."""
 
     frontmatter: str | None
     body: str
@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
 
 class Frontmatter(NamedTuple):
-    """The data of a frontmatter, None if it cannot be read, and the mistakes in its YAML."""
+    """The data of a frontmatter, or None if it is invalid, and the mistakes in its YAML."""
 
     data: Mapping[str, Any] | None
     source_map: SourceMap
@@ -41,7 +41,7 @@ class Frontmatter(NamedTuple):
 
 
 class BaseBody(NamedTuple):
-    """The body of the file that a variant changes, and the line of the file that it begins at."""
+    """The body of a variant's base, and its first line in the file."""
 
     path: Path
     text: str
@@ -50,9 +50,9 @@ class BaseBody(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A file, or a variant that is merged with its base, whose body is then `base`.
+    """A file, or a variant merged with its base, whose body is `base`.
 
-    `parts` are the halves of the file itself. The frontmatter is that of both files.
+    `parts` are the halves of the file itself. The frontmatter is merged.
     """
 
     source: Source
@@ -62,12 +62,12 @@ class Document(NamedTuple):
 
 
 def open_document(text: str, name: str, read: "Callable[[str], Frontmatter] | None" = None) -> Document:
-    """Split the text of a file, which may be called `name`, and read its frontmatter. Raise LoadError."""
+    """Split the text of a file, named `name` in errors, and parse its frontmatter. Raise LoadError."""
     source = Source(name, normalize(text))
     try:
         parts = split(source.text)
     except Unclosed as error:
-        fix = "Add a line `---` below the last key; the body follows it."
+        fix = "Add a line `---` after the last key, before the body."
         problem = Problem(code="unclosed-frontmatter", message=str(error), fix=fix)
         raise LoadError(source.problems([Finding(error.start, error.start + 3, problem)], 0)) from None
     return Document(source, parts, (read or read_frontmatter)(parts.frontmatter or ""))
@@ -97,7 +97,7 @@ def split(text: str) -> Parts:
 
 
 def read_frontmatter(text: str) -> Frontmatter:
-    """Read the text of a frontmatter. A duplicate key is a finding, but does not keep the rest from being read."""
+    """Parse a frontmatter. A duplicate key is a finding, and the rest is still parsed."""
     source_map = SourceMap(text)
     try:
         data, duplicates = read_yaml(text)
@@ -113,7 +113,7 @@ def read_frontmatter(text: str) -> Frontmatter:
 
 
 def _findings(text: str, code: str, problems: list[YamlProblem]) -> list[Finding]:
-    """Locate problems of the YAML reader; each reaches to the end of its line."""
+    """Locate problems of the YAML reader. Each extends to the end of its line."""
     lines = split_lines(text)
     findings = []
     for problem in problems[: MAX_PROBLEMS + 1]:
@@ -128,7 +128,7 @@ def _findings(text: str, code: str, problems: list[YamlProblem]) -> list[Finding
 
 
 def _replace_tabs(text: str) -> tuple[Edit, ...]:
-    """Return the edits that indent with spaces, if the text is YAML then."""
+    """Return edits that indent with spaces, if that makes the text valid YAML."""
     try:
         _, duplicates = read_yaml(_TABS.sub(lambda tabs: tabs[0].expandtabs(2), text))
     except YamlError:

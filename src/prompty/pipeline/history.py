@@ -1,8 +1,8 @@
-"""History repair: make any history one that every API accepts (L1, L7).
+"""History repair: turn any history into one that every API accepts (L1, L7).
 
-Each call gets exactly one result, in order, directly after the turn that made it; ids are unique and in a form the API
-accepts. Valid messages are left alone, the same input gives the same output, and a longer history keeps what a shorter
-one was repaired to, so that the providers' prompt caches keep working.
+Each call gets exactly one result, in order, directly after the turn that made it. Ids are unique and in a form the API
+accepts. Valid messages are unchanged. Repair is deterministic, and appending messages does not change how the earlier
+ones are repaired, so that the providers' prompt caches keep working.
 """
 
 import json
@@ -15,11 +15,11 @@ from prompty.providers import ANY_ID
 from prompty.safety.json import is_json_object
 from prompty.wire.json_bytes import INVALID_JSON
 
-NO_RESULT = "Error: There is no result: the run ended before this call was answered."
+NO_RESULT = "Error: No result: the run ended before this call returned."
 _CARRIED_CALL = "responses_function_call"
 _DETAILS = "reasoning_details"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-# Short enough for every API, with a number behind it.
+# Short enough for every API, even with a number appended.
 _LONGEST = 50
 _INVALID = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -42,7 +42,7 @@ def normalize_history(messages: Sequence[Message], id_pattern: re.Pattern[str]) 
 
 
 def strip_reasoning(messages: Sequence[Message]) -> list[Message]:
-    """Return the history with reasoning only on turns that call tools. Models ignore that of any other turn (001)."""
+    """Return the history with reasoning only on turns that call tools. Models ignore it on other turns (001)."""
     return [
         replace(message, reasoning="", opaque={key: one for key, one in message.opaque.items() if key != _DETAILS})
         if not message.tool_calls and (message.reasoning or _DETAILS in message.opaque)
@@ -52,13 +52,13 @@ def strip_reasoning(messages: Sequence[Message]) -> list[Message]:
 
 
 def parse_stored(stored: Sequence[Json]) -> tuple[list[Message], list[str]]:
-    """Return the messages that can be read, and a sentence for each that cannot."""
+    """Return the valid messages, and a sentence for each invalid one."""
     messages, problems = [], []
     for position, entry in enumerate(stored):
         try:
             messages.append(Message.from_json(entry))
         except ValueError as error:
-            problems.append(f"message {position + 1} cannot be read: {error}")
+            problems.append(f"message {position + 1} is invalid: {error}")
     return messages, problems
 
 
@@ -70,11 +70,11 @@ def find_problems(messages: Sequence[Message]) -> list[str]:
     missing = sum(message.text == NO_RESULT for message in repaired)
     stray = results - (calls - missing)
     problems = [f"{missing} calls have no result"] if missing else []
-    return problems + ([f"{stray} results answer no call"] if stray > 0 else [])
+    return problems + ([f"{stray} results have no call"] if stray > 0 else [])
 
 
 def _insert_calls(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages with the calls that results carry in front of them, unless they are there already.
+    """Insert the calls that results carry before them, unless they are there already.
 
     Document 000 stores a call of the Responses API in the metadata of its result.
     """
@@ -92,7 +92,7 @@ def _insert_calls(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _split_turns(messages: Sequence[Message]) -> list[tuple[Message, list[Message]]]:
-    """Return each message with its results: those up to the next assistant turn, also across user messages."""
+    """Return each message with its results: those before the next assistant turn, even after user messages."""
     turns: list[tuple[Message, list[Message]]] = []
     results: list[Message] = []
     for message in messages:
@@ -107,9 +107,9 @@ def _split_turns(messages: Sequence[Message]) -> list[tuple[Message, list[Messag
 
 
 def pair_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> list[Message]:
-    """Return one result per call: the first with its id, then those whose id belongs to no call, in order.
+    """Return one result per call: the first with its id, or else the next whose id belongs to no call.
 
-    A call without a result gets one that says so. Results that are left over answer nothing, and are dropped.
+    A call without a result gets one that says so. Remaining results are dropped.
     """
     unused = list(results)
     paired = [_take_result(unused, call.id) for call in calls]
@@ -146,8 +146,7 @@ class _UniqueIds:
 
 
 def _sendable(call: ToolCall, call_id: str) -> ToolCall:
-    """Return the call as every server accepts it. Some parse the arguments of old calls, and fail on anything but an
-    object."""
+    """Return the call in a form that every server accepts. Some fail if an old call's arguments are not an object."""
     if call.id != call_id:
         call = replace(call, id=call_id)
     if not _NAME.fullmatch(call.name):

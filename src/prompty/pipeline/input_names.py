@@ -1,4 +1,4 @@
-"""Find the inputs that a prompt can use: those it declares, and those that its template or its tools read."""
+"""Find the inputs that a prompt uses: declared, in its template, or bound to tools."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
 
 
 def find_bound_names(agent: PromptAgent) -> frozenset[str]:
-    """Return the names of the inputs that bindings of tools take."""
+    """Return the names of the inputs that tools bind."""
     return frozenset(binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
 
 
@@ -33,6 +33,6 @@ def _find_template_names(find_variables: Callable[[str], Mapping[str, int]], tem
     try:
         names = find_variables(mark(template))
     except RenderError:
-        return None  # rendering says more about it
-    # An engine may leave out names that can belong to a section's value, so every word of a tag counts as well.
+        return None  # reported when it is rendered
+    # An engine may omit names that can belong to a section's value, so every word of a tag also counts.
     return frozenset(names).union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))

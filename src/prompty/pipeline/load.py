@@ -52,11 +52,11 @@ def load(
     trusted_endpoints: Sequence[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
-    """Load a .prompty file. An unchanged file with unchanged references is not read again.
+    """Load a .prompty file. The result is cached until the file or its references change.
 
-    `pkg:package/answer.prompty` is a file of a Python package. `variant="claude"` merges `answer.claude.prompty` into
-    it. The default is the variable `PROMPTY_VARIANT`, for prompts that have variants, and "" is the file itself.
-    Credentials of the environment may go to `trusted_endpoints`, even if only the file names them.
+    `pkg:package/answer.prompty` is a file in a Python package. `variant="claude"` merges `answer.claude.prompty` into
+    it, and "" selects the file itself. If the prompt has variants, the default is the variable `PROMPTY_VARIANT`.
+    `trusted_endpoints` may receive credentials from the environment, even if only the file names them.
     """
     if variant is not None and not isinstance(variant, str):
         raise WrongArgument("load(variant=…)", variant, "the name of a variant", "Write 'name'.")
@@ -67,7 +67,7 @@ def load(
 
 
 def open_agent(agent_or_path: PromptAgent | StrPath, function: str) -> PromptAgent:
-    """Return an agent as it is, or load it from its file."""
+    """Return an agent unchanged, or load it from its file."""
     if isinstance(agent_or_path, PromptAgent):
         return agent_or_path
     check_path(agent_or_path, function, "a PromptAgent or the path of a .prompty file")
@@ -121,7 +121,7 @@ def _load(
         return cached
     if isinstance(path, str) and "\n" in path:
         fix = "To load text, call loads()."
-        raise FileMissing([Problem(code="file-missing", message="the path is the text of a prompt", fix=fix)])
+        raise FileMissing([Problem(code="file-missing", message="the path is a prompt's text", fix=fix)])
     file = Path(path).absolute()
     trusted = read_trusted(trusted_endpoints)
     references = References(file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
@@ -134,13 +134,13 @@ def _load(
 
 
 def read_default_variant(env: Mapping[str, str] | None = None, registry: Registry = DEFAULT) -> str:
-    """Return the variant that the environment chooses for prompts that have variants."""
+    """Return the value of `PROMPTY_VARIANT`."""
     name = "PROMPTY_VARIANT"
     return (os.environ if env is None else env).get(name) or registry.dotenv.get(name) or ""
 
 
 def choose_file(file: Path, name: str, variant: str | None, default: str, references: References) -> Path:
-    """Return the file of a prompt, or of the variant that the caller or else the environment names. Raise LoadError."""
+    """Return the file of a prompt, or of the variant that the caller or the environment names. Raise LoadError."""
     if not variant and not default:
         return file
     from prompty.pipeline import variants  # most prompts do not need it
@@ -151,7 +151,7 @@ def choose_file(file: Path, name: str, variant: str | None, default: str, refere
 def read_document(
     file: Path, name: str, references: References, read: Callable[[str], Frontmatter] = read_frontmatter
 ) -> Document:
-    """Read a file called `name`, merged with its base if it is a variant. `references` records the files."""
+    """Read a file, named `name` in errors, and merge it with its base if it is a variant. `references` records both."""
     text, references.files[file] = read_prompt(file, name, references.buffers)
     document = open_document(text, name, read)
     if file.name.count(".") < 2:
@@ -164,7 +164,7 @@ def read_document(
         return document
     if variants.find_base(base) is not None:
         fix = "Rename it: a variant changes a prompt, not another variant."
-        problem = Problem(code="variant-of-variant", message=f"{base.name} is a variant itself", fix=fix, path=name)
+        problem = Problem(code="variant-of-variant", message=f"{base.name} is itself a variant", fix=fix, path=name)
         raise LoadError([problem])
     base_name = str(Path(name).with_name(base.name))
     text, references.files[base] = read_prompt(base, base_name, references.buffers)
@@ -180,7 +180,7 @@ def loads(
     trusted_endpoints: Sequence[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
-    """Load the text of a .prompty file; `${file:}` is relative to `base_dir`."""
+    """Load the text of a .prompty file. `${file:}` is relative to `base_dir`."""
     source: object = text
     if not isinstance(source, str):
         is_bytes = isinstance(source, bytes | bytearray)
@@ -230,7 +230,7 @@ def _compose(agent: PromptAgent, document: Document, references: References, reg
 
 
 def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry) -> PromptAgent:
-    """Return as much of a file's agent as is valid, without a warning: other stages report its problems."""
+    """Return the valid parts of a file's agent, without warnings: other stages report its problems."""
     references = References(file.parent, allowed_roots, dotenv=registry.dotenv)
     _, parts, frontmatter, base = read_document(file, str(file), references)
     body = parts.body
@@ -243,7 +243,7 @@ def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry)
 
 
 def read_outdated(frontmatter: Frontmatter, body: str, references: References, name: str) -> "Reading | None":
-    """Return a v1 file, called `name`, as the v2 file that it corresponds to, or None for a v2 file."""
+    """Return a v1 file, named `name` in errors, as the equivalent v2 file, or None for a v2 file."""
     first_key = find_v1_key(frontmatter.data or {})
     if first_key is None:
         return None
@@ -253,7 +253,7 @@ def read_outdated(frontmatter: Frontmatter, body: str, references: References, n
 
 
 def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[str, Identity]:
-    """Return the text of a prompt file and the state it was read in."""
+    """Return the text and the identity of a prompt file."""
     try:
         return read_file(file, "the file", buffers or {})
     except Unreadable as error:
@@ -263,8 +263,8 @@ def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[
         raise (FileMissing if missing else LoadError)([problem]) from None
 
 
-# The cache. An agent is returned again while its file, the files it refers to and the variables it read are unchanged.
-# A change within the clock's granularity does not show, so a file that is younger than this is not cached.
+# The cache. An entry is valid while the file, the files it refers to and the variables it read are unchanged. A second
+# change within the clock's granularity would go unnoticed, so a younger file is not cached.
 _YOUNG_NANOSECONDS = 50_000_000
 _MAX_CACHED = 1024
 

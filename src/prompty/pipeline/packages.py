@@ -1,4 +1,4 @@
-"""Prompts in Python packages: `pkg:acme_prompts/answer.prompty` is a file that a distribution brought along."""
+"""Prompts in Python packages: `pkg:acme_prompts/answer.prompty` is a file in an installed distribution."""
 
 import os
 from importlib.resources import files
@@ -11,26 +11,26 @@ SCHEME = "pkg:"
 
 
 def locate(path: StrPath) -> StrPath:
-    """Return the file or folder that `pkg:package/path` names, and any other path as it is. Raise FileMissing.
+    """Return the file or folder that `pkg:package/path` names, and any other path unchanged. Raise FileMissing.
 
-    Importing the package runs its code, so `pkg:` works for a path of the caller, and not for one that a file names.
+    Importing the package runs its code, so only the caller can use `pkg:`, not a path in a file.
     """
     name = os.fspath(path)
     if not name.startswith(SCHEME):
         return path
     package, *inner = name.removeprefix(SCHEME).strip("/").split("/")
     if ".." in inner:
-        raise _missing(name, "the path leaves the package", "Name a file of the package.")
+        raise _missing(name, "the path leaves the package", "Name a file in the package.")
     try:
         found = files(package)
     except (ImportError, TypeError, ValueError, AttributeError):
-        fix = "Install the distribution that has it, or correct the name. A path is pkg:PACKAGE/FILE.prompty."
+        fix = "Install its distribution, or correct the name. Write pkg:PACKAGE/FILE.prompty."
         raise _missing(name, f"there is no package '{package}'", fix) from None
     for part in inner:
         found /= part
     if isinstance(found, Path) and found.exists():
         return found
-    fix = "Correct the path, or add the file to the package data of the distribution."
+    fix = "Correct the path, or add the file to the distribution's package data."
     raise _missing(name, f"the package '{package}' has no file '{'/'.join(inner)}'", fix)
 
 

@@ -1,8 +1,7 @@
-"""Partials: files with a part of a prompt, inserted into its body when it is loaded.
+"""Partials: files with a part of a prompt, inserted into its body on load.
 
-Insertion is textual, so that everything behind it, the renderer included, sees one template. A partial must be a
-complete template by itself: it cannot close a tag that another file has opened. Its role markers are structure, because
-a file wrote them. Its variables never are.
+Insertion is textual, so that later stages see one template. A partial must be a complete template: it cannot close a
+tag that another file opened. Its role markers are structure, because they are in a file. Its variables never are.
 """
 
 import hashlib
@@ -22,14 +21,14 @@ MAX_CHARACTERS = 1_000_000  # of a body with all its partials
 
 
 class Engine(Protocol):
-    """The part of a renderer that knows the tags of its templates."""
+    """The part of a renderer that finds the tags in a template."""
 
     def includes(self, template: str) -> list[Include]: ...
     def variables(self, template: str) -> Mapping[str, int]: ...
 
 
 class Partial(NamedTuple):
-    """The body of a partial, the line of its file that the body begins at, and the inputs that it declares, if any."""
+    """The body of a partial, its first line in the file, and the inputs that it declares, if any."""
 
     path: Path
     body: str
@@ -38,7 +37,7 @@ class Partial(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """A body with its partials. `hashes` are those of their files, by the names that includes have for them."""
+    """A body with its partials. `hashes` has the files' hashes by their names in includes."""
 
     text: str
     lines: BodyLines
@@ -47,7 +46,7 @@ class Composition(NamedTuple):
 
 
 class CompositionProblem(Exception):
-    """A partial cannot be inserted. `place` is the line of the include, or the line in the partial that is wrong."""
+    """A partial cannot be inserted. `place` is the line of the include, or of the mistake in the partial."""
 
     def __init__(self, place: Place, code: str, cause: str, fix: str) -> None:
         super().__init__(cause)
@@ -63,7 +62,7 @@ Read = Callable[[str], Partial]
 def insert_partials(body: str, engine: object, read: Read) -> Composition | None:
     """Return a body with its partials, or None if it has none. `read` returns the partial that an include names.
 
-    Raise CompositionProblem if one cannot be inserted. A template that is not valid has no partials: others report it.
+    Raise CompositionProblem if one cannot be inserted. An invalid template has no partials: rendering reports it.
     """
     if not hasattr(engine, "includes"):
         return None
@@ -116,7 +115,7 @@ class _Composer:
                 place, "include-cycle", f"partials include each other: {path}", "Remove one include."
             )
         if len(chain) >= _MAX_DEPTH or self._includes > _MAX_INCLUDES:
-            cause = f"more than {_MAX_DEPTH} partials inside each other, or more than {_MAX_INCLUDES} of them"
+            cause = f"more than {_MAX_DEPTH} nested partials, or more than {_MAX_INCLUDES} in total"
             raise CompositionProblem(place, "include-depth", cause, "Use fewer partials.")
         if name not in self._partials:
             try:
@@ -129,7 +128,7 @@ class _Composer:
         return self._partials[name]
 
     def _check(self, partial: Partial) -> None:
-        """Check that a partial is a complete template, and that it reads no variable but its own inputs."""
+        """Check that a partial is a complete template that only reads its own inputs."""
         if len(partial.body) > MAX_CHARACTERS:
             raise _too_large()
         try:
@@ -150,11 +149,11 @@ class _Composer:
                 )
 
     def _write(self, text: str, path: Path | None, line: int, indent: str) -> None:
-        """Append a stretch of a file that begins at a line of it."""
+        """Append text of a file that starts at `line`."""
         if not text:
             return
         starts, places = self._starts, self._places
-        # A line that a partial has begun is the partial's, whatever follows on it.
+        # A line belongs to the file that started it.
         below = int((bool(places) and places[-1].path is not None and path is None) or text.startswith("\n"))
         if not below or "\n" in text:
             if starts and starts[-1] == self._line + below:
@@ -178,7 +177,7 @@ def _too_large() -> CompositionProblem:
 
 
 def _cut(text: str, includes: list[Include]) -> Iterator[str]:
-    """Yield a text without its includes, but with their lines."""
+    """Yield a text without its includes, but with their newlines."""
     position = 0
     for include in includes:
         yield text[position : include.start]

@@ -25,10 +25,10 @@ def validate_inputs(
     *,
     extra_inputs: ExtraInputs = "error",
 ) -> dict[str, object]:
-    """Return the values a prompt runs with, defaults included. Raise `InputError` with every problem.
+    """Return a prompt's input values, with defaults. Raise `InputError` with every problem.
 
-    None means that an input has no value. An `example` is never a value. A name that is neither declared, nor used by
-    the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
+    None means that an input has no value. An `example` is never used as a value. A name that is neither declared, nor
+    used by the template, nor bound to a parameter is an error, unless `extra_inputs` is "ignore".
     """
     agent = open_agent(agent_or_path, "validate_inputs()")
     return validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
@@ -41,7 +41,7 @@ def render(
     strict: bool = False,
     extra_inputs: ExtraInputs = "error",
 ) -> str:
-    """Return the body with its inputs. Rich inputs stay placeholders; `prepare` inserts them."""
+    """Render the body with its inputs. Rich inputs stay placeholders, which `prepare` replaces."""
     agent = open_agent(agent_or_path, "render()")
     with begin("render") as span:
         record_inputs(span, agent, inputs)
@@ -53,7 +53,7 @@ def render(
 
 
 def parse(agent_or_path: PromptAgent | StrPath, text: str, *, nonce: str | None = None) -> list[Message]:
-    """Parse rendered text as messages. Without a nonce every marker line starts a message: for text you trust."""
+    """Parse rendered text as messages. Without a nonce every marker line starts a message: pass only trusted text."""
     agent = open_agent(agent_or_path, "parse()")
     if not isinstance(text, str):
         raise WrongArgument("parse()", text, "rendered text", "Pass what `render` returned.")
@@ -72,11 +72,11 @@ def _parse(agent: PromptAgent, text: str, nonce: str | None) -> list[Message]:
 
 def _marker_error(agent: PromptAgent, changed: ChangedMarker) -> RenderError:
     if not changed.is_computed:
-        cause = "the template changes one of its role markers, so that it cannot tell who said what follows"
-        return RenderError(cause, "Write role markers outside of filters, and close tags on the line of a marker.")
+        cause = "the template changes one of its role markers, so the role of the text after it is unknown"
+        return RenderError(cause, "Write role markers outside filters, and close tags on a marker's line.")
     computed = sorted(read_structure(agent.instructions).computed, key=lambda marker: not marker.is_privileged)
     cause, fix = COMPUTED_ROLE
-    cause += ". It would make what follows an instruction"
+    cause += ". It would turn the text after it into an instruction"
     error = RenderError(cause, fix, computed[0].line if computed else None)
     return _locate_error(error, agent.body_lines.locate(error.line)) if agent.body_lines and error.line else error
 
@@ -88,7 +88,7 @@ def prepare(
     strict: bool = False,
     extra_inputs: ExtraInputs = "error",
 ) -> list[Message]:
-    """Return messages ready for a model. Only markers of the template, which carry a nonce, start a message."""
+    """Return messages ready for a model. Only the template's markers, which carry a nonce, start a message."""
     agent = open_agent(agent_or_path, "prepare()")
     valid = validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
     return prepare_valid(agent, valid, recorded=inputs, strict=strict)
@@ -101,10 +101,10 @@ def prepare_valid(
     recorded: Mapping[str, object] | None = None,
     strict: bool = False,
 ) -> list[Message]:
-    """Like `prepare`, for inputs that `validate_inputs` returned. The span has those of the caller, `recorded`."""
+    """Like `prepare`, for inputs from `validate_inputs`. The span records the caller's, `recorded`."""
     with begin("prepare") as span:
         record_inputs(span, agent, recorded)
-        nonce = f"{randbits(64):020d}"  # digits only, so that a filter like `upper` around a marker leaves it whole
+        nonce = f"{randbits(64):020d}"  # digits only, so that filters like `upper` don't change it
         values = to_plain_inputs(agent, valid)
         rich: Placeholders | None = None
         if any(declared.kind in RICH_KINDS for declared in agent.inputs):
@@ -135,7 +135,7 @@ def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, s
 
 
 def _locate_error(error: RenderError, place: Place) -> RenderError:
-    """Return an error in a body with partials at the line of its file."""
+    """Return an error with the file and line that a line of the body comes from."""
     return RenderError(error.cause, error.fix, place.line, None if place.path is None else place.path.name)
 
 

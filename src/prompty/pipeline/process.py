@@ -15,8 +15,8 @@ def process_reply(agent: PromptAgent, reply: Reply) -> object:
 
 
 def extract_result(agent: PromptAgent, reply: Reply) -> object:
-    """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text as data if the prompt
-    declares outputs."""
+    """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text parsed as data if the
+    prompt declares outputs."""
     if reply.tool_calls:
         return list(reply.tool_calls)
     if reply.value is not None:

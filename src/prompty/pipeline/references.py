@@ -17,23 +17,22 @@ from prompty.safety.yaml import YamlError, read_yaml
 StrPath = str | os.PathLike[str]
 _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
-_MAX_DEPTH = 16  # of references in the defaults of others; each level is scanned again
+_MAX_DEPTH = 16  # of references nested in defaults; each level is scanned again
 _ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
-# Fields of one provider alone, in which a value from outside is a secret, whatever its variable is called.
+# Provider-specific fields in which a value from outside is a secret, regardless of the variable's name.
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
 _SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools"})
 _UNSET: object = object()
-_KEPT_UNSET = frozenset({"endpoint", "apiKey", "name"})  # so that a call says which variable is not set
-_KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials, which are checked against their own endpoints
+_KEPT_UNSET = frozenset({"endpoint", "apiKey", "name"})  # so that a call's error names the unset variable
+_KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials that are checked against their own endpoints
 
 
 @dataclass
 class References:
-    """Resolver for one file. `variables`, `files` and `absent` files record what the result depends on,
-    `failures` what is missing.
+    """Resolver for one file. `variables`, `files` and `absent` files record the dependencies of the result, and
+    `failures` the unresolved references.
 
-    `env` replaces the environment of the process, and `dotenv` has variables that it lacks. `buffers` are texts that
-    replace those of files.
+    `env` replaces the process's environment, and `dotenv` adds variables to it. `buffers` replace the texts of files.
     """
 
     base_dir: Path | None
@@ -51,9 +50,7 @@ class References:
     exposed: Source | None = None
     carriers: set[str] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
-    is_lenient: bool = (
-        False  # of a v1 file: a variable of the model that is not set stops a call, and nothing before it
-    )
+    is_lenient: bool = False  # in a v1 file an unset variable of the model fails a call, but not the load
 
     def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
@@ -61,11 +58,11 @@ class References:
 
     @property
     def provenance(self) -> Provenance:
-        """The sources of what has been resolved."""
+        """The sources of the resolved values."""
         return Provenance(self.texts, self.endpoints, self.carriers, self.exposed, self.trusted)
 
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
-        """`files` is False for the data of a file: it may refer to variables, but not to other files."""
+        """`files` is False inside an included file, which may refer to variables, but not to other files."""
         if isinstance(value, str):
             return self._resolve_text(value, keys, files) if "${" in value else value
         if isinstance(value, dict):
@@ -91,8 +88,8 @@ class References:
         except Unreadable as error:
             if self.is_lenient and error.code == "env-missing" and keys[:1] == ("model",):
                 return value if keys[1:2] == ("connection",) and keys[-1] in _KEPT_UNSET else _UNSET
-            self.failures.append((keys, error.with_traceback(None)))  # whose frames would all be kept
-            if any(piece.protocol == "env" for piece in pieces):  # `check` reads files whose variables are not set
+            self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
+            if any(piece.protocol == "env" for piece in pieces):  # `check` continues with unset variables
                 self._record(keys, value, [_Read(value, Source.ENVIRONMENT, whole=len(pieces) == 1)])
             return value
         if read:
@@ -106,7 +103,7 @@ class References:
             return piece.source
         content = self._read_reference(piece.body, keys)
         if not isinstance(content, str):
-            message = f"{piece.source} is structured data, which cannot be part of a longer text"
+            message = f"{piece.source} is structured data, which cannot be part of a text"
             fix = "Make the reference the whole value, or refer to a text file."
             raise Unreadable("file-structure", message, fix)
         read.append(_Read(content, Source.ENVIRONMENT))
@@ -122,14 +119,14 @@ class References:
             read.append(_Read(value, source, name, whole=True))
             return value
         if not colon:
-            fix = f"Set {name or 'it'}, or give a default: ${{env:{name or 'NAME'}:default}}."
+            fix = f"Set {name or 'it'}, or add a default: ${{env:{name or 'NAME'}:default}}."
             raise Unreadable("env-missing", f"Environment variable '{name}' not set", fix)
         if depth == _MAX_DEPTH:
-            message = f"more than {_MAX_DEPTH} references stand in the defaults of others"
-            raise Unreadable("reference-depth", message, "Use fewer defaults.")
+            message = f"more than {_MAX_DEPTH} references are nested in defaults"
+            raise Unreadable("reference-depth", message, "Nest fewer defaults.")
         inner: list[_Read] = []
         text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in _split(default)])
-        read += [entry._replace(whole=False) for entry in inner]  # a default is the file's word
+        read += [entry._replace(whole=False) for entry in inner]  # a default is part of the file
         return text
 
     def _record(self, keys: _Keys, text: str, read: "Sequence[_Read]") -> None:
@@ -141,7 +138,7 @@ class References:
             self.secrets |= {text, *(entry.text for entry in read)}
         if keys and keys[-1] in _ENDPOINT_KEYS:
             if read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
-                self.endpoints[text] = read[0].source  # text around the reference adds a path at most
+                self.endpoints[text] = read[0].source  # text around the reference can only add a path
             if is_secret:
                 self.carriers.add(text)
         elif is_secret and keys and keys[0] in _SENT_KEYS and _KEPT_KEYS.isdisjoint(keys):
@@ -155,7 +152,7 @@ class References:
             raise _unreadable_content(reference, error) from None
 
     def read_data(self, reference: str) -> object:
-        """Return the content of a file that a prompt names: the text, or the data of JSON and YAML, unresolved."""
+        """Return the content of a file that a prompt names: JSON or YAML data, or text. References stay unresolved."""
         path, text = self.read_text(reference)
         if path.suffix.lower() not in (".json", ".yaml", ".yml"):
             return text
@@ -165,14 +162,14 @@ class References:
             raise _unreadable_content(reference, error) from None
 
     def read_text(self, reference: str) -> tuple[Path, str]:
-        """Return the path and the text of a file that a prompt names. It must be within the allowed folders."""
+        """Return the path and the text of a file that a prompt names. It must be in an allowed folder."""
         path = self._resolve_path(reference)
         text, self.files[path] = read_file(path, reference, self.buffers, contained=True)
         return path, text
 
     def _resolve_path(self, reference: str) -> Path:
         if self.base_dir is None:
-            message = f"${{file:{reference}}} is relative, but the text has no directory"
+            message = f"${{file:{reference}}} is relative, but the prompt's text has no folder"
             raise Unreadable("file-no-base", message, "Pass base_dir= to loads().")
         try:
             path = (self.base_dir / reference).resolve()
@@ -181,13 +178,13 @@ class References:
             raise Unreadable("file-unreadable", message, "Correct the path.") from None
         own = () if Path(reference).is_absolute() else (self.base_dir,)
         if not any(path.is_relative_to(Path(root).resolve()) for root in (*own, *self.allowed_roots)):
-            fix = "Keep the file below the prompt's own directory, or pass allowed_roots= to load()."
+            fix = "Move the file below the prompt's folder, or pass allowed_roots= to load()."
             raise Unreadable("file-outside", f"{reference} is outside allowed roots", fix)
         return path
 
 
 class _Read(NamedTuple):
-    """Text from outside the file, and its variable. `whole` if it is all of a reference, and no default."""
+    """Text from outside the file, and its variable. `whole` is True if a reference is only this text."""
 
     text: str
     source: Source

@@ -30,14 +30,14 @@ def build_request(
     stream: bool = False,
     timeout: float | None = None,
 ) -> WireRequest:
-    """Return the request for one call to a model. The history is repaired where it has to be (L1, L7)."""
-    if not agent.model.id and api.path:  # an executor of the host may know its model itself
+    """Return the request for one call to a model, with a repaired history (L1, L7)."""
+    if not agent.model.id and api.path:  # a host's executor may choose its own model
         others = f"write `model: <id>` in the file, or set {MODEL_VARIABLE}."
         raise RequestError(NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}")
     offered = list_functions(agent) if functions is None else functions
     read = normalize_history(read_messages(messages), api.call_ids)
     body = api.request(agent, read, offered)
-    body.pop("stream", None)  # the caller chooses whether a call streams: the file's choice would break the other one
+    body.pop("stream", None)  # the caller chooses whether to stream
     return WireRequest(
         path=api.path,
         body=api.stream_body(body) if stream else body,
@@ -50,11 +50,11 @@ def build_request(
 
 
 def read_messages(messages: Sequence[object]) -> list[Message]:
-    """Return messages as `Message` objects; dicts in wire form are accepted too."""
+    """Return messages as `Message` objects. Dicts in wire form are converted."""
     try:
         return parse_messages(messages)
     except InvalidMessage as error:
-        raise RequestError(f"a message cannot be used: {error}", "Pass Message objects or dicts with a role.") from None
+        raise RequestError(f"a message is invalid: {error}", "Pass Message objects or dicts with a role.") from None
 
 
 def list_declared_functions(agent: PromptAgent) -> list[Function]:
@@ -68,7 +68,7 @@ def list_declared_functions(agent: PromptAgent) -> list[Function]:
 
 
 def list_functions(agent: PromptAgent) -> list[Function]:
-    """Return the functions of all tools of a prompt, in synchronous code. Tools of other kinds may use the network."""
+    """Return the functions of a prompt's tools, in sync code. Tools of other kinds may use the network."""
     return in_event_loop(list_offered_functions(agent)).result() if has_kinds(agent) else list_declared_functions(agent)
 
 
@@ -78,7 +78,7 @@ def has_kinds(agent: PromptAgent) -> bool:
 
 
 async def list_offered_functions(agent: PromptAgent) -> list[Function]:
-    """Return the functions of all tools of a prompt, of every kind (§7.1.3)."""
+    """Return the functions of a prompt's tools of every kind (§7.1.3)."""
     functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
     projected = await project_tools(agent, [function.name for function in functions])
     return [*functions, *(tool.function for tool in projected)]

@@ -1,7 +1,7 @@
-"""Insert threads, images, audio and files (§2.7, rich kinds) where the template has them.
+"""Insert threads, images, audio and files (§2.7, rich kinds) where the template references them.
 
-A rich input is rendered as a placeholder with random digits of this one render. Only the placeholders of this render
-are replaced afterwards; other text that looks like one stays text.
+A rich input is rendered as a placeholder with random digits, new for each render. Only these placeholders are replaced;
+text that looks like one stays text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def _parse_rich_value(name: str, kind: str, value: object) -> Media | list[Messa
     try:
         return parse_messages(value) if kind == "thread" else parse_media(kind, value)
     except InvalidMessage as error:
-        raise InputError(name, f"Input '{name}' is not a usable {kind}: {error}", _FIXES[kind]) from None
+        raise InputError(name, f"Input '{name}' is not a valid {kind}: {error}", _FIXES[kind]) from None
 
 
 _FIXES = {
@@ -48,7 +48,7 @@ _FIXES = {
 
 
 def insert_rich_inputs(messages: list[Message], placeholders: Placeholders) -> list[Message]:
-    """Replace placeholders by their values, in the order in which the template has them."""
+    """Replace placeholders with their values, in the template's order."""
     return [expanded for message in messages for expanded in _expand(message, placeholders)]
 
 

@@ -1,7 +1,7 @@
-"""Positions: from a key path of the frontmatter to a range of text, and from a range to lines and columns.
+"""Positions: map a key path of the frontmatter to a range of text, and a range to lines and columns.
 
-A `Finding` counts from the start of its half of the file, so it stays true while the other half changes.
-`Source.problems` puts findings at their lines and columns of the whole file.
+A `Finding` counts from the start of its half of the file, so it stays valid when the other half changes.
+`Source.problems` converts it to lines and columns of the whole file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from prompty.errors import Problem, Severity, TextEdit
 from prompty.safety.redaction import MASK, is_credential_name, mask_line
 
 KeyPath = Sequence[str | int]
-MAX_PROBLEMS = 100  # of a file: nobody reads more, and a file can have 100,000
+MAX_PROBLEMS = 100  # per file, which can have 100,000
 
 
 class Edit(NamedTuple):
@@ -28,7 +28,7 @@ class Edit(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem, without its position, from the character `start` up to `end` of one half of a file."""
+    """A problem without its position, and the range of characters in one half of a file."""
 
     start: int
     end: int
@@ -37,38 +37,37 @@ class Finding(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a text, and the character that it begins at."""
+    """A line of a text, and its start position."""
 
     start: int
     text: str
 
     @property
     def content(self) -> tuple[int, int]:
-        """The range without the whitespace around it."""
+        """The range without surrounding whitespace."""
         indented = len(self.text) - len(self.text.lstrip())
         return self.start + indented, self.start + max(indented, len(self.text.rstrip()))
 
 
 def split_lines(text: str) -> list[Line]:
-    """Split a text at its newlines."""
     lines = text.split("\n")
     return list(map(Line, accumulate((len(line) + 1 for line in lines), initial=0), lines))
 
 
 def first_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings up to one more than a file reports, so that `first_problems` sees that there are more."""
+    """Return one finding more than the limit at most, so that `first_problems` sees if there are too many."""
     return list(islice(findings, MAX_PROBLEMS + 1))
 
 
 def first_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems in the order of their lines. Of too many, return the first ones, errors first, and say so."""
+    """Return problems in line order. If there are too many, return the first, with errors preferred, and a note."""
     ordered = sorted(problems, key=_get_position)
     if len(ordered) <= MAX_PROBLEMS:
         return ordered
     ranked = sorted(ordered, key=lambda problem: problem.severity != "error")
     shown, left = sorted(ranked[:MAX_PROBLEMS], key=_get_position), ranked[MAX_PROBLEMS]
-    message = f"the file has more than {MAX_PROBLEMS} problems, and the others are not shown"
-    fix = "Correct these, then check the file again."
+    message = f"the file has more than {MAX_PROBLEMS} problems; the rest are not shown"
+    fix = "Fix these, then check the file again."
     last = shown[-1]
     code, severity = "too-many-problems", left.severity
     note = Problem(code=code, message=message, fix=fix, path=last.path, line=last.line, severity=severity)
@@ -88,7 +87,7 @@ class Source:
         self._cursor, self._cursor_line = 0, 1
 
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:
-        """Return findings of the half that begins at `offset` as problems of the file."""
+        """Return findings in the half that starts at `offset` as problems of the file."""
         problems = []
         for start, end, problem, edits in findings:
             text_edits = [
@@ -98,7 +97,7 @@ class Source:
             line_start = offset + start - place["column"] + 1
             line_end = self.text.find("\n", line_start)
             line = self.text[line_start : None if line_end < 0 else line_end]
-            # The value of a credential may begin below its key, where nothing in the line tells that it is one.
+            # A credential may be on the line below its key, where nothing marks it as one.
             hidden = [name for name in problem.key.split(".") if is_credential_name(name) and name not in line]
             text = MASK if hidden else mask_line(line)[:200]
             problems.append(replace(problem, path=self.path, text=text, edits=tuple(text_edits), **place))
@@ -109,7 +108,7 @@ class Source:
         return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
 
     def _position(self, at: int) -> tuple[int, int]:
-        # Lines are counted from the last position: findings come nearly in order, and there may be many.
+        # Count lines from the last position: findings are nearly in order, and there may be many.
         if at >= self._cursor:
             self._cursor_line += self.text.count("\n", self._cursor, at)
         else:
@@ -119,7 +118,7 @@ class Source:
 
 
 class SourceMap:
-    """The keys and values of a frontmatter by their positions. It is built once a position is needed."""
+    """Positions of a frontmatter's keys and values, computed on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -127,7 +126,7 @@ class SourceMap:
 
     @cached_property
     def _root(self) -> yaml.Node | None:
-        # Composing again is safe: the text has passed the limits of the YAML reader before a position is needed.
+        # Composing again is safe: the text has already passed the YAML reader's limits.
         root: yaml.Node | None = yaml.compose(self.text, yaml.CSafeLoader)
         return root
 
@@ -142,10 +141,10 @@ class SourceMap:
         on_key: bool = False,
         replacement: str | None = None,
     ) -> Finding:
-        """Return a finding at the value (or the key itself) of a key path, or as near to it as the file goes.
+        """Return a finding at the value (or the key itself) of a key path, or at its nearest parent in the file.
 
-        `replacement`, in which `{}` is the text itself, becomes an edit if the path leads to plain text of the file:
-        not to an alias, a merged key, a reference or a secret.
+        `replacement`, with `{}` for the current text, becomes an edit if the path leads to plain text, not to an alias,
+        a merged key, a reference or a secret.
         """
         node, key_node, known = self.find(keys)
         target = key_node if on_key and key_node is not None else node
@@ -170,7 +169,7 @@ class SourceMap:
         return MASK if secret else f"`{mask_line(node.value.splitlines()[0])[:60]}`"
 
     def _range(self, node: yaml.Node | None) -> tuple[int, int]:
-        """Return the range of a node; of a list or a mapping the first line, which is enough to see it."""
+        """Return the range of a node, or of the first line for a list or a mapping."""
         if node is None:
             return 0, 0
         text = self.text[node.start_mark.index : node.end_mark.index]
@@ -179,7 +178,7 @@ class SourceMap:
         return node.start_mark.index, node.start_mark.index + len(text.rstrip())
 
     def find(self, keys: KeyPath) -> tuple[yaml.Node | None, yaml.Node | None, list[str | int]]:
-        """Follow a key path as deep as the file goes, skipping steps it does not have (the tag of a union, say)."""
+        """Follow a key path as deep as possible, skipping steps that the file lacks, like the tag of a union."""
         node, key_node, known = self._root, None, list[str | int]()
         for key in keys:
             step = self._step(node, key)
@@ -191,7 +190,7 @@ class SourceMap:
     def _step(self, node: yaml.Node | None, key: str | int) -> tuple[yaml.Node, yaml.Node, str | int] | None:
         if isinstance(node, yaml.MappingNode):
             entries, names = self._entries(node)
-            if isinstance(key, int):  # the nth entry of a mapping that stands for a list
+            if isinstance(key, int):  # the nth entry of a mapping in place of a list
                 key = names[key] if key < len(names) else ""
             return (*entries[key], key) if key in entries else None
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
@@ -201,7 +200,7 @@ class SourceMap:
     def _entries(self, node: yaml.MappingNode) -> tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]:
         """Return the keys and values of a mapping by name, and the names by index.
 
-        Looking one up must not depend on how many there are.
+        The lookup must not be linear.
         """
         indexed = self._mappings.get(node)
         if indexed is None:

@@ -23,7 +23,7 @@ MAX_DEPTH = 64
 ExtraInputs = Literal["error", "ignore"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-# Of a subclass too: a template must not reach the methods that it adds.
+# Also for a subclass: a template must not reach the methods that it adds.
 _CONVERSIONS: tuple[tuple[Any, Callable[[Any], object]], ...] = (
     *((kind, kind) for kind in (str, int, float)),
     ((date, datetime, time, Decimal, PurePath, UUID), str),
@@ -44,9 +44,9 @@ _KIND_NAMES = {"string": "text", "boolean": "true or false"}
 def validate_run_inputs(
     agent: PromptAgent, inputs: Mapping[str, object] | None, *, extra_inputs: ExtraInputs, has_messages: bool = False
 ) -> dict[str, object]:
-    """Return the values a prompt runs with, defaults included. Raise `InputError` with every problem.
+    """Return a prompt's input values, with defaults. Raise `InputError` with every problem.
 
-    If the run has its messages already, only bindings of tools still need inputs.
+    If the run already has its messages, only tool bindings need inputs.
     """
     required = find_bound_names(agent) if has_messages else _find_required_names(agent)
     return _validate(agent, inputs, extra_inputs, required)
@@ -57,7 +57,7 @@ def _find_required_names(agent: PromptAgent) -> frozenset[str]:
 
 
 def fill_defaults(agent: PromptAgent, inputs: Mapping[str, object] | None) -> dict[str, object]:
-    """Return inputs that are valid already, with the defaults of the others."""
+    """Add defaults to inputs that are already valid."""
     values = {name: value for name, value in (inputs or {}).items() if value is not None}
     defaults = {entry.name: entry.default for entry in agent.inputs if entry.default is not None}
     return {**defaults, **values}
@@ -67,7 +67,7 @@ def _validate(
     agent: PromptAgent, inputs: Mapping[str, object] | None, extra_inputs: ExtraInputs, required: frozenset[str]
 ) -> dict[str, object]:
     if inputs is not None and not isinstance(inputs, Mapping):
-        raise InputError("", f"inputs is {_describe(inputs)}, not a mapping of names", "Pass inputs={'name': value}.")
+        raise InputError("", f"inputs is {_describe(inputs)}, not a mapping", "Pass inputs={'name': value}.")
     values = dict(inputs or {})
     declared_names = 0
     problems: list[InputProblem] = []
@@ -93,7 +93,7 @@ def _validate(
 
 def _missing(declared: Property) -> InputProblem:
     about = f" ({declared.description})" if declared.description else ""
-    fix = "or give it a `default:` in the file."
+    fix = "or add a `default:` to it in the file."
     name = declared.name
     return InputProblem(
         name,
@@ -121,10 +121,10 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
 
 
 def find_misfits(declared: Property, value: object, path: str = "", depth: int = 0) -> list[InputProblem]:
-    """Return the problems of a value by its declaration: its kind, `enumValues`, and everything inside it."""
+    """Return the mismatches between a value and its declaration: its kind, `enumValues`, and nested values."""
     name, kind = path or declared.name, declared.kind
     if kind in RICH_KINDS or isinstance(value, Secret | SecretStr | SecretBytes | MediaPart) or depth > MAX_DEPTH:
-        return []  # these have errors of their own
+        return []  # checked elsewhere
     if isinstance(value, Enum):
         value = value.value
     hidden = declared.sensitive or is_credential_name(declared.name)
@@ -149,7 +149,7 @@ def _find_misfits_inside(properties: Sequence[Property], value: object, name: st
         if inner is not None:
             problems += find_misfits(entry, inner, path, depth + 1)
         elif entry.required and entry.default is None:
-            problems.append(_misfit(path, "is required and has no value", entry.kind))
+            problems.append(_misfit(path, "is required but has no value", entry.kind))
     return problems
 
 
@@ -160,7 +160,7 @@ def _fields_of(value: object) -> Mapping[str, object]:
 
 
 def _misfit(name: str, cause: str, kind: str) -> InputProblem:
-    fix = f"Pass a value of the kind `{kind}`, or declare another `kind:` in the file."
+    fix = f"Pass a value of kind `{kind}`, or declare another `kind:` in the file."
     top = name.partition(".")[0].partition("[")[0]
     written = "text" if kind == "string" else "JSON"
     return InputProblem(top, f"Input '{name}' {cause}", fix, f"Write -i {top}=… with {written} of that kind.")
@@ -193,7 +193,7 @@ def _show(value: object) -> str:
 
 
 def to_plain_inputs(agent: PromptAgent, values: Mapping[str, object]) -> dict[str, object]:
-    """Return inputs as plain data, so that a template cannot call the methods of an object of the host."""
+    """Convert inputs to plain data, so that a template cannot call methods of the host's objects."""
     rich = {declared.name for declared in agent.inputs if declared.kind in RICH_KINDS}
     return {
         name: value if type(value) in _PLAIN or name in rich else _to_plain(value, name, 0)
@@ -224,8 +224,8 @@ def _to_plain(value: object, name: str, depth: int) -> object:
 
 def _unusable(value: object, name: str) -> InputError:
     if isinstance(value, Secret | SecretStr | SecretBytes):
-        cause = f"Input '{name}' is a secret and may not be rendered into a prompt"
-        return InputError(name, cause, "Put it into a connection or a tool binding.")
+        cause = f"Input '{name}' is a secret and must not be rendered into a prompt"
+        return InputError(name, cause, "Use it in a connection or a tool binding.")
     if isinstance(value, MediaPart):
         cause = f"Input '{name}' has {value.kind} data but is not declared with that kind"
         return InputError(name, cause, f"Declare it: `inputs: {{{name}: {{kind: {value.kind}}}}}`.")

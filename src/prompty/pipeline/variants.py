@@ -1,4 +1,4 @@
-"""Variants: `answer.claude.prompty` changes `answer.prompty`, its base, for one model, language or environment.
+"""Variants: `answer.claude.prompty` changes its base, `answer.prompty`, for one model, language or environment.
 
 This module chooses the file, and merges the two frontmatters. `prompty.pipeline.blocks` merges the bodies.
 """
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[^./\\\x00]+")
 
 
 def variants(path: StrPath) -> list[str]:
-    """Return the names of a prompt's variants: `claude` if `answer.claude.prompty` lies beside `answer.prompty`."""
+    """Return the names of a prompt's variants: `claude` if `answer.claude.prompty` is next to `answer.prompty`."""
     check_path(path, "variants()", "the path of a .prompty file")
     return _list_variants(Path(locate(path)).absolute())
 
@@ -44,14 +44,14 @@ def _get_overlay(file: Path, variant: str) -> Path:
 
 
 def choose_file(file: Path, name: str, variant: str, references: References, *, is_default: bool) -> Path:
-    """Return the file of a variant of the prompt `file`, called `name` in errors. Raise LoadError if there is none.
+    """Return the file of a variant of the prompt `file`, named `name` in errors. Raise LoadError if there is none.
 
-    The default comes from the environment, so it does not apply to a file that is a variant, or that has no variants.
+    A default is from the environment, so it does not apply to a variant, or to a file without variants.
     """
     if find_base(file) is not None:
         if is_default:
             return file
-        message = f"{file.name} is a variant itself, so it has no variant `{variant}`"
+        message = f"{file.name} is itself a variant, so it has no variant `{variant}`"
         raise _refuse(name, "variant-of-variant", message, "Load its base with that variant.")
     overlay = _get_overlay(file, variant) if _NAME.fullmatch(variant) else None
     if overlay is not None and overlay.is_file():
@@ -64,7 +64,9 @@ def choose_file(file: Path, name: str, variant: str, references: References, *, 
     near = nearest(variant, names)
     hint = f"Did you mean `{near}`? " if near else ""
     known = (
-        f"Its variants are: {', '.join(names)}." if names else f"It has none: a variant is {file.stem}.NAME{SUFFIX}."
+        f"Its variants are: {', '.join(names)}."
+        if names
+        else f"It has none. To add one, create {file.stem}.NAME{SUFFIX}."
     )
     raise _refuse(name, "variant-missing", asked or f"{file.name} has no variant `{variant}`", f"{hint}{known}")
 
@@ -74,21 +76,21 @@ def _refuse(name: str, code: str, message: str, fix: str) -> LoadError:
 
 
 def find_base(file: Path) -> Path | None:
-    """Return the base of a variant, or None for a prompt that is none."""
+    """Return the base of a variant, or None for other prompts."""
     base = get_base(file)
     return base if base is not None and base.is_file() else None
 
 
 def get_base(file: Path) -> Path | None:
-    """Return the file that would make a file a variant, if it were there."""
+    """Return the path of a file's base if it were a variant."""
     stem, _, variant = file.stem.rpartition(".")
     return file.with_name(f"{stem}{SUFFIX}") if file.suffix == SUFFIX and stem and variant else None
 
 
 def merge_with_base(overlay: Document, base: Document, path: Path) -> Document:
-    """Return a variant merged with its base, the file `path`. A v1 file is no variant, and has none.
+    """Return a variant merged with its base, the file `path`. Neither may be a v1 file.
 
-    Positions count from the start of the variant. Those of the base follow, as if the two files were one.
+    Positions count from the start of the variant. Those in the base follow, as if the two files were one.
     """
     if find_v1_key(overlay.frontmatter.data or {}):
         return overlay
@@ -120,7 +122,7 @@ def merge_with_base(overlay: Document, base: Document, path: Path) -> Document:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Merge as JSON Merge Patch does (RFC 7396): mappings merge, lists and scalars replace, null removes."""
+    """Apply a JSON Merge Patch (RFC 7396): mappings merge, lists and scalars replace, null removes."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -133,7 +135,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 class LayeredSource(Source):
-    """The texts of a variant and of its base, one after the other."""
+    """The concatenated texts of a variant and its base."""
 
     def __init__(self, overlay: Source, base: Source) -> None:
         super().__init__(overlay.path, f"{overlay.text}\n{base.text}")
@@ -152,20 +154,20 @@ class LayeredSource(Source):
 
 
 class LayeredSourceMap(SourceMap):
-    """Positions in a variant and in its base: a value is where the merged data has it from."""
+    """Positions in a variant and its base, for values of the merged data."""
 
     def __init__(self, text: str, overlay: SourceMap, base: SourceMap, data: Mapping[str, Any]) -> None:
         super().__init__(text)
         self._overlay, self._base, self._data = overlay, base, data
 
     def find(self, keys: KeyPath) -> tuple[Node | None, Node | None, list[str | int]]:
-        """Follow a key path in the file that goes deeper, which is the variant if both do."""
+        """Follow a key path in the file that has more of it, by preference the variant."""
         names = list(self._name_entries(keys))
         own, inherited = self._overlay.find(names), self._base.find(names)
         return own if len(own[2]) >= len(inherited[2]) else inherited
 
     def _name_entries(self, keys: KeyPath) -> Iterable[str | int]:
-        """Yield a path with names for the indices of mappings, whose entries have other indices in each file."""
+        """Yield a path with names instead of indices for mappings: indices differ between the files."""
         value: Any = self._data
         for key in keys:
             if isinstance(value, dict) and isinstance(key, int) and key < len(value):

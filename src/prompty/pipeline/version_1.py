@@ -1,6 +1,6 @@
-"""Read a Prompty v1 file as the v2 file it corresponds to. Imported only for such files.
+"""Read a Prompty v1 file as the equivalent v2 file. Imported only for such files.
 
-The mapping itself is in `prompty.v1`. This module reads the files it needs, and puts its notes at their places.
+The mapping is in `prompty.v1`. This module reads the files it needs, and locates its notes.
 """
 
 import shlex
@@ -21,7 +21,7 @@ from prompty.v1.draft import Keys, is_file_reference
 from prompty.v1.translate import lower_protocols, translate
 
 _MAX_BASES = 16
-# Values whose structure the mapping reads. A reference to a file at another place is resolved later, as in v2.
+# Values whose structure the mapping reads. Other file references are resolved later, as in v2.
 _STRUCTURES: tuple[Keys, ...] = (
     ("model",),
     ("model", "configuration"),
@@ -56,8 +56,8 @@ class TranslatedSourceMap(SourceMap):
 
 
 class Reading(NamedTuple):
-    """A v1 file as a v2 file. `notes` and `body_notes` are at their places in the two halves of the v1 file; `edits`
-    lead back to its body."""
+    """A v1 file as a v2 file. `notes` and `body_notes` have positions in the two halves of the v1 file; `edits` map the
+    new body to the old."""
 
     frontmatter: Frontmatter
     body: str
@@ -67,7 +67,7 @@ class Reading(NamedTuple):
     moves: dict[Keys, Keys]
 
     def locate_in_body(self, finding: Finding) -> Finding:
-        """Return a finding of the new body at its place in the v1 body. It cannot be edited there."""
+        """Return a finding in the new body with its position in the v1 body, without edits."""
         if not self.edits:
             return finding
         start, end = (find_original(offset, self.edits) for offset in finding[:2])
@@ -77,9 +77,9 @@ class Reading(NamedTuple):
 def read_version_1(
     frontmatter: Frontmatter, body: str, references: References, name: str, first_key: KeyPath
 ) -> Reading:
-    """Translate a v1 file called `name`. Problems of the files it needs are added to the findings.
+    """Translate a v1 file, named `name` in errors. Problems of the files it needs are added to the findings.
 
-    `first_key` is the first key of v1, where the file is reported as one.
+    `first_key` is the first v1 key, where the file is reported as v1.
     """
     failures: _Failures = []
     own, positions = lower_protocols(dict(frontmatter.data or {})), frontmatter.source_map
@@ -89,7 +89,7 @@ def read_version_1(
         *frontmatter.findings,
         *(positions.locate(keys, error.code, error.message, error.fix) for keys, error in failures[:MAX_PROBLEMS]),
     ]
-    message = "this is a Prompty v1 file. It is read as the v2 file that it corresponds to"
+    message = "this is a Prompty v1 file. It is read as the equivalent v2 file"
     file = "FILE" if name.startswith("<") else shlex.quote(name)
     fix = f"Run `prompty migrate {file}` to see that file, and add --write to rewrite this one."
     is_kind = first_key[-1] == "type" and _get(frontmatter.data, first_key) in get_args(Kind)
@@ -122,7 +122,7 @@ def _get(data: Any, keys: KeyPath) -> Any:
 
 
 def _insert_files(data: dict[str, Any], references: References, failures: _Failures) -> dict[str, Any]:
-    """Replace references to files by their data, wherever the mapping reads structure."""
+    """Replace file references with their data where the mapping reads structure."""
     for keys in _STRUCTURES:
         *parents, last = keys
         target: Any = data
@@ -134,8 +134,8 @@ def _insert_files(data: dict[str, Any], references: References, failures: _Failu
         try:
             content = references.read_data(file)
             if _refers_to_files(content):
-                message = f"{file} refers to another file, which the data of a file cannot do"
-                raise Unreadable("file-content", message, "Write its content there.")
+                message = f"{file} refers to another file, which an included file cannot do"
+                raise Unreadable("file-content", message, "Copy the content into it.")
             target[last] = lower_protocols(content)
         except Unreadable as error:
             failures.append((keys, error))
@@ -161,7 +161,7 @@ def _refers_to_files(value: object) -> bool:
 
 
 def _merge_bases(data: dict[str, Any], references: References, failures: _Failures) -> dict[str, Any]:
-    """Merge the file that `base` names, and its own base in turn. Keys of the file itself count."""
+    """Merge the file that `base` names, and its bases. The file's own keys take precedence."""
     seen: set[str] = set()
     while isinstance(base := data.get("base"), str):
         own = {key: value for key, value in data.items() if key != "base"}
@@ -184,7 +184,7 @@ def _read_base(text: str, name: str) -> dict[str, Any]:
     except (YamlError, Unclosed) as error:
         raise Unreadable("file-content", f"{name} cannot be read: {error}", "Correct that file.") from None
     if problems or not isinstance(content, dict):
-        raise Unreadable("file-content", f"{name} has no frontmatter that can be read", "Correct that file.")
+        raise Unreadable("file-content", f"{name} has no valid frontmatter", "Correct that file.")
     data: dict[str, Any] = lower_protocols(content)
     return data
 
