@@ -339,7 +339,7 @@ def test_the_tools_of_a_single_child_are_offered(single: Path) -> None:
 
 def test_bare_base64_is_not_sent_as_the_id_of_a_file() -> None:
     agent = agent_of("inputs: {d: {kind: file}}", body="user:\n{{d}}")
-    with pytest.raises(InputError, match="base64 needs a media type"):
+    with pytest.raises(InputError, match="base64 with a media type"):
         invoke(agent, {"d": "JVBERi0xLjQKJcfsj6I="})
     with Script("Yes.") as script:
         invoke(agent, {"d": {"value": "JVBERi0xLjQKJcfsj6I=", "mediaType": "application/pdf"}})

@@ -73,7 +73,7 @@ def test_arguments_that_a_guardrail_writes_must_fit_too(way: Way) -> None:
     guardrails = Guardrails(tool=lambda seen: rewrite({"amount": "much"}))
     with Script(call("pay", amount=5), "Sorry."):
         seen = way.turn(scripted(), tools=[pay], guardrails=guardrails)
-    assert "do not fit" in seen.texts[3]
+    assert "are invalid" in seen.texts[3]
     assert seen.of(ToolFinished) == []
 
 

@@ -105,7 +105,7 @@ def test_it_counts_as_failed(cut: Cut) -> None:
     runtime.answer(paused, [deny("the bank has refused it"), deny()])
     first, _, _, last = results(runtime)
     assert first == "Error: Tool 'pay' failed: the bank has refused it"
-    assert last == "Error: Tool 'pay' failed: it was interrupted, and what it has done is not known"
+    assert last == "Error: Tool 'pay' failed: it was interrupted; it may or may not have taken effect"
     assert counter.ran.count("pay Ada") == 1
 
 

@@ -202,7 +202,7 @@ def test_a_coroutine_that_cancels_itself_is_a_tool_that_failed(way: Way) -> None
 def test_a_tool_that_the_model_invented_is_answered_with_those_there_are(way: Way, wire: str, name: str) -> None:
     with Script([call(name, at="it"), call("look", at="it")], "Done."):
         seen = way.turn(agent_of(wire), tools=[look, look_async])
-    assert seen.told == [f"Error: There is no tool '{name}'. The tools are: look, look_async.", "saw it"]
+    assert seen.told == [f"Error: There is no tool '{name}'. The available tools are: look, look_async.", "saw it"]
     assert seen.tool_events == [("ToolStarted", "look"), ("ToolFinished", "look")]
 
 

@@ -200,14 +200,14 @@ def test_a_message_shows_what_it_has() -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "no object": ("Hi", "expected a message, found str"),
+    "no object": ("Hi", "expected a message, got str"),
     "no role": ({"content": "Hi"}, "the role is None; it must be one of system, developer, user, assistant, tool"),
     "an unknown role": ({"role": "bot", "content": "Hi"}, "the role is 'bot'"),
     "content of a wrong type": (
         {"role": "user", "content": 7},
-        "expected text or a list of parts as content, found int",
+        "expected text or a list of parts as content, got int",
     ),
-    "a part of a wrong type": ({"role": "user", "content": [7]}, "expected a part, found int"),
+    "a part of a wrong type": ({"role": "user", "content": [7]}, "expected a part, got int"),
     "a part of an unknown kind": ({"role": "user", "content": [{"kind": "smell"}]}, "unknown part kind 'smell'"),
     "a part of an unknown type": ({"role": "user", "content": [{"type": "smell"}]}, "unknown part type 'smell'"),
     "text without a value": ({"role": "user", "content": [{"kind": "text"}]}, "a part needs text under `value`"),

@@ -417,11 +417,11 @@ def test_media_may_be_given_in_many_forms(kind: str, value: object, part: object
 
 
 WRONG_MEDIA: dict[str, tuple[str, object, str]] = {
-    "a path is never read": ("image", "/etc/passwd", "neither a URL nor a data URI"),
+    "a path is never read": ("image", "/etc/passwd", "expected a URL, a data URI, or base64"),
     "base64 alone": ("audio", "AAAA", "media type"),
-    "base64 of a file alone": ("file", "JVBERi0xLjQKJcfsj6I=", "base64 needs a media type beside it"),
-    "base64 of a file in a dict": ("file", {"value": "JVBERi0xLjQKJcfsj6I="}, "base64 needs a media type beside it"),
-    "a path of a file": ("file", "/etc/passwd", "neither a URL, a data URI nor a file id"),
+    "base64 of a file alone": ("file", "JVBERi0xLjQKJcfsj6I=", "or base64 with a media type"),
+    "base64 of a file in a dict": ("file", {"value": "JVBERi0xLjQKJcfsj6I="}, "or base64 with a media type"),
+    "a path of a file": ("file", "/etc/passwd", "expected a URL, a data URI, a file id"),
     "another kind of part": ("image", AudioPart("x", "audio/wav"), "AudioPart"),
     "a number": ("image", 3, "int"),
     "a dict without a value": ("file", {"x": 1}, "`value`"),

@@ -236,7 +236,7 @@ DEEP = nested(100_000, lambda value: [value])
         (lambda: ANY.loads(TEXT.encode()), WrongArgument, "loads(data.decode())"),
         (lambda: ANY.load(None), WrongArgument, "load() takes the path of a .prompty file, not None"),
         (lambda: ANY.prepare(3), WrongArgument, "prepare() takes a PromptAgent or the path of a .prompty file"),
-        (lambda: ANY.run(AGENT, "text"), RequestError, "expected a list of messages, found str"),
+        (lambda: ANY.run(AGENT, "text"), RequestError, "expected a list of messages, got str"),
         (lambda: ANY.invoke(AGENT, ["x"]), InputError, "inputs is"),
         (lambda: ANY.invoke(3), WrongArgument, "takes a PromptAgent or the path of a .prompty file, not a int"),
         (

@@ -1,1 +1,1 @@
-"""Decides what to do next; never does it."""
+"""The agent loop: decides what to do next, and leaves doing it to a driver."""

@@ -1,4 +1,4 @@
-"""The budget of a run, and whether it is spent."""
+"""The budget of a run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ Price = Callable[[Reply], Decimal | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """The most that a run may use: tokens in and out together, dollars, seconds.
+    """Limits of a run: input and output tokens together, dollars, seconds.
 
-    Tokens and dollars are counted when an answer has arrived. Once they are spent, no tool runs and no model is asked.
+    Tokens and dollars are counted after each answer. Once they are spent, no tool runs and no model is called.
     """
 
     tokens: int | None = None
@@ -34,7 +34,7 @@ def tokens_of(usage: Usage) -> int:
 
 
 def overspent(budget: Budget, usage: Usage, cost: Decimal | None) -> str | None:
-    """Return the part of a budget that is spent, in words, or None."""
+    """Describe the part of a budget that is spent, or return None."""
     if budget.tokens is not None and tokens_of(usage) >= budget.tokens:
         return f"the turn has used {tokens_of(usage)} tokens; its budget is {budget.tokens}"
     if budget.cost is not None and cost is not None and cost >= Decimal(str(budget.cost)):

@@ -1,7 +1,7 @@
 """Context budget: drop the oldest units of a conversation that is too long, and insert a summary of them (L7).
 
-A unit is a message, or an assistant turn with tool calls and all its results. System messages are never dropped, nor
-are the last user message and the last unit: without them there would be nothing to answer.
+A unit is a message, or an assistant turn with tool calls and all its results. System messages, the last user message
+and the last unit are never dropped, because the model needs them to answer.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ _MAX_LINE = 120
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A size in tokens: estimated at first, then scaled by the usage that the model reports."""
+    """A size in tokens: estimated at first, then calibrated with the usage that the model reports."""
 
     count: int
 
@@ -36,9 +36,9 @@ class Tokens:
 class Context:
     """The limit of a conversation, in characters or `Tokens(n)`.
 
-    `summary` summarizes what is dropped: a function of the messages and the maximum number of characters, or a
-    .prompty file with the inputs `conversation` and `characters`. Without it, or if it fails, the summary is a plain
-    list of the user's questions.
+    `summary` summarizes the dropped messages: a function of the messages and the maximum number of characters, or a
+    .prompty file with the inputs `conversation` and `characters`. By default, or if it fails, the summary lists the
+    user's questions.
     """
 
     limit: int | Tokens
@@ -58,17 +58,16 @@ def parse_context(value: Any) -> Context | None:
 
 
 def get_character_limit(context: Context, chars_per_token: float) -> int:
-    """Return the limit in characters."""
     return context.limit if isinstance(context.limit, int) else int(context.limit.count * chars_per_token)
 
 
 def measure_chars_per_token(messages: Sequence[Message], usage: Usage, default: float) -> float:
-    """Return the characters per token of a request, from the usage that the model reported."""
+    """Return the characters per token of a request, by the usage that the model reported."""
     return count_characters(messages) / usage.input_tokens if usage.input_tokens and messages else default
 
 
 def count_characters(messages: Sequence[Message]) -> int:
-    """Return the size of messages. An image counts for about what it costs."""
+    """Return the size of messages. Media count approximately by their token cost."""
     return sum(map(_count_message, messages))
 
 
@@ -92,7 +91,7 @@ def group_units(messages: Sequence[Message]) -> list[list[int]]:
 
 
 def select_dropped(messages: Sequence[Message], limit: int) -> frozenset[int]:
-    """Return the positions to drop so that the rest fits with a summary; none if everything fits."""
+    """Return the positions to drop so that the rest fits with a summary. Return none if everything fits."""
     total = count_characters(messages)
     if total <= limit:
         return frozenset()
@@ -111,12 +110,12 @@ def select_dropped(messages: Sequence[Message], limit: int) -> frozenset[int]:
 
 
 def get_summary_size(limit: int) -> int:
-    """Return the size reserved for a summary and its heading: a quarter of the limit, but not too much."""
+    """Return the size reserved for a summary and its heading: a quarter of the limit, up to a maximum."""
     return max(min(_MAX_SUMMARY, limit // 4), len(SUMMARY) + 1)
 
 
 def write_plain_summary(messages: Sequence[Message], longest: int) -> str:
-    """List the user's questions, the newest last. The oldest lines are dropped if there are too many."""
+    """List the user's questions, newest last. Drop the oldest lines if there are too many."""
     lines = [f"User asked: {_shorten(message.text)}" for message in messages if message.role == "user"]
     if calls := [call.name for message in messages for call in message.tool_calls]:
         lines.append(f"Tools were called: {', '.join(dict.fromkeys(calls))}")

@@ -1,6 +1,6 @@
-"""Effects: values in which the loop asks a driver to act. `yield from` an effect to get the driver's answer.
+"""Effects: requests of the loop to its driver. `yield from` an effect to get the driver's answer.
 
-A driver may answer any effect but `Emit` by raising `Cancelled` or `BudgetSpent`.
+A driver may raise `Cancelled` or `BudgetSpent` for any effect except `Emit`.
 """
 
 from collections.abc import Generator
@@ -29,7 +29,7 @@ class Effect(Generic[Answer]):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedTool:
     """A tool of this run: its function, the parameters that the host binds, the defaults of arguments that the model
-    leaves out, the approval policies of the file and of the host (see `policy`), and how it runs."""
+    omits, the file's and the host's approval policies (see `policy`), and how it runs."""
 
     function: Function
     bound: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class OfferedTool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
-    """A call that may run. Its arguments are final: parsed, validated, with defaults, and as guardrails left them.
-    Bound values are added where it runs. The key identifies this call alone, whatever ids the model gives."""
+    """A call that may run. Its arguments are final: parsed, validated, with defaults, and rewritten by guardrails.
+    Bound values are added where it runs. The key is unique, even if the model repeats an id."""
 
     call: ToolCall
     arguments: Json
@@ -53,7 +53,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A gate's decision about one call. A deferred one pauses the turn."""
+    """A gate's decision about one call. A deferred verdict pauses the turn."""
 
     allowed: bool
     reason: str = ""
@@ -62,12 +62,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
-    """Stands for a result: the process died after the call had started, so its outcome is unknown."""
+    """Replaces a result if the process died after the call had started, so its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A guardrail's replacement for what it checked."""
+    """A guardrail's replacement for the value it checked."""
 
     value: object
 
@@ -82,7 +82,7 @@ class CallModel(Effect[Reply]):
     """Send a request and return its reply, or raise ModelError.
 
     `call` numbers the model calls of a run: all attempts of one call have the same number, and share its timeout.
-    `model` is 0 for the model of the file, and counts up through its fallbacks.
+    `model` is 0 for the file's model, and counts up through its fallbacks.
     """
 
     request: WireRequest
@@ -92,16 +92,16 @@ class CallModel(Effect[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class AskGate(Effect[object]):
-    """Ask the gate about a batch of calls. The answer is what it returned; see `policy.parse_verdicts`."""
+    """Ask the gate about a batch of calls. Return its answer unparsed; see `policy.parse_verdicts`."""
 
     calls: tuple[GatedCall, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTools(Effect[list[Message | OutcomeUnknown | None]]):
-    """Run calls in parallel and return the message of each, in order; None for a call that did not start because the
-    turn was cancelled. An exception of a tool becomes a message too. Only drivers that continue the work of another
-    process return `OutcomeUnknown`."""
+    """Run calls in parallel and return their messages in order, None for a call that did not start because the turn was
+    cancelled. A tool's exception becomes a message. Only drivers that continue another process's work return
+    `OutcomeUnknown`."""
 
     calls: tuple[PlannedCall, ...]
     max_parallel: int | None = None
@@ -123,14 +123,14 @@ class CheckGuardrail(Effect[object]):
 
 @dataclass(frozen=True, slots=True)
 class DrainSteering(Effect[list[str]]):
-    """Return the queued steering messages, and with `follow_ups` those that wait for the answer."""
+    """Return the queued steering messages, including follow-ups if `follow_ups` is True."""
 
     follow_ups: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summarise(Effect[str | None]):
-    """Return a summary of messages in at most `characters` characters, or None if there is none."""
+    """Return a summary of messages in at most `characters` characters, or None if it fails."""
 
     messages: tuple[Message, ...]
     characters: int
@@ -153,7 +153,7 @@ class SaveMemory(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Effect[None]):
-    """Wait. Drivers add jitter, so that clients that failed together do not retry together."""
+    """Wait before a retry. Drivers add jitter, so that clients that failed together do not retry together."""
 
     seconds: float
 

@@ -1,6 +1,6 @@
-"""One answer of a model: build the request, call the model with retries and fallbacks, check the answer.
+"""One model answer: build the request, call the model with retries and fallbacks, check the answer.
 
-This is the only place that retries: the retries of the SDKs are off (L8).
+This is the only place that retries: SDK retries are off (L8).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from prompty.pipeline.request import build_request, read_messages
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
 LONGEST_REQUESTED_WAIT = 60.0
-# These statuses blame the request, which every other model would get too.
+# These statuses blame the request, which every fallback would receive unchanged.
 _REQUEST_FAULTS = (400, 413, 422)
 
 
@@ -62,7 +62,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
 def call_model(
     request: WireRequest, max_retries: int, *, call: int = 1, model: int = 0, observed: bool = True
 ) -> Loop[Reply]:
-    """Call a model, and retry where that may help: never after a permanent error or after words were streamed."""
+    """Call a model, and retry failures unless they are permanent or text has been streamed."""
     for attempt in count(1):
         if observed:
             yield Emit(ModelRequested(call, attempt, model, request))
@@ -84,12 +84,12 @@ def call_model(
         try:
             yield from Wait(seconds)
         except ModelError:
-            raise failure from None  # no time is left to wait: the first failure says more
+            raise failure from None  # no time left to wait: the failure explains more than a timeout
     raise AssertionError("unreachable")
 
 
 def wait_after(error: ModelError, attempt: int) -> float:
-    """Return the seconds to wait: what the server asked for, within reason, else exponential backoff."""
+    """Return the seconds to wait: the server's `retry_after` up to a maximum, else exponential backoff."""
     if error.retry_after is not None:
         return min(error.retry_after, LONGEST_REQUESTED_WAIT)
     return min(FIRST_WAIT * float(2 ** (attempt - 1)), LONGEST_WAIT)
@@ -106,7 +106,7 @@ def _build_request(
 
 
 def _may_fall_back(error: ModelError) -> bool:
-    """Return False after streamed words, after a refusal, and when the request itself is at fault."""
+    """Return False after streamed text, after a refusal, and if the request itself is invalid."""
     if isinstance(error, Refused) or (isinstance(error, StreamCut) and not error.retryable):
         return False
     return error.status not in _REQUEST_FAULTS
@@ -131,7 +131,7 @@ def _check_output(reply: Reply) -> Loop[Reply]:
 
 
 def _fit_context(context: Context, hooks: Hooks, state: TurnState) -> Loop[list[Message]]:
-    """Return the messages to send: all, or as many as the context has room for, with a summary of the rest."""
+    """Return the messages to send: all, or as many as fit, with a summary of the rest."""
     limit = get_character_limit(context, state.chars_per_token)
     dropped = select_dropped(state.messages, limit)
     if not dropped:

@@ -1,4 +1,4 @@
-"""The type of each option of a run, to refuse a wrong one before anything happens, in the caller's words."""
+"""Type checks of a run's options, made before the run starts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
@@ -20,7 +20,7 @@ class _Rule(NamedTuple):
 
 
 def check_options(function: str, options: Mapping[str, object]) -> None:
-    """Raise WrongArgument for the first option whose value its function cannot take."""
+    """Raise WrongArgument for the first option of the wrong type."""
     for name, value in options.items():
         rule = _RULES.get(name)
         if rule is not None and not rule.accepts(value):
@@ -54,7 +54,7 @@ def _are_tools(value: object) -> bool:
 
 
 def _is_approval(value: object) -> bool:
-    """Return True for a policy, or one for each tool. A policy that is not understood asks, so only a type is wrong."""
+    """Return True for a policy, or policies by tool. Only the type is checked: an unknown policy means `always`."""
     return value is None or isinstance(value, str | Mapping | AllPolicies)
 
 
@@ -67,7 +67,7 @@ _COUNT = _Rule(_is_count, "a whole number", "Write a number such as 3.")
 _FUNCTION = _Rule(_is_callable, "a function", "Pass the function itself, without calling it.")
 
 _RULES: dict[str, _Rule] = {
-    "model": _Rule(_is_a(str), "a text", "Write model='id' or model='provider:id'."),
+    "model": _Rule(_is_a(str), "a str", "Write model='id' or model='provider:id'."),
     "options": _Rule(_is_a(Mapping), "a mapping of model options", "Write options={'temperature': 0}."),
     "timeout": _SECONDS,
     "tool_timeout": _SECONDS,
@@ -83,7 +83,7 @@ _RULES: dict[str, _Rule] = {
     "on_event": _FUNCTION,
     "gate": _FUNCTION,
     "stop": _FUNCTION,
-    "session_id": _Rule(_is_a(str), "a text", "Pass the id of the session as str."),
+    "session_id": _Rule(_is_a(str), "a str", "Pass the session's id as a str."),
     "messages": _Rule(_is_list, "a list of messages", "Write [user('…')]."),
     "tools": _Rule(_are_tools, "a list of functions", "Write tools=[function]."),
     "memory": _Rule(_is_memory, "a memory store", "Pass SqliteMemory(path) or InProcessMemory()."),

@@ -1,7 +1,7 @@
 """The options of a run, each declared once.
 
 A new option is a line in one of the TypedDicts below, a default in `Settings`, and its use. Data options survive
-JSON, so durable runs store them; host options are functions and objects of this process.
+JSON, so durable runs store them. Host options are functions and objects of this process.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,29 +39,23 @@ class CallData(TypedDict, total=False):
     options: Annotated[
         Mapping[str, object] | None, Doc("Model options, as under `model.options:`. They override the file's.")
     ]
-    timeout: Annotated[float | None, Doc("Seconds for one answer of the model, all its attempts included.")]
-    max_retries: Annotated[int, Doc("How often a failed model call is retried.")]
+    timeout: Annotated[float | None, Doc("Timeout in seconds for one answer of the model, including all attempts.")]
+    max_retries: Annotated[int, Doc("The maximum number of retries of a failed model call.")]
     fallbacks: Annotated[
         Sequence[object] | None,
-        Doc("Models to ask when the file's cannot be reached: ids, mappings as under `model:`, or agents."),
+        Doc("Models to call if the file's model is unavailable: ids, mappings as under `model:`, or agents."),
     ]
     budget: Annotated[Budget | None, Doc("The tokens, dollars and seconds that the run may use.")]
-    extra_inputs: Annotated[
-        Literal["error", "ignore"], Doc("An input that the prompt does not know is an error, or is ignored.")
-    ]
+    extra_inputs: Annotated[Literal["error", "ignore"], Doc("Report unknown inputs as an error, or ignore them.")]
 
 
 class CallHost(TypedDict, total=False):
     """Host options of every run."""
 
-    guardrails: Annotated[
-        Guardrails | None, Doc("Functions that check what goes to the model, its answer, and its tool calls.")
-    ]
-    cancel: Annotated[CancelToken | None, Doc("A token that cancels the run from elsewhere.")]
-    on_event: Annotated[Listener | None, Doc("A function that is called with every event.")]
-    registry: Annotated[
-        Registry | None, Doc("The registry to look names up in, instead of the one that the agent was loaded with.")
-    ]
+    guardrails: Annotated[Guardrails | None, Doc("Functions that check the model's input, output and tool calls.")]
+    cancel: Annotated[CancelToken | None, Doc("A token that cancels the run from another thread or task.")]
+    on_event: Annotated[Listener | None, Doc("A function to call with every event.")]
+    registry: Annotated[Registry | None, Doc("The registry to use instead of the one that the agent was loaded with.")]
 
 
 class CallOptions(CallData, CallHost, total=False):
@@ -75,24 +69,22 @@ class RunOptions(CallData, total=False):
     approval: Annotated[
         object,
         Doc(
-            "When a person must approve a call, for all tools or by tool name: `never`, `always`, or a condition such "
-            'as `{"when": {"amount": {"minimum": 100}}}`. The file\'s `approvalMode` counts too; the stricter one '
-            "wins. Without a gate, a call that needs approval pauses the turn."
+            "When a call needs approval, for all tools or by tool name: `never`, `always`, or a condition such as "
+            '`{"when": {"amount": {"minimum": 100}}}`. The file\'s `approvalMode` also applies, and the stricter '
+            "policy wins. Without a gate, a call that needs approval pauses the turn."
         ),
     ]
     tool_execution: Annotated[
         Literal["parallel", "sequential"], Doc("Run the tool calls of one answer in parallel, or one at a time.")
     ]
-    max_parallel: Annotated[int | None, Doc("How many tool calls run in parallel.")]
-    tool_timeout: Annotated[float | None, Doc("Seconds that one tool call may take.")]
-    max_iterations: Annotated[int, Doc("How often the model may ask for tools.")]
+    max_parallel: Annotated[int | None, Doc("The maximum number of tool calls that run in parallel.")]
+    tool_timeout: Annotated[float | None, Doc("Timeout in seconds for one tool call.")]
+    max_iterations: Annotated[int, Doc("The maximum number of answers with tool calls.")]
     context_budget: Annotated[
         int | Tokens | Context | None,
         Doc("How much of the conversation is sent: characters, `Tokens(n)`, or a `Context` with a summary."),
     ]
-    messages: Annotated[
-        Sequence[object] | None, Doc("A conversation to continue, instead of the one that file and inputs make.")
-    ]
+    messages: Annotated[Sequence[object] | None, Doc("A conversation to continue, instead of rendering the file.")]
 
 
 class HostOptions(CallHost, total=False):
@@ -100,23 +92,23 @@ class HostOptions(CallHost, total=False):
 
     tools: Annotated[
         Tools,
-        Doc("Functions, or the result of `bind_tools`. Those that the file does not declare are offered as well."),
+        Doc("Functions, or the result of `bind_tools`. They need not be declared in the file."),
     ]
-    memory: Annotated[MemoryStore | None, Doc("The store of the session. Turns of one session wait for each other.")]
+    memory: Annotated[MemoryStore | None, Doc("The session store. Turns of one session wait for each other.")]
     gate: Annotated[
         Gate | None,
         Doc(
-            "A function that is called once with all calls of an answer, before any runs, and returns a verdict for "
-            "each: True, False, `deny(reason)`, or `later()`, which pauses the turn until `resume`."
+            "A function that gets all calls of an answer before any of them runs, and returns a verdict for each: "
+            "True, False, `deny(reason)`, or `later()`, which pauses the turn until `resume`."
         ),
     ]
     stop: Annotated[
         Callable[[Progress], bool] | None, Doc("A condition that ends the turn after a round of tools; see `Stop`.")
     ]
-    steering: Annotated[Steering | None, Doc("Messages that a person sends while the turn runs.")]
+    steering: Annotated[Steering | None, Doc("Messages that a user sends while the turn runs.")]
     paused_key: Annotated[
         bytes | None,
-        Doc("A secret of the host that signs a `Paused` value. `resume` with a key refuses one without its signature."),
+        Doc("A secret key that signs `Paused` values. `resume` with a key refuses a value without its signature."),
     ]
 
 
@@ -124,7 +116,7 @@ class TurnOptions(RunOptions, HostOptions, total=False):
     """Options of `turn` and `resume`."""
 
 
-# What a prompt that runs as a tool takes over from its parent. An option that is not listed stays with the parent.
+# Options that a prompt running as a tool inherits from its parent.
 _INHERITED = (
     "approval",
     "cancel",
@@ -171,5 +163,5 @@ class Settings:
     paused_key: bytes | None = field(default=None, repr=False)
 
     def for_child(self, **own: Any) -> "Settings":
-        """Return the settings of a prompt that runs as a tool of this run: the inherited ones, and its `own`."""
+        """Return the settings for a prompt that runs as a tool: the inherited ones and its `own`."""
         return Settings(**{name: getattr(self, name) for name in _INHERITED}, **own)

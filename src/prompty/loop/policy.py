@@ -1,9 +1,9 @@
 """Decide whether a call may run: the gate's verdicts, approval policies, and guardrails.
 
-All three fail closed: an answer that is not clearly a yes is a no (L2). An approval policy, from the file
-(`approvalMode`) or from the host, is `never`, `always`, or `{when: {amount: {minimum: 100}}}`: ask when the named
-arguments match these JSON Schemas. An argument without a value matches. The stricter policy wins, and a policy that is
-not understood means `always`. All three see the arguments that run: with defaults, and as a guardrail left them.
+All three fail closed: anything but an explicit approval is a denial (L2). An approval policy, from the file
+(`approvalMode`) or from the host, is `never`, `always`, or `{when: {amount: {minimum: 100}}}`: ask if the named
+arguments match these JSON Schemas. A missing argument matches. The stricter policy wins, and an unknown policy means
+`always`. All three see the arguments of the actual call: with defaults, and as rewritten by a guardrail.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ ALLOW = Verdict(True)
 
 
 def deny(reason: str = "") -> Verdict:
-    """Return the verdict that keeps a call from running. The model is told the reason."""
+    """Return a verdict that denies a call. The model sees the reason."""
     return Verdict(False, reason)
 
 
 def later() -> Verdict:
-    """Return the verdict that defers the decision: the turn pauses, and `resume` continues it with the answer."""
+    """Return a verdict that defers the decision: the turn pauses, and `resume` continues it with the answer."""
     return Verdict(False, "", deferred=True)
 
 
 def use_result(value: object) -> Rewrite:
-    """Answer a call whose outcome is unknown: it has happened, and this is its result.
+    """Return the answer to a call whose outcome is unknown: it took effect, with this result.
 
     The other answers to such a call are `True`, which runs it again, and `deny("why")`, which reports it as failed.
     """
@@ -38,12 +38,12 @@ def use_result(value: object) -> Rewrite:
 
 
 def parse_verdicts(answer: object, count: int) -> list[Verdict]:
-    """Read what a gate returned as one verdict for each of `count` calls. Raise RequestError for anything else: it is
-    a mistake in the gate, and nobody would notice that it denies every call."""
+    """Parse a gate's answer as one verdict for each of `count` calls. Raise RequestError for anything else: denying the
+    calls would hide a mistake in the gate."""
     if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
         raise RequestError(f"the gate returned {_name_value(answer)} instead of a list of verdicts", _GATE_FIX)
     if len(answer) != count:
-        raise RequestError(f"the gate returned {len(answer)} verdicts on {count} calls", _GATE_FIX)
+        raise RequestError(f"the gate returned {len(answer)} verdicts for {count} calls", _GATE_FIX)
     return [parse_verdict(entry, "a verdict of the gate") for entry in answer]
 
 
@@ -51,18 +51,18 @@ _GATE_FIX = "Return one verdict for each call, in order: [True for call in calls
 
 
 def parse_verdict(entry: object, subject: str) -> Verdict:
-    """Read one verdict. `subject` names it in the RequestError for what is none."""
+    """Parse one verdict. Raise RequestError, naming `subject`, for anything else."""
     if entry is True:
         return ALLOW
     if entry is False:
         return Verdict(False)
     if isinstance(entry, Verdict) and {type(entry.allowed), type(entry.deferred)} == {bool}:
         return entry if entry.allowed and not entry.deferred else Verdict(False, str(entry.reason), entry.deferred)
-    raise RequestError(f"{subject} is {_name_value(entry)}", "Give True, False, deny('reason') or later().")
+    raise RequestError(f"{subject} is {_name_value(entry)}", "Return True, False, deny('reason') or later().")
 
 
 def _name_value(value: object) -> str:
-    """Return a plain value as it is written, and the type of any other, whose text may be long or private."""
+    """Return the repr of a plain value, or the type of any other, whose text may be long or private."""
     return f"{value!r:.100}" if value is None or isinstance(value, bool | int | str) else f"a {type(value).__name__}"
 
 
@@ -71,10 +71,10 @@ Answer = object | Awaitable[object]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guardrails:
-    """Functions of the host, sync or async. Each returns True, `deny("reason")`, or `rewrite(value)`.
+    """Sync or async functions that check a run. Each returns True, `deny("reason")`, or `rewrite(value)`.
 
-    `input` sees the messages of a request and may replace them; `output` sees the answer as a message and may replace
-    its text; `tool` sees a call and may replace its arguments.
+    `input` gets the messages of a request and may replace them. `output` gets the answer as a message and may replace
+    its text. `tool` gets a call and may replace its arguments.
     """
 
     input: Callable[[list[Message]], Answer] | None = None
@@ -95,28 +95,28 @@ class Guardrails:
 
 
 def rewrite(value: object) -> Rewrite:
-    """Let it pass, with this value in its place."""
+    """Return a guardrail's answer that replaces the checked value."""
     return Rewrite(value)
 
 
 def parse_guardrail(answer: object) -> Verdict | Rewrite:
-    """Read what a guardrail returned."""
+    """Parse a guardrail's answer. An invalid answer is a denial."""
     if isinstance(answer, Verdict | Rewrite):
         return answer
     if answer is True:
         return ALLOW
     if answer is False:
         return Verdict(False)
-    return Verdict(False, "the guardrail gave no verdict")
+    return Verdict(False, "the guardrail did not return a verdict")
 
 
 def needs_approval(policies: Iterable[object], arguments: Json) -> bool:
-    """Return True if one of the policies asks a person about a call with these arguments."""
+    """Return True if any policy requires approval of a call with these arguments."""
     return any(_requires_approval(policy, arguments) for policy in policies)
 
 
 def describe_policy(policy: object) -> str:
-    """Say in words when a policy asks."""
+    """Describe when a policy asks for approval."""
     if policy in (None, "never"):
         return "never asks"
     conditions = get_conditions(policy)
@@ -136,27 +136,27 @@ def _requires_approval(policy: object, arguments: Json) -> bool:
 
 
 class AllPolicies(tuple[object, ...]):
-    """Policies of the host that hold together: those that a turn was paused with, and those it is resumed with."""
+    """Host policies that apply together: those that a turn was paused with, and those it is resumed with."""
 
     __slots__ = ()
 
 
 def combine_policies(kept: Iterable[object], added: object) -> object:
-    """Return the host's policies of a paused turn, together with those that it is resumed with."""
+    """Combine the policies of a paused turn with those that it is resumed with."""
     policies = list(kept)
     policies += [policy for policy in list_policies(added) if policy not in policies]
     return policies[0] if len(policies) == 1 else AllPolicies(policies) if policies else None
 
 
 def list_policies(approval: object) -> list[object]:
-    """Return the option `approval` as a list of policies that hold together."""
+    """Return the option `approval` as a list of policies."""
     if approval is None:
         return []
     return list(approval) if isinstance(approval, AllPolicies) else [approval]
 
 
 def get_tool_policies(approval: object, name: str) -> tuple[object, ...]:
-    """Return the policies of the host for one tool. Each is one for all tools, or a mapping by tool."""
+    """Return the host's policies for one tool. Each is a policy for all tools, or a mapping by tool."""
     if approval is None:
         return ()
     return tuple(

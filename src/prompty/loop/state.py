@@ -1,4 +1,4 @@
-"""The plan of a run, made before it starts, and the state of a run, which grows as it goes."""
+"""The plan of a run, made before it starts, and its state, which changes while it runs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ class CountedReply(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A model to ask, and the price of its answers."""
+    """A model to call, and the price of its answers."""
 
     agent: PromptAgent
     api: Api
@@ -42,8 +42,8 @@ class Choice(NamedTuple):
 class SessionPlan:
     """The place of a session in the messages of a turn.
 
-    The history is inserted at `history_at`. The messages from `new_from` on are stored; those before are rendered
-    anew each turn.
+    The history is inserted at `history_at`. Messages from `new_from` on are stored; those before are rendered again
+    each turn.
     """
 
     id: str
@@ -53,7 +53,7 @@ class SessionPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """The functions of the host that a run calls. A durable run stores this: every worker must call the same."""
+    """The host's functions that a run calls. A durable run stores this, because every worker must call the same."""
 
     gate: bool = False
     guardrails: frozenset[str] = frozenset()
@@ -66,11 +66,11 @@ NO_USAGE = Usage()
 
 
 class Plan(NamedTuple):
-    """Everything the loop knows beforehand. `choices` are the model of the file and its fallbacks.
+    """Everything the loop knows before it starts. `choices` are the file's model and its fallbacks.
 
-    `finish` makes the result of an answer and raises ResultError if it does not fit. Unless the plan is `strict`, the
-    answer is the result all the same once it was sent back. Without `run_tools` there is one answer and no tool runs.
-    Unless the run is `observed`, events that only tell how it goes are left out: nobody would see them.
+    `finish` converts an answer to the result, and raises ResultError if it does not match. The answer is then sent back
+    once, and after that used as it is, unless the plan is `strict`. Without `run_tools` there is one answer and no tool
+    runs. Unless the run is `observed`, events that only report progress are omitted.
     """
 
     run_id: str
@@ -95,7 +95,7 @@ class TurnState:
     - `pending_batch`: while tools run, the answer that called them, with a slot for each result.
     - `stored`: number of messages in the session.
     - `resumed`: the pause that the run continues from, until its calls start to run.
-    - `uncertain_calls`: keys of calls whose outcome is unknown, because their process died in mid-call.
+    - `uncertain_calls`: keys of calls whose outcome is unknown, because their process died during the call.
     - `calls`: number of model calls, for `CallModel.call`.
     - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
     - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
@@ -141,7 +141,7 @@ class TurnState:
                 self.cost = None if self.cost is None or result.cost is None else self.cost + result.cost
 
     def settle(self, api: Api, reason: str) -> None:
-        """Append the pending answer and its results. A call without a result gets one that says why it did not run."""
+        """Append the pending answer and its results. A call without a result gets the reason why it did not run."""
         if self.pending_batch is None:
             return
         reply, slots = self.pending_batch
@@ -171,7 +171,7 @@ class TurnState:
         )
 
     def paused(self, plan: Plan, reply: Reply, calls: Sequence[tuple[GatedCall, Verdict]]) -> Paused:
-        """Return the turn as a value to resume from. Calls that are decided already keep their verdicts."""
+        """Return the turn as a value to resume from. Decided calls keep their verdicts."""
         slots = self.pending_batch[1] if self.pending_batch else []
         paused = Paused(
             run_id=plan.run_id,
@@ -206,7 +206,7 @@ class TurnState:
 
 
 def _policy_to_json(policy: object) -> object:
-    """Return a policy as JSON. One that has none was not understood, and that means `always`."""
+    """Return a policy as JSON. A policy that JSON cannot represent is unknown, which means `always`."""
     try:
         return json.loads(json.dumps(policy))
     except (TypeError, ValueError):
@@ -218,12 +218,12 @@ def check_policies(paused: Paused, hooks: Hooks) -> None:
     before, now = cast(list[str], paused.policy["guardrails"]), sorted(hooks.guardrails)
     if sorted(before) != now:
         raise PausedRefused(
-            f"it was paused with these guardrails: {', '.join(before) or 'none'}; now there are: "
+            f"it was paused with the guardrails {', '.join(before) or 'none'}, and is resumed with "
             f"{', '.join(now) or 'none'}",
             "Resume it with the same guardrails=.",
         )
     if paused.policy["gate"] and not hooks.gate:
-        raise PausedRefused("it was paused with a gate, and now there is none", "Resume it with a gate=.")
+        raise PausedRefused("it was paused with a gate, and is resumed without one", "Resume it with a gate=.")
 
 
 def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) -> TurnState:
@@ -253,10 +253,10 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
 
 
 def _settled_result(call: ToolCall, pending: GatedCall, decision: Verdict | Rewrite) -> Message | None:
-    """Return the result of a call that a person settled without running it, or None if it may run."""
+    """Return the result of a call that was decided without running it, or None if it may run."""
     if isinstance(decision, Rewrite):
         return result_message(call, decision.value)
     if decision.allowed or decision.deferred or not pending.unknown:
         return None
-    reason = decision.reason or "it was interrupted, and what it has done is not known"
+    reason = decision.reason or "it was interrupted; it may or may not have taken effect"
     return error_message(call, f"Tool '{call.name}' failed: {reason}")

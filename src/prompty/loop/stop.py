@@ -1,7 +1,7 @@
-"""Stop conditions, which are checked after each round of tools.
+"""Stop conditions, checked after each round of tools.
 
 They combine: `Stop.steps(5) | Stop.tool_called("submit")`, `Stop.tokens(9000) & ~Stop.tool_called("look_up")`. Any
-function of a `Progress` is a condition too.
+function of a `Progress` is a condition.
 """
 
 from collections.abc import Callable
@@ -53,10 +53,10 @@ class Stop:
 
     @staticmethod
     def tokens(count: int) -> "Stop":
-        """Stop after this many tokens, in and out together."""
+        """Stop after this many input and output tokens together."""
         return Stop(lambda progress: tokens_of(progress.usage) >= count)
 
     @staticmethod
     def cost(dollars: float | Decimal) -> "Stop":
-        """Stop after this many dollars; never if the price is unknown."""
+        """Stop after this many dollars. Has no effect if the price is unknown."""
         return Stop(lambda progress: progress.cost is not None and progress.cost >= Decimal(str(dollars)))

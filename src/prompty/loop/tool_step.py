@@ -1,4 +1,4 @@
-"""One batch of tool calls: parse, guard, approve, run in stages; each result in the slot of its call (L1–L5)."""
+"""One batch of tool calls: parse, guard, approve, run in stages. Each result goes to its call's slot (L1–L5)."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ Planned = dict[int, PlannedCall]
 
 
 class Toolset(dict[str, OfferedTool]):
-    """The tools of a run by name, with the validators of their arguments."""
+    """The tools of a run by name, with their argument validators."""
 
     def __init__(self, tools: Iterable[OfferedTool]) -> None:
         super().__init__((tool.function.name, tool) for tool in tools)
@@ -51,7 +51,7 @@ class Toolset(dict[str, OfferedTool]):
         self._hashes: dict[str, str] = {}
 
     def definition(self, name: str) -> str:
-        """Return a hash of a tool as the model sees it, and of the names of its bound parameters."""
+        """Return a hash of a tool's definition and the names of its bound parameters."""
         if name not in self._hashes:
             tool = self[name]
             shown = [tool.function.description, tool.function.parameters, sorted(tool.bound)]
@@ -64,13 +64,13 @@ def _compile_validator(tool: OfferedTool) -> Validator:
         return get_validator(tool.function.parameters)
     except ValueError as error:
         raise ToolError(
-            f"the schema of the tool '{tool.function.name}' cannot be used: {error}",
-            "Correct it, or leave the tool out.",
+            f"the schema of the tool '{tool.function.name}' is invalid: {error}",
+            "Correct it, or remove the tool.",
         ) from None
 
 
 def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slots) -> Planned:
-    """Return the calls that may run, by position. A call that may not gets its result in `slots`."""
+    """Return the valid calls by position. An invalid call gets an error as its result in `slots`."""
     planned: Planned = {}
     for position, call in enumerate(calls):
         if slots[position] is not None:  # answered before the turn was paused
@@ -90,28 +90,28 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
 
 def _no_such_tool(call: ToolCall, toolset: Toolset) -> Message:
     known = ", ".join(sorted(toolset)) or "none"
-    return error_message(call, f"There is no tool '{call.name}'. The tools are: {known}.")
+    return error_message(call, f"There is no tool '{call.name}'. The available tools are: {known}.")
 
 
 def restore_calls(
     calls: Sequence[ToolCall], kept: Mapping[str, GatedCall], toolset: Toolset, key: str, slots: Slots
 ) -> Planned:
-    """Return the calls of a paused turn with the arguments that were shown to a person. Neither the model's text nor a
-    guardrail is asked again."""
+    """Return the calls of a paused turn with the arguments that were shown for approval. They are not parsed or guarded
+    again."""
     planned: Planned = {}
     for position, call in enumerate(calls):
         if slots[position] is not None:
             continue
         shown, tool = kept.get(f"{key}:{position}"), toolset.get(call.name)
         if shown is None:
-            raise PausedRefused(f"it is of another run than '{key}'", "Pass it as `turn` returned it.")
+            raise PausedRefused(f"it belongs to another run than '{key}'", "Pass it as `turn` returned it.")
         if tool is None:
             slots[position] = _no_such_tool(call, toolset)
             continue
         if set(shown.bound) != set(tool.bound) or not tool.defaults.keys() <= shown.arguments.keys():
             raise PausedRefused(
-                f"the bindings or defaults of the tool '{call.name}' are others than when a person was asked",
-                "Resume it with the file and the tools that it was paused with, or start a new turn.",
+                f"the bindings or defaults of the tool '{call.name}' have changed since approval was requested",
+                "Resume it with the original file and tools, or start a new turn.",
             )
         arguments = {name: copy_json(value) for name, value in shown.arguments.items() if name not in shown.bound}
         validator = toolset.validators[call.name]
@@ -123,7 +123,7 @@ def restore_calls(
 
 
 def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planned]:
-    """Return the calls that the tool guardrail lets through, with the arguments it leaves them."""
+    """Return the calls that the tool guardrail allows, with its rewritten arguments."""
     passed: Planned = {}
     for position, call in planned.items():
         verdict = parse_guardrail((yield from CheckGuardrail("tool", gated_call(call, toolset))))
@@ -137,14 +137,14 @@ def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planne
 
 
 def _rewrite_call(passed: Planned, position: int, call: PlannedCall, value: object, toolset: Toolset) -> Verdict:
-    """Give a call other arguments, which must be valid too. Bound values cannot be rewritten."""
+    """Replace a call's arguments, which are validated again. Bound values cannot be rewritten."""
     name = call.call.name
     rewritten = value if isinstance(value, dict) else {}
     arguments = {key: copy_json(entry) for key, entry in rewritten.items() if key not in toolset[name].bound}
     try:
         arguments = complete_arguments(arguments, toolset.validators[name], toolset[name].defaults)
     except ArgumentsError as error:
-        return Verdict(False, f"its rewritten arguments do not fit: {error}")
+        return Verdict(False, f"its rewritten arguments are invalid: {error}")
     passed[position] = replace(call, arguments=arguments)
     return ALLOW
 
@@ -168,9 +168,9 @@ def gated_calls(planned: Planned, toolset: Toolset) -> tuple[GatedCall, ...]:
 
 
 def decide(planned: Planned, toolset: Toolset, *, gated: bool, decided: Mapping[str, Verdict]) -> Loop[list[Verdict]]:
-    """Return a verdict for each call: what a person decided during a pause, else what the gate says to the batch.
+    """Return a verdict for each call: the decision made during a pause, or else the gate's.
 
-    Without a gate, calls that need no approval may run and the others are deferred.
+    Without a gate, calls that need no approval may run, and the others are deferred.
     """
     if decided:
         return [decided.get(call.key) or later() for call in planned.values()]
@@ -196,7 +196,7 @@ def allow_calls(planned: Planned, verdicts: Sequence[Verdict], slots: Slots) -> 
 def unanswered_calls(
     planned: Planned, uncertain: Sequence[int], toolset: Toolset, slots: Slots
 ) -> list[tuple[GatedCall, Verdict]]:
-    """Return the calls without a result: the uncertain ones are deferred to a person, the others may still run."""
+    """Return the calls without a result. Uncertain calls are deferred, the others may still run."""
     left = {position: call for position, call in planned.items() if slots[position] is None}
     verdicts = [later() if position in uncertain else ALLOW for position in left]
     return list(zip(gated_calls(left, toolset), verdicts, strict=True))
@@ -222,7 +222,7 @@ def run_calls(
 
 
 def split_stages(positions: Sequence[int], alone: Sequence[int]) -> Iterator[list[int]]:
-    """Split positions into stages that run after each other. A position in `alone` is a stage of its own."""
+    """Split positions into consecutive stages. Each position in `alone` is its own stage."""
     for is_alone, group in groupby(positions, key=lambda position: position in alone):
         if is_alone:
             yield from ([position] for position in group)

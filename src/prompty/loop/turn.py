@@ -1,7 +1,7 @@
 """The agent loop: ask the model, run the tools it calls, ask again, until it answers (001).
 
 The loop decides and performs nothing: every model call, tool call, question and wait is an effect for a driver.
-Whatever happens, the messages in its state are a history that a later run can continue.
+At any point, the messages in its state are a history that a later run can continue.
 """
 
 from collections.abc import Sequence
@@ -71,21 +71,21 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
         state.settle(plan.choices[0].api, reason)
         error.messages = tuple(state.messages)
-        if not isinstance(error, MemoryFailed) and state.resumed is None:  # else the pause can be resumed again
+        if not isinstance(error, MemoryFailed) and state.resumed is None:  # otherwise the pause can be resumed again
             yield from _save(plan, state)
         yield Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
         raise
 
 
 def _run_once(plan: Plan, state: TurnState) -> Loop[object]:
-    """Return the result of one answer. Its tool calls are the caller's to run."""
+    """Return the result of one answer. The caller runs its tool calls."""
     tools = (yield from DescribeTools()) if plan.has_tools else ()
     reply = yield from _next_reply(plan, state, tools)
     return plan.finish(reply)
 
 
 def _run_rounds(plan: Plan, state: TurnState) -> Loop[object]:
-    """Alternate answers and tool calls. Return the result, or a `Paused` if a person has to decide."""
+    """Alternate answers and tool calls. Return the result, or a `Paused` if a call needs a decision."""
     tools = yield from DescribeTools()
     toolset = Toolset(tools)
     while True:
@@ -130,14 +130,14 @@ def _check_limits(plan: Plan, state: TurnState) -> None:
 
 
 def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> Loop[Paused | None]:
-    """Fill the slots of an answer's calls. Pause before any of them runs, or where the outcome of one is unknown."""
+    """Fill the slots of an answer's calls. Pause before any of them runs, or if the outcome of one is unknown."""
     slots = state.pending_batch[1] if state.pending_batch else []
     planned = yield from _plan_batch(plan, state, reply, toolset, slots)
     if plan.hooks.gate or toolset.has_policies or state.decided:
         verdicts = yield from decide(planned, toolset, gated=plan.hooks.gate, decided=state.decided)
         if any(verdict.deferred for verdict in verdicts):
             yield from _save(plan, state)
-            calls = gated_calls(planned, toolset)  # copies that nobody else has
+            calls = gated_calls(planned, toolset)  # private copies
             return state.paused(plan, reply, list(zip(calls, verdicts, strict=True)))
         planned = yield from allow_calls(planned, verdicts, slots)
         state.decided = {}
@@ -154,7 +154,7 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> 
 
 
 def _plan_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset, slots: Slots) -> Loop[Planned]:
-    """Return the calls of an answer with their final arguments: those that were shown, if the turn was paused."""
+    """Return an answer's calls with their final arguments. After a pause, these are the arguments that were shown."""
     key, resumed = f"{plan.run_id}:{state.iteration}", state.resumed
     if resumed:
         return restore_calls(reply.tool_calls, {call.key: call for call in resumed.calls}, toolset, key, slots)
@@ -165,19 +165,19 @@ def _plan_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset, sl
 
 
 def _finish(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
-    """Return True and the result of an answer. One that does not fit is sent back once, with what is wrong."""
+    """Return True and the result of an answer. An answer that does not match is sent back once with the error."""
     try:
         return True, plan.finish(reply)
     except ResultError as error:
         if state.repair_used:
             return True, _final_result(plan, reply)
         state.repair_used = True
-        state.messages.append(user(f"{error}\nAnswer again, so that it fits. Answer with the JSON alone."))
+        state.messages.append(user(f"{error}\nCorrect this, and answer with the JSON only."))
         return False, None
 
 
 def _final_result(plan: Plan, reply: Reply) -> object:
-    """Return the result of the last answer. Only an `output_type` must fit; declared outputs fall back to the text."""
+    """Return the result of the last answer. Only an `output_type` must match: declared outputs fall back to text."""
     return plan.finish(reply) if plan.strict else process_reply(plan.choices[0].agent, reply)
 
 
@@ -197,7 +197,7 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     stored = yield from LoadMemory(plan.session.id)
     if state.resumed and _is_settled(state.resumed, stored):
         raise PausedRefused(
-            f"it was resumed already, and the session '{plan.session.id}' has its calls",
+            f"it was resumed already: the session '{plan.session.id}' has its calls",
             "Start a new turn to continue the conversation.",
         )
     state.session_loaded = True
@@ -214,7 +214,7 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
 
 
 def _is_settled(paused: Paused, stored: Sequence[Json]) -> bool:
-    """Return True if a session has the calls of a paused turn among the messages that came after the pause."""
+    """Return True if a session has a paused turn's calls among the messages stored after the pause."""
     calls = [call.to_wire() for call in Reply.from_json(paused.reply).tool_calls]
     since = stored[paused.stored :] if paused.stored is not None else ()
     return any(message.get("tool_calls") == calls for message in since)

@@ -1,1 +1,1 @@
-"""What things are: the definitions a file holds (pydantic) and the values that flow (dataclasses)."""
+"""The definitions in a file (pydantic) and the values of a run (dataclasses)."""

@@ -38,7 +38,7 @@ def _from_id(value: Any) -> Any:
 
 
 class Frontmatter(Definition):
-    """The fields above the body of a file (§2.3)."""
+    """The fields before the body of a file (§2.3)."""
 
     name: str | None = None
     display_name: str | None = None
@@ -60,13 +60,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BodyLines:
-    """The files of the lines of a body: `places[i]` is where the line `starts[i]` comes from, and those below it."""
+    """The origins of a body's lines: lines from `starts[i]` on come from `places[i]`."""
 
     starts: tuple[int, ...]
     places: tuple[Place, ...]
 
     def locate(self, line: int) -> Place:
-        """Return where a line of the body comes from."""
+        """Return the origin of a line of the body."""
         index = bisect_right(self.starts, line) - 1
         if index < 0:
             return Place(None, line)
@@ -78,8 +78,7 @@ class PromptAgent(NotebookView, Frontmatter):
     """A loaded prompt: its frontmatter, its body, and the path of its file.
 
     An agent is immutable, and `load` returns the same object as long as the file is unchanged. To change an agent, copy
-    it: `agent.model_copy(update={"instructions": …})`. `files` are the hashes of its partials, and of the
-    base of a variant, by name.
+    it: `agent.model_copy(update={"instructions": …})`. `files` has the hashes of its partials and its base by name.
     """
 
     kind: Literal["prompt"] = "prompt"
@@ -94,7 +93,7 @@ class PromptAgent(NotebookView, Frontmatter):
     provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Yield what tells agents apart; print `agent.model_dump()` for the rest."""
+        """Yield the fields that distinguish agents. Print `agent.model_dump()` for the rest."""
         if self.name:
             yield "name", mask_secrets(self.name)
         if self.model.id:
@@ -109,5 +108,5 @@ class PromptAgent(NotebookView, Frontmatter):
 def require_agent(value: object, function: str) -> None:
     """Raise WrongArgument if the first argument of a function is not an agent."""
     if not isinstance(value, PromptAgent):
-        fix = f"Pass load({value!r:.80})." if isinstance(value, str) else "Pass what `load` or `loads` returned."
+        fix = f"Pass load({value!r:.80})." if isinstance(value, str) else "Pass the result of `load` or `loads`."
         raise WrongArgument(f"{function}()", value, "a PromptAgent", fix)

@@ -1,8 +1,7 @@
 """Approval conditions: the arguments that a policy such as `{when: {amount: {minimum: 100}}}` names.
 
-A condition on a name that no call has, or that the host fills in, would never ask as it was meant. It is an error: for
-the function tools of a file when it is loaded, for all other tools and for the host's policies when the tools of a run
-are described.
+A condition on an unknown parameter, or on one that the host fills in, is an error: it would not ask as intended. The
+file's function tools are checked on load, other tools and the host's policies when a run's tools are described.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,14 +12,14 @@ from prompty.errors import ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
 
-# A schema with one of these may take arguments that its `properties` do not list.
+# A schema with one of these may allow arguments that its `properties` do not list.
 _OPEN = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
 
 
 class Callee(NamedTuple):
-    """A tool that a condition is for: its name, the names of its parameters, and those that the host fills in.
+    """A tool that a condition applies to: its name, its parameters, and those that the host fills in.
 
-    `is_open` means that it takes other names, too.
+    `is_open` means that it also accepts other names.
     """
 
     name: str
@@ -30,7 +29,7 @@ class Callee(NamedTuple):
 
 
 def describe_callee(function: Function, bound: Collection[str]) -> Callee:
-    """Return a function as a callee. The schema of a function lacks the bound parameters."""
+    """Return a function as a callee. The function's schema lacks the bound parameters."""
     schema = function.parameters
     is_open = bool(schema.get("additionalProperties")) or any(key in schema for key in _OPEN)
     return Callee(function.name, list_parameters(function), bound, is_open)
@@ -43,7 +42,7 @@ def list_parameters(function: Function) -> Collection[str]:
 
 
 def get_conditions(policy: object) -> Json | None:
-    """Return the conditions of a policy by argument, or None if it is another policy."""
+    """Return a policy's conditions by argument, or None if it has none."""
     match policy:
         case {"when": dict(conditions), **others} if not others:
             return conditions
@@ -51,7 +50,7 @@ def get_conditions(policy: object) -> Json | None:
 
 
 class ConditionProblem(NamedTuple):
-    """A name in a condition that cannot be meant. `nearest` is the parameter that probably is."""
+    """A wrong name in a condition. `nearest` is the parameter with the most similar name."""
 
     name: str
     cause: str
@@ -60,9 +59,9 @@ class ConditionProblem(NamedTuple):
 
 
 def find_condition_problem(policy: object, callees: Sequence[Callee]) -> ConditionProblem | None:
-    """Return the first problem of a policy that is for these tools.
+    """Return the first problem of a policy for these tools.
 
-    One of several tools must have the parameter. A call of the others has no value for it, and so is asked about.
+    At least one tool must have the parameter. Calls to the others have no value for it, so they need approval.
     """
     for name in get_conditions(policy) or ():
         for callee in callees:
@@ -84,7 +83,7 @@ def _unknown_parameter(name: str, callees: Sequence[Callee]) -> ConditionProblem
 
 
 def check_tool_names(policies: Mapping[object, object], tools: Collection[str]) -> None:
-    """Raise `ToolError` if policies by tool name a tool that the run does not have: it would never be asked about."""
+    """Raise `ToolError` if policies name a tool that the run does not have: they would have no effect."""
     for name in policies:
         if name not in tools:
             near = get_close_matches(str(name), tools, 1)

@@ -1,4 +1,4 @@
-"""How to reach a provider and authenticate with it (§2.5). `kind` selects one of six forms."""
+"""Connections: how to reach a provider and authenticate (§2.5). `kind` selects one of six forms."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -26,7 +26,7 @@ class ReferenceConnection(Definition):
 
 
 class RemoteConnection(Definition):
-    """A connection that is stored elsewhere, with its mode of authentication."""
+    """A connection stored elsewhere, with its authentication mode."""
 
     kind: Literal["remote"] = "remote"
     name: str | None = None
@@ -36,7 +36,7 @@ class RemoteConnection(Definition):
 
 
 class AnonymousConnection(Definition):
-    """An endpoint without a credential. None is sent."""
+    """An endpoint without a credential."""
 
     kind: Literal["anonymous"] = "anonymous"
     endpoint: str | None = None
@@ -65,7 +65,7 @@ class OAuthConnection(Definition):
 
 
 # The kind of a connection without `kind`, by the first of these fields that it has. An endpoint alone is anonymous, so
-# that no credential is sent to a server for which the file has none.
+# that its server receives no credential.
 _KIND_BY_FIELD = (
     ("apiKey", "key"),
     ("clientId", "oauth"),

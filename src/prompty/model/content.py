@@ -1,4 +1,4 @@
-"""Content of messages: text, images, audio and files, and their JSON."""
+"""Message content: text, images, audio and files, and their JSON."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from prompty.errors import InvalidMessage
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Part:
-    """One part of a message. `extra` are keys that cross the wire beside ours, such as `cache_control` (001)."""
+    """One part of a message. `extra` has further keys of the wire format, such as `cache_control` (001)."""
 
     kind: ClassVar[str]
     value: str
@@ -33,13 +33,13 @@ class TextPart(Part):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MediaPart(Part):
-    """Media: `value` is a URL, a data URI, or base64 with a media type beside it."""
+    """Media: `value` is a URL, a data URI, or base64 with a media type."""
 
     media_type: str | None = None
 
     @classmethod
     def from_file(cls, path: str | Path, media_type: str | None = None) -> Self:
-        """Read a local file. Only this reads one: text given as an input is never taken for a path."""
+        """Read a local file. Nothing else does: text in an input is never treated as a path."""
         file = Path(path)
         media_type = media_type or guess_type(file.name)[0] or "application/octet-stream"
         return cls(b64encode(file.read_bytes()).decode("ascii"), media_type)
@@ -47,7 +47,7 @@ class MediaPart(Part):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ImagePart(MediaPart):
-    """An image; `detail` is the resolution the model reads it at."""
+    """An image. `detail` is the resolution at which the model reads it."""
 
     kind: ClassVar[str] = "image"
     detail: str | None = None
@@ -62,14 +62,14 @@ class AudioPart(MediaPart):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FilePart(MediaPart):
-    """A document; `value` may also be the provider's id of an uploaded file."""
+    """A document. `value` may also be the provider's id of an uploaded file."""
 
     kind: ClassVar[str] = "file"
     name: str | None = None
 
     @classmethod
     def from_file(cls, path: str | Path, media_type: str | None = None) -> Self:
-        """Read a local file, and keep its name."""
+        """Read a local file and keep its name."""
         part = super(FilePart, cls).from_file(path, media_type)
         return cls(part.value, part.media_type, Path(path).name)
 
@@ -84,7 +84,7 @@ _JSON_NAMES = {"value": "value", "media_type": "mediaType", "detail": "detail", 
 
 
 def part_to_json(part: ContentPart) -> dict[str, object]:
-    """Return a part as plain JSON, in our own form."""
+    """Return a part in prompty's own JSON form."""
     if type(part) is TextPart and part.extra is None:
         return {"kind": "text", "value": part.value}
     fields = {key: getattr(part, name, None) for name, key in _JSON_NAMES.items()}
@@ -92,29 +92,29 @@ def part_to_json(part: ContentPart) -> dict[str, object]:
 
 
 def parse_content(value: object) -> str | Sequence[ContentPart]:
-    """Read the content of a message: text, or parts in any of their forms."""
+    """Parse message content: text, or parts in any form."""
     if isinstance(value, str):
         return value
     if value is None:
         return ()
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return [_parse_part(entry) for entry in value]
-    raise InvalidMessage(f"expected text or a list of parts as content, found {type(value).__name__}")
+    raise InvalidMessage(f"expected text or a list of parts as content, got {type(value).__name__}")
 
 
 def _parse_part(value: object) -> ContentPart:
-    """Read a part, text, our JSON (`kind`) or the form of the chat API (`type`)."""
+    """Parse a part: text, prompty's JSON (`kind`), or the chat API's form (`type`)."""
     if isinstance(value, TextPart | ImagePart | AudioPart | FilePart):
         return value
     if isinstance(value, str):
         return TextPart(value)
     if not isinstance(value, Mapping):
-        raise InvalidMessage(f"expected a part, found {type(value).__name__}")
+        raise InvalidMessage(f"expected a part, got {type(value).__name__}")
     if "kind" in value:
         part, extra = _parse_own_part(value), value.get("extra")
         return replace(part, extra=dict(extra)) if isinstance(extra, Mapping) and extra else part
     part = _parse_wire_part(value)
-    if len(value) == 2:  # its type, and what the type names
+    if len(value) == 2:  # the type, and the key that it names
         return part
     return replace(part, extra={key: entry for key, entry in value.items() if key not in ("type", value["type"])})
 
@@ -151,13 +151,13 @@ _MEDIA_CLASSES: dict[str, type[ImagePart | AudioPart | FilePart]] = {
 }
 
 
-_FILE_IDS = ("file-", "file_", "assistant-")  # of OpenAI, Anthropic and Azure
+_FILE_IDS = ("file-", "file_", "assistant-")  # OpenAI, Anthropic and Azure
 
 
 def parse_media(kind: str, value: object) -> ImagePart | AudioPart | FilePart:
-    """Read an image, audio or file from a part, a mapping, or text: a URL, a data URI, a provider's file id.
+    """Parse an image, audio or file from a part, a mapping, or text: a URL, a data URI, a provider's file id.
 
-    Text is never read as a path: whoever controls the text would control which file is sent.
+    Text is never treated as a path, because its author could choose which file is sent.
     """
     part_class = _MEDIA_CLASSES.get(kind)
     if part_class is None:
@@ -167,27 +167,25 @@ def parse_media(kind: str, value: object) -> ImagePart | AudioPart | FilePart:
     if isinstance(value, str):
         value = {"value": value}
     if not isinstance(value, Mapping):
-        raise InvalidMessage(f"expected {kind} data, found {type(value).__name__}")
+        raise InvalidMessage(f"expected {kind} data, got {type(value).__name__}")
     text = next((text for name in ("value", "url", "data") if isinstance(text := value.get(name), str)), None)
     if text is None:
         raise InvalidMessage("a part needs text under `value`")
     media_type = value.get("mediaType") or value.get("media_type")
-    if media_type is None and "kind" not in value:  # a part of ours is read as it was written
+    if media_type is None and "kind" not in value:  # prompty's own form is complete
         media_type = _media_type(text)
     if media_type is None and not text[:8].lower().startswith(("http://", "https://", "data:")):
         if kind != "file":
-            raise InvalidMessage("this is neither a URL nor a data URI, and base64 needs a media type beside it")
+            raise InvalidMessage("expected a URL, a data URI, or base64 with a media type")
         if "kind" not in value and not text.startswith(_FILE_IDS):
-            raise InvalidMessage(
-                "this is neither a URL, a data URI nor a file id, and base64 needs a media type beside it"
-            )
+            raise InvalidMessage("expected a URL, a data URI, a file id, or base64 with a media type")
     extra = value.get("detail") if kind == "image" else value.get("name") if kind == "file" else None
     known = str(media_type) if media_type is not None else None
     return part_class(text, known, *([str(extra)] if extra is not None else []))
 
 
 def _media_type(text: str) -> str | None:
-    """Return the media type inside a data URI."""
+    """Return the media type of a data URI."""
     if text[:5].lower() != "data:":
         return None
     return text[5 : text.find(",") if "," in text[:300] else 5].partition(";")[0] or None

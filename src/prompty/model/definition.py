@@ -1,4 +1,4 @@
-"""Base class of everything that a .prompty file defines."""
+"""Base class of the definitions in a .prompty file."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from prompty.safety.redaction import MASK, is_credential_name, mask_secrets, mas
 
 
 def _mask(value: Any) -> Any:
-    """Return a value of a field without secrets."""
+    """Return a field's value without secrets."""
     if isinstance(value, str):
         return mask_url(value) if "://" in value else mask_secrets(value)
     if isinstance(value, dict):

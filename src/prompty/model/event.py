@@ -36,7 +36,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An attempt failed, and the next one follows after `seconds`. `retry_after` is the wait the server asked for."""
+    """An attempt failed, and the next follows after `seconds`. `retry_after` is the server's requested delay."""
 
     attempt: int
     seconds: float
@@ -49,8 +49,8 @@ class Retry:
 class ModelRequested:
     """A request is about to be sent.
 
-    `call` numbers the model calls of the run, `attempt` the attempts of this call. `model` is 0 for the model of the
-    file, and counts up through its fallbacks.
+    `call` numbers the model calls of the run, `attempt` the attempts of this call. `model` is 0 for the file's model,
+    and counts up through its fallbacks.
     """
 
     call: int
@@ -61,7 +61,7 @@ class ModelRequested:
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
-    """An attempt failed. A final one is not retried; a fallback may be asked."""
+    """An attempt failed. A final failure is not retried, but a fallback may be called."""
 
     call: int
     attempt: int
@@ -85,7 +85,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class IterationStarted:
-    """The model is about to be asked, for the first time or with the results of its tool calls."""
+    """The model is about to be called, for the first time or with the results of its tool calls."""
 
     iteration: int
 
@@ -101,7 +101,7 @@ class ToolGated:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool call starts. The key identifies it, whatever ids the model gives."""
+    """A tool call starts. The key is unique, even if the model repeats an id."""
 
     call: ToolCall
     key: str = ""
@@ -122,7 +122,7 @@ class ToolProgress:
 class ToolFinished:
     """A tool call ended. `result` is the message that the model will read.
 
-    `error` is the exception that the tool raised. It does not count in a comparison, and no stored run has it.
+    `error` is the exception that the tool raised. It is ignored by `==` and not stored.
     """
 
     call: ToolCall
@@ -144,7 +144,7 @@ class MessagesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The oldest part of the conversation was left out of the request, and `summary` put in its place."""
+    """The oldest part of the conversation was replaced with `summary` in the request."""
 
     messages: int
     summary: str
@@ -152,14 +152,14 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRepaired:
-    """The stored conversation had faults, which were repaired for this turn."""
+    """The stored conversation was invalid, and was repaired for this turn."""
 
     problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FellBack:
-    """A model could not be reached. From now on its fallback is asked."""
+    """A model was unavailable. From now on its fallback is called."""
 
     model: str
     reason: str
@@ -167,14 +167,14 @@ class FellBack:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The turn waits for a person. It ends here; `resume` continues it."""
+    """The turn needs a decision. It ends here, and `resume` continues it."""
 
     paused: Paused
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """The run ends with an error, which is raised."""
+    """The run ends with an error, which is then raised."""
 
     error: str
 
@@ -188,7 +188,7 @@ class RunCancelled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """The run has a result. `iterations` counts the answers of the model. `cost` is in dollars, None if unknown."""
+    """The run has a result. `iterations` counts the model's answers. `cost` is in dollars, or None if unknown."""
 
     result: object
     messages: tuple[Message, ...]

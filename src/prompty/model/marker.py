@@ -3,8 +3,8 @@
 A marker is alone on its line, in upper or lower case: `system:`, `# user:`, `assistant[name="Ada", turn=3]:`. Each
 line is scanned once, from left to right, because a single regular expression takes seconds on `system[a=a=a=…`.
 
-`prompty.model.structure` finds the markers of a template, whose attributes may hold expressions. In such a marker, a
-HOLE stands for each value that is rendered.
+`prompty.model.structure` finds the markers of a template, whose attributes may contain expressions. In such a marker, a
+HOLE replaces each rendered value.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# Noncharacters, which Unicode reserves for internal use, so no template has a reason to contain them.
+# Noncharacters, which Unicode reserves for internal use, so no template needs them.
 ROLE_MARK = "\ufdd0"
 HOLE = "\ufdd1"
 
@@ -27,7 +27,7 @@ _VALUE = re.compile(r'"([^"\n]*)"|\'([^\'\n]*)\'|([^\s,="\'\[\]{}]+)')
 
 
 class Hole(NamedTuple):
-    """A value that is rendered. `number` counts the holes of a marker from 0."""
+    """A rendered value. `number` counts the holes of a marker from 0."""
 
     number: int
     quoted: bool
@@ -44,7 +44,7 @@ class Marker(NamedTuple):
     holes: dict[str, Hole]
 
     def fill(self, values: Sequence[str]) -> Attributes:
-        """Return the attributes with a value for each hole. A value is one value, whatever characters it has."""
+        """Return the attributes with a value for each hole. No character in a value is special."""
         filled = self.attributes.copy()
         for key, hole in self.holes.items():
             text = values[hole.number]
@@ -73,7 +73,7 @@ def read_marker(line: str) -> Marker | None:
 def scan_marker(
     line: str, start: int = 0, end: int = sys.maxsize
 ) -> tuple[str, list[tuple[str, re.Match[str]]]] | None:
-    """Return the role of a marker, and its keys with the match of each value, whose last group is the value."""
+    """Return a marker's role, and its keys with the match of each value, whose last group is the value."""
     head = _HEAD.match(line, start, end)
     if head is None:
         return None
@@ -95,7 +95,7 @@ def scan_marker(
 
 
 def _convert_word(word: str) -> str | int | bool:
-    """Return an unquoted value as a boolean or an integer if it is written as one, and as text otherwise."""
+    """Return an unquoted value as a boolean or an integer if possible, else as text."""
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     if word.removeprefix("-").isdecimal() and len(word) < 20:

@@ -1,8 +1,8 @@
-"""Messages, tool calls and token counts: the values that flow between the stages, the loop and the wire.
+"""Messages, tool calls and token counts: the values that the stages, the loop and the wire formats exchange.
 
-All of them are frozen. A `Message` has typed fields, blocks that a provider wants back unchanged (`opaque`), the
-attributes of its role marker, and fields that never leave the process (L11). Providers write the JSON of their APIs
-from these fields; `Message.to_json` writes the stored form (001).
+All are frozen. A `Message` has typed fields, blocks that a provider wants back unchanged (`opaque`), the attributes of
+its role marker, and fields that never leave the process (L11). Providers convert these fields to their APIs' JSON;
+`Message.to_json` returns the stored form (001).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ Json = dict[str, object]
 
 
 class Role(StrEnum):
-    """The roles of messages. A plain string of the same value means the same."""
+    """The roles of messages. Plain strings are equivalent."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -41,7 +41,7 @@ INSTRUCTION_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Token counts of one or more calls; None where the provider reported nothing.
+    """Token counts of one or more calls. A count is None if the provider did not report it.
 
     `cache_write_1h_tokens` is the part of `cache_write_tokens` that is kept for an hour, which costs more.
     """
@@ -54,7 +54,7 @@ class Usage:
     cache_write_1h_tokens: int | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Return the sum. A count that neither knows stays unknown."""
+        """Return the sum. A count that is unknown in both stays unknown."""
         return Usage(
             **{
                 name: after if (before := getattr(self, name)) is None else before + (after or 0)
@@ -64,7 +64,7 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, int | None]:
-        """Return the counts by name. Writes for an hour are rare, and named only if there are some."""
+        """Return the counts by name. One-hour cache writes are rare, and omitted if there are none."""
         counts = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -79,9 +79,9 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """A tool call of the model; `arguments` stays JSON text until it runs (§8.7).
+    """A tool call of the model. `arguments` stays JSON text until it runs (§8.7).
 
-    `extra` holds what a provider wants back with the call, such as the signature of the reasoning that led to it.
+    `extra` holds data that a provider wants back with the call, such as a reasoning signature.
     """
 
     id: str
@@ -90,23 +90,23 @@ class ToolCall:
     extra: Json = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        texts: tuple[object, ...] = (self.id, self.name, self.arguments)  # as a provider sends them
+        texts: tuple[object, ...] = (self.id, self.name, self.arguments)  # unchecked data from a provider
         for value in texts:
             if not isinstance(value, str):
                 raise TypeError(f"the id, name and arguments of a tool call must be text, not {type(value).__name__}")
 
     def to_json(self) -> Json:
-        """Return the call as plain JSON for people and programs, without `extra`."""
+        """Return the call as plain JSON, without `extra`."""
         return {"id": self.id, "name": self.name, "arguments": self.arguments}
 
     def to_wire(self) -> Json:
-        """Return the call in the form of the chat API, which is also the stored form (001)."""
+        """Return the call in the chat API's form, which is also the stored form (001)."""
         wire: Json = {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
         return {**wire, "extra_content": self.extra} if self.extra else wire
 
     @classmethod
     def from_wire(cls, value: Mapping[str, object]) -> Self:
-        """Read what `to_wire` wrote."""
+        """Parse the result of `to_wire`."""
         function = value.get("function")
         named = function if isinstance(function, Mapping) else {}
         arguments, extra = named.get("arguments"), value.get("extra_content")
@@ -123,9 +123,9 @@ class Message(NotebookView):
     """One entry of a conversation. It never changes: use `dataclasses.replace` to get another one.
 
     `content` is text or a sequence of parts. `opaque` holds blocks that go back to the same API unchanged
-    (`reasoning_details`, Responses items, Anthropic blocks). `attributes` are those of the role marker in the template.
-    The fields after them stay in this process: `is_error` and `tool_name` of a tool's result, and the `usage` and
-    `cost` of the model calls that made it.
+    (`reasoning_details`, Responses items, Anthropic blocks). `attributes` are from the template's role marker. The
+    other fields stay in this process: `is_error` and `tool_name` of a tool result, and the `usage` and `cost` of the
+    model calls behind it.
     """
 
     role: str
@@ -159,8 +159,8 @@ class Message(NotebookView):
         usage: Usage | None = None,
         cost: Decimal | None = None,
     ) -> None:
-        # Messages are built for every request. Writing the fields that are given straight into the instance is three
-        # times as fast as `object.__setattr__` for all of them; the others are defaults of the class.
+        # Messages are built for every request. Writing only the given fields into the instance is three times as fast
+        # as `object.__setattr__` for all; the others are class defaults.
         own = self.__dict__
         own["role"] = role
         own["content"] = (TextPart(content),) if isinstance(content, str) else _check_parts(content)
@@ -195,12 +195,12 @@ class Message(NotebookView):
 
     @property
     def text(self) -> str:
-        """Return the text parts joined, without the media between them."""
+        """The joined text parts, without media."""
         return "".join([part.value for part in self.content if isinstance(part, TextPart)])
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """Return a read-only view of everything beside role and content that may cross the wire, by wire name."""
+        """A read-only view of all wire fields except role and content, by wire name."""
         reasoning: Json = {"reasoning_content": self.reasoning} if self.reasoning else {}
         return MappingProxyType({**self.attributes, **self.opaque, **self._wire_fields(), **reasoning})
 
@@ -215,7 +215,7 @@ class Message(NotebookView):
         return wire
 
     def to_json(self) -> Json:
-        """Return the message as plain JSON in the form of document 001; fields without a value are left out."""
+        """Return the message as plain JSON in the form of document 001. Fields without a value are omitted."""
         json: Json = {"role": self.role, "content": self._content_to_json(), **self._wire_fields()}
         if self.reasoning:
             json["reasoning"] = self.reasoning
@@ -245,7 +245,7 @@ class Message(NotebookView):
     def from_json(cls, value: Mapping[str, object]) -> Self:
         """Read what `to_json` wrote, or a message in the form of the chat API. Raise InvalidMessage otherwise."""
         if not isinstance(value, Mapping):
-            raise InvalidMessage(f"expected a message, found {type(value).__name__}")
+            raise InvalidMessage(f"expected a message, got {type(value).__name__}")
         role = value.get("role")
         if role not in MESSAGE_ROLES:
             raise InvalidMessage(f"the role is {role!r}; it must be one of {', '.join(MESSAGE_ROLES)}")
@@ -263,7 +263,7 @@ class Message(NotebookView):
 def _mapping(value: object) -> Mapping[str, object]:
     if isinstance(value, Mapping):
         return value
-    raise InvalidMessage(f"expected an object, found {type(value).__name__}")
+    raise InvalidMessage(f"expected an object, got {type(value).__name__}")
 
 
 def _string(value: object) -> str | None:
@@ -285,10 +285,10 @@ def _parse_cost(value: object) -> Decimal:
     try:
         return Decimal(str(value))
     except InvalidOperation:
-        raise InvalidMessage(f"expected a number as cost, found {value!r}") from None
+        raise InvalidMessage(f"expected a number as cost, got {value!r}") from None
 
 
-# The JSON keys of a message beside role and content → its field, and how to read it.
+# JSON key of a message → field and parser, except for role and content.
 _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "name": ("name", str),
     "tool_calls": ("tool_calls", _parse_calls),
@@ -306,16 +306,16 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
 
 
 def parse_messages(value: object) -> list[Message]:
-    """Read a conversation: a list of messages or their JSON, or a mapping that has one under `messages`."""
+    """Parse a conversation: a list of messages or their JSON, or a mapping with such a list under `messages`."""
     if isinstance(value, Mapping):
         value = value.get("messages")
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise InvalidMessage(f"expected a list of messages, found {type(value).__name__}")
+        raise InvalidMessage(f"expected a list of messages, got {type(value).__name__}")
     return [entry if isinstance(entry, Message) else Message.from_json(entry) for entry in value]
 
 
 def _check_parts(content: Any) -> tuple[ContentPart, ...]:
-    """Return the parts of a message. Raise WrongArgument for one that is not a part."""
+    """Return the parts as a tuple. Raise WrongArgument for anything that is not a part."""
     parts = tuple(content) if isinstance(content, Iterable) else (content,)
     for part in parts:
         if not isinstance(part, Part):
@@ -324,11 +324,11 @@ def _check_parts(content: Any) -> tuple[ContentPart, ...]:
 
 
 def _check_calls(calls: Any) -> tuple[ToolCall, ...]:
-    """Return the calls of a message. Raise WrongArgument for one that is not a `ToolCall`."""
+    """Return the calls as a tuple. Raise WrongArgument for anything that is not a `ToolCall`."""
     checked = tuple(calls) if isinstance(calls, Iterable) and not isinstance(calls, str) else (calls,)
     for call in checked:
         if not isinstance(call, ToolCall):
-            fix = "Write ToolCall(id=…, name=…, arguments='{…}'), or read a whole message with Message.from_json."
+            fix = "Write ToolCall(id=…, name=…, arguments='{…}'), or parse a whole message with Message.from_json."
             raise WrongArgument("tool_calls", call, "a list of ToolCall", fix)
     return checked
 

@@ -8,7 +8,7 @@ from prompty.model.definition import Definition
 
 
 class ModelOptions(Definition):
-    """Options of a model call. An option that a provider does not have is not sent to it."""
+    """Options of a model call. Options that a provider does not support are not sent."""
 
     temperature: float | None = Field(None, description="Sampling temperature, 0.0 to 2.0.")
     max_output_tokens: int | None = Field(None, description="Maximum number of tokens in the completion.")

@@ -1,7 +1,7 @@
-"""A turn that waits for a person's decision, as plain data (L2).
+"""A turn that waits for a decision, as plain data (L2).
 
-The stored JSON has a version and a checksum, which detects damage and careless edits. Against somebody who can write to
-the store, the host signs it with a key of its own.
+The stored JSON has a version and a checksum, which detects damage and accidental edits. To detect tampering by anyone
+who can write to the store, the host signs it with a key.
 """
 
 import hmac
@@ -20,7 +20,7 @@ from prompty.safety.redaction import MASK
 
 PAUSED_VERSION = 1
 _CHECKSUM = "checksum"
-# Raised by a reader when a value does not have the shape that was written.
+# Raised when a value does not have the written shape.
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -28,8 +28,8 @@ _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 class GatedCall:
     """A call as the gate sees it: final arguments, with defaults filled in and the values in `bound` masked.
 
-    The key identifies this call alone, whatever ids the model gives. `definition` is a hash of the tool as the model
-    sees it. The outcome of an `unknown` call is unknown: it had started when its process died.
+    The key is unique, even if the model repeats an id. `definition` is a hash of the tool as the model sees it. The
+    outcome of an `unknown` call is unknown: it had started when its process died.
     """
 
     id: str
@@ -84,7 +84,7 @@ class Paused:
 
     @classmethod
     def from_json(cls, value: Any) -> "Paused":
-        """Read what `to_json` wrote. Raise PausedRefused for anything else."""
+        """Parse the result of `to_json`. Raise PausedRefused for anything else."""
         version = value.get("version") if isinstance(value, Mapping) else None
         if type(version) is not int or version != PAUSED_VERSION:
             raise PausedRefused(
@@ -101,7 +101,7 @@ class Paused:
         return paused
 
     def check(self) -> None:
-        """Raise PausedRefused unless all parts have the right types and fit together."""
+        """Raise PausedRefused unless all parts have the right types and are consistent."""
         try:
             problem = next(_find_problems(self), None)
         except _MISREAD as error:
@@ -110,16 +110,14 @@ class Paused:
             raise PausedRefused(problem, _RESTORE)
 
     def sign(self, key: bytes) -> "Paused":
-        """Return it with the signature of a host."""
+        """Return a copy signed with the host's key."""
         return replace(self, signature=self._compute_signature(key))
 
     def verify(self, key: bytes) -> None:
-        """Raise PausedRefused unless it has the signature of this key."""
+        """Raise PausedRefused unless it is signed with this key."""
         if not hmac.compare_digest(self.signature.encode(), self._compute_signature(key).encode()):
-            cause = "its signature is not that of this key" if self.signature else "it has no signature"
-            raise PausedRefused(
-                cause, "Pass the paused_key that the turn had. If it had, the value was changed: do not use it."
-            )
+            cause = "its signature does not match the key" if self.signature else "it has no signature"
+            raise PausedRefused(cause, "Pass the turn's paused_key. If you did, the value was changed: do not use it.")
 
     def _compute_signature(self, key: bytes) -> str:
         return hmac.new(key, _write_canonical({**asdict(self), "signature": ""}), sha256).hexdigest()
@@ -129,11 +127,11 @@ _RESTORE = "Pass it as `turn` returned it, or start a new turn."
 
 
 def _unreadable(error: Exception) -> PausedRefused:
-    return PausedRefused(f"it cannot be read ({type(error).__name__}: {error!s:.200})", _RESTORE)
+    return PausedRefused(f"it is malformed ({type(error).__name__}: {error!s:.200})", _RESTORE)
 
 
 def _write_canonical(value: object) -> bytes:
-    """Return the same bytes for equal values, also after a store has sorted keys or written 4.0 as 4."""
+    """Return the same bytes for equal values, even if a store has sorted keys or written 4.0 as 4."""
     return json.dumps(_normalize(value), sort_keys=True, separators=(",", ":"), default=str).encode()
 
 
@@ -202,14 +200,14 @@ _GUARDRAILS = frozenset({"input", "output", "tool"})
 
 
 def _find_problems(paused: Paused) -> Iterator[str]:
-    """Yield what is wrong with a value. Reading a wrong type may raise instead."""
+    """Yield the problems of a value. A wrong type may raise instead."""
     yield from _wrong_types(paused, _FIELD_TYPES, "it")
     if paused.iteration < 1 or min(paused.saved, paused.pauses, paused.stored or 0) < 0:
         yield "one of its counts is negative"
     if paused.saved > len(paused.messages):
-        yield "it counts more stored messages than it has"
+        yield "it has fewer messages than it counts as stored"
     if paused.cost is not None and not Decimal(paused.cost).is_finite():
-        yield "its cost is no number"
+        yield "its cost is not a number"
     for message in paused.messages:
         Message.from_json(message)
     yield from _find_usage_problems(paused.usage)
@@ -256,7 +254,7 @@ def _find_policy_problems(policy: Json) -> Iterator[str]:
 
 
 def _find_call_problems(paused: Paused) -> Iterator[str]:
-    """Yield what is wrong with the calls: each must be the one in the reply, and be decided, pending or answered."""
+    """Yield the problems of the calls: each must be in the reply, and be decided, pending or answered."""
     reply = Reply.from_json(paused.reply)
     yield from _wrong_types(reply, _REPLY_TYPES, "its reply")
     yield from _find_usage_problems(reply.usage.to_json())  # type: ignore[arg-type]  # a mapping of counts
@@ -273,14 +271,14 @@ def _find_call_problems(paused: Paused) -> Iterator[str]:
         yield from _wrong_types(call, _CALL_TYPES, "a call")
         source = unanswered.pop(call.key, None)
         if source is None or (source.id, source.name) != (call.id, call.name):
-            yield f"the call '{call.name}' is not one of its reply"
+            yield f"the call '{call.name}' is not in its reply"
         if not all(map(_is_text, call.arguments)) or any(call.arguments[name] != MASK for name in call.bound):
-            yield f"the call '{call.name}' shows arguments that it does not run with"
+            yield f"the call '{call.name}' shows other arguments than it runs with"
     known = {call.key for call in paused.calls}
     if unanswered:
-        yield "a call of its reply is neither answered nor waiting"
+        yield "a call in its reply is neither answered nor pending"
     for key, (allowed, reason) in paused.decided.items():
         if key not in known or (type(allowed), type(reason)) != (bool, str):
-            yield "it has a verdict that belongs to none of its calls"
+            yield "it has a verdict without a call"
     if not paused.pending:
-        yield "none of its calls waits for a verdict"
+        yield "none of its calls is pending"

@@ -11,7 +11,7 @@ from prompty.safety.redaction import MASK, is_credential_name
 Kind = Literal["string", "integer", "float", "boolean", "array", "object", "thread", "image", "file", "audio"]
 RICH_KINDS = frozenset({"thread", "image", "file", "audio"})
 
-# Names of kinds in JSON Schema, in Python and in Prompty v1.
+# Names of kinds in JSON Schema, Python and Prompty v1.
 KIND_SYNONYMS = {
     "number": "float",
     "double": "float",
@@ -23,7 +23,7 @@ KIND_SYNONYMS = {
     "dict": "object",
 }
 
-# A mapping with one of these keys is a property. Any other mapping is the default of an object.
+# A mapping with one of these keys is a property. Any other mapping is an object's default.
 PROPERTY_KEYS = frozenset(
     {"kind", "description", "required", "default", "example", "enumValues", "items", "properties"}
 )

@@ -1,4 +1,4 @@
-"""Where the credentials and endpoints of an agent come from, and whether one may go to the other (F14)."""
+"""The sources of an agent's credentials and endpoints, which decide where a credential may be sent (F14)."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ _WORDS = {
 
 
 class Refusal(NamedTuple):
-    """Why a credential may not go to an endpoint, and the lines that allow it."""
+    """The reason why a credential may not be sent to an endpoint, and how to allow it."""
 
     cause: str
     fix: str
@@ -29,10 +29,10 @@ class Refusal(NamedTuple):
 class Provenance:
     """The sources of an agent's texts, by value. An agent that the host builds in code has none: it is not checked.
 
-    `texts` are values that come from outside the file, in part or in whole. `endpoints` are addresses whose whole
-    origin a variable gives, and `carriers` those that contain a credential. `exposed` is the source of credentials
-    that ordinary fields send to the model, and `trusted` are the origins that the host allows for this agent. All of
-    it compares equal: it is no part of a prompt.
+    `texts` are values from outside the file, in part or in whole. `endpoints` are URLs whose whole origin is from a
+    variable, and `carriers` those that contain a credential. `exposed` is the source of credentials that ordinary
+    fields send to the model, and `trusted` are the origins that the host allows for this agent. Ignored by `==`:
+    provenance is not part of the prompt.
     """
 
     texts: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
@@ -41,7 +41,7 @@ class Provenance:
     exposed: Source | None = field(default=None, compare=False)
     trusted: frozenset[Origin] = field(default=frozenset(), compare=False)
     from_file: bool = field(default=True, compare=False)
-    # Connections that are known to be allowed, by id, with what the decision depended on, so that it is made once.
+    # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def get_source(self, text: str) -> Source:
@@ -58,14 +58,14 @@ class Provenance:
     def may_always_send(
         self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> bool:
-        """Return True if a request with this credential may go to an endpoint, whatever the environment lists.
+        """Return True if a request with this credential may go to an endpoint, regardless of the environment.
 
         `allowed` are the registry's origins.
         """
         if not self.from_file:
             return True
         origin = parse_origin(endpoint)
-        if origin is None:  # no request gets there
+        if origin is None:  # no request can be sent
             return credential is None or credential is Source.FILE
         named_by = self.endpoints.get(endpoint, Source.FILE)
         return may_send(credential, origin, named_by, built_in, self.trusted | allowed if allowed else self.trusted)
@@ -82,14 +82,16 @@ class Provenance:
     def refuse(
         self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> Refusal | None:
-        """Return why a request may not be sent, or None if it may."""
+        """Return the reason why a request may not be sent, or None."""
         if self.may_send(credential, endpoint, built_in, allowed):
             return None
         origin = parse_origin(endpoint)
         if origin is None:
             return Refusal("the endpoint is not an absolute http(s) URL", "Write it as https://host/path, in ASCII.")
         if origin.scheme == "http" and credential is Source.MACHINE:
-            return Refusal(f"{origin} is not https, and tokens of this machine go to https only", "Write https://….")
+            return Refusal(
+                f"{origin} is not https, and this machine's tokens are sent over https only", "Write https://…."
+            )
         allow = (
             f"If you trust it, set {TRUST_VARIABLE}={origin} in the environment. In Python you can also list it in "
             "`trusted_endpoints`."
@@ -105,7 +107,7 @@ HOST_BUILT = Provenance(from_file=False)
 
 
 def read_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:
-    """Return the origins that a host allows. Raise RequestError for an entry that is none."""
+    """Parse the origins that a host allows. Raise RequestError for an invalid entry."""
     try:
         return parse_trusted(endpoints)
     except ValueError as error:

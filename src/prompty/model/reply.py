@@ -1,4 +1,4 @@
-"""The reply of a model, whatever its provider."""
+"""A model's reply, independent of the provider."""
 
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
@@ -10,8 +10,8 @@ _NO_USAGE = Usage()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """A reply. `opaque` holds the blocks of this turn that go back to the same API unchanged (reasoning, items);
-    `value` is the result of an API that returns something else than a message (vectors, images)."""
+    """A reply. `opaque` holds the blocks of this turn that go back to the same API unchanged (reasoning, items).
+    `value` is the result of an API that does not return a message (vectors, images)."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -25,14 +25,14 @@ class Reply:
     value: object = None
 
     def __post_init__(self) -> None:
-        # as a provider sends them
+        # unchecked data from a provider
         texts: tuple[object, ...] = (self.text, self.reasoning, self.refusal, self.finish_reason, self.id, self.model)
         for value in texts:
             if value is not None and not isinstance(value, str):
                 raise TypeError(f"a part of the reply must be text, not {type(value).__name__}")
 
     def message(self) -> Message:
-        """Return the reply as an entry of the conversation."""
+        """Return the reply as a message of the conversation."""
         return Message(
             "assistant",
             self.text or (),
@@ -50,7 +50,7 @@ class Reply:
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
-        """Read what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         data = cast(dict[str, Any], dict(value))
         data |= {
             "tool_calls": tuple(ToolCall(**call) for call in data["tool_calls"]),

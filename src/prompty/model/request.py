@@ -1,4 +1,4 @@
-"""A request as it is sent, and the functions a model is offered in it."""
+"""Requests, and the functions that they offer to a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Function:
 
 
 class OutputSchema(NamedTuple):
-    """The schema of an answer. A strict one is followed to the letter; it names every property and allows no other."""
+    """The schema of an answer. A strict schema is enforced by the API: it lists every property and allows no other."""
 
     schema: Json
     strict: bool
@@ -26,7 +26,7 @@ class OutputSchema(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireRequest:
-    """A request: the path below the endpoint, the body, and additional headers. A `GET` is sent without its body.
+    """A request: the path below the endpoint, the body, and additional headers. A `GET` has no body.
 
     `messages` and `functions` are the values the body was built from, for traces.
     """

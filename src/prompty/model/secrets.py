@@ -12,7 +12,7 @@ _URL_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def secrets_in(agent: PromptAgent) -> Iterator[str]:
-    """Yield every secret of an agent.
+    """Yield an agent's secrets.
 
     These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
     looks like a credential.
@@ -29,7 +29,7 @@ def secrets_in(agent: PromptAgent) -> Iterator[str]:
 
 
 def _named_secrets(value: object) -> Iterator[str]:
-    """Yield the values whose key looks like a credential, as those of fallback models do."""
+    """Yield the values whose key looks like a credential, for example in fallback models."""
     if isinstance(value, Mapping):
         for name, entry in value.items():
             yield from leaves(entry) if is_credential_name(str(name)) else _named_secrets(entry)

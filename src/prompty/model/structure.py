@@ -1,12 +1,12 @@
-"""The structure of a template: which of its lines start a message, and with which attributes.
+"""The structure of a template: the lines that start a message, and their attributes.
 
 Only the template can start a message. `mark` puts ROLE_MARK before and after every role marker of a template, and
-before and after every attribute value that is not plain text. A renderer writes a nonce in place of each mark, new for
-each render, and the parser reads the markers back. So text that an input brings in never starts a message and
-never adds an attribute: `user[name="{{ n }}"]:` has the attribute `name`, whatever `n` contains.
+before and after every attribute value that is not plain text. A renderer replaces each mark with a nonce, new for each
+render, and the parser reads the markers back. So text from an input never starts a message and never adds an attribute:
+`user[name="{{ n }}"]:` has only the attribute `name`, regardless of `n`.
 
-A line whose role or whose attribute names are computed, such as `{{ role }}:`, is text. Its colon is followed by two
-marks with nothing between them, so that it is refused where it would let a user write into a system message.
+A line whose role or attribute names are computed, such as `{{ role }}:`, is text. Its colon is followed by two adjacent
+marks, so that it is refused where it would let a user write into a system message.
 """
 
 import re
@@ -28,30 +28,30 @@ _BLANK_OR_SYNTAX = re.compile(r"[ \t\0\1]+")
 
 
 COMPUTED_ROLE = (
-    "this line is text, not a role marker, because more of it is computed than the value of an attribute",
-    "Write the role out, or pass the conversation as an input of kind `thread`. If you mean text, write more on the "
-    "line, for example `- ` before it.",
+    "this line is text, not a role marker: only attribute values of a role marker can be computed",
+    "Write the role literally, or pass the conversation as an input of kind `thread`. If you mean text, start the line "
+    "with other text, for example `- `.",
 )
 
 
 class ComputedMarker(NamedTuple):
-    """A line that looks like a role marker but is text: a part of it other than an attribute's value is computed."""
+    """A line that looks like a role marker but is text, because more than an attribute's value is computed."""
 
     start: int
     end: int
     line: int
-    is_privileged: bool  # it follows a marker of the template that gives instructions, or none at all
+    is_privileged: bool  # it follows a system or developer marker, or no marker
 
 
 class Structure(NamedTuple):
-    """A template with its marks, and the lines in it that only look like markers."""
+    """A template with its marks, and its computed markers."""
 
     marked: str
     computed: tuple[ComputedMarker, ...]
 
 
 class ChangedMarker(Exception):
-    """Rendering changed or tore a role marker. `is_computed` if the line was text that would be an instruction."""
+    """Rendering changed a role marker. `is_computed` means that text would have become an instruction."""
 
     def __init__(self, *, is_computed: bool = False) -> None:
         super().__init__("a role marker is computed" if is_computed else "a role marker was changed by the template")
@@ -83,7 +83,7 @@ def read_structure(template: str) -> Structure:
     return Structure("".join([*pieces, template[position:]]), tuple(computed))
 
 
-@lru_cache(maxsize=256)  # of its own, because every render calls it
+@lru_cache(maxsize=256)  # a separate cache, because every render calls it
 def mark(template: str) -> str:
     """Put ROLE_MARK around every role marker of a template, and around its rendered values."""
     return read_structure(template).marked
@@ -101,7 +101,7 @@ class _Syntax:
         self.any: re.Pattern[str] = _any_of([*self.closings, *self.closings.values()])
 
     def mask(self, line: str) -> str:
-        """Write \\0 over every expression of a line, and \\1 over every tag, which writes nothing itself.
+        """Overwrite every expression of a line with \\0, and every tag, which renders as nothing, with \\1.
 
         A tag that spans lines is cut at the line's ends.
         """
@@ -109,7 +109,7 @@ class _Syntax:
         if first is None:
             return line
         pieces, position = [], 0
-        if first[0] not in self.closings:  # the end of a tag that began on an earlier line
+        if first[0] not in self.closings:  # the end of a tag that started on an earlier line
             position = first.end()
             pieces.append((_TAG if first[0] in ("%}", "#}") else _EXPRESSION) * position)
         while opening := self.opening.search(line, position):
@@ -127,7 +127,7 @@ def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _find_marks(line: str, masked: str) -> tuple[str, list[int]] | None:
-    """Return the role and the places of the marks if the line is a marker, with or without tags around it."""
+    """Return the role and the positions of the marks if the line is a marker, with or without tags around it."""
     lead, tail = len(masked) - len(masked.lstrip("\1 \t")), len(masked.rstrip("\1 \t"))
     start, end = masked.rfind(_TAG, 0, lead) + 1, masked.find(_TAG, tail)
     scanned = scan_marker(masked, start, end if end >= 0 else len(masked))
@@ -159,7 +159,7 @@ def _is_balanced(value: str) -> bool:
 
 
 def _find_computed(line: str, masked: str) -> int | None:
-    """Return the place for marks if the role of the line, or the names of its attributes, are computed."""
+    """Return the position for marks if the role of the line, or the names of its attributes, are computed."""
     content = masked.rstrip(" \t\1")
     head, bracket, attributes = content.partition("[")
     if content.endswith(":") and (not bracket or attributes.rstrip(" \t:").endswith("]")):
