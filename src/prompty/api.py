@@ -27,7 +27,7 @@ NO_OPTIONS = Settings()  # shared by calls without options
 
 
 def takes_options(options: type) -> Callable[[F], F]:
-    """Show the options of a function in its signature and its help. They are declared once, in `loop.options`."""
+    """Show a function's options in its signature and help. They are declared once, in `loop.options`."""
 
     def describe(function: F) -> F:
         hints = get_type_hints(options, include_extras=True)
@@ -48,7 +48,7 @@ def takes_options(options: type) -> Callable[[F], F]:
 
 
 def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> Settings:
-    """Return the settings for the options of a call. Raise TypeError for an unknown one, with the nearest match."""
+    """Return the settings for a call's options. Raise TypeError for an unknown option, with the nearest match."""
     if not options:
         return NO_OPTIONS
     unknown = options.keys() - allowed.__annotations__.keys()
@@ -62,10 +62,10 @@ def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> S
 
 
 def make_resume_settings(function: str, paused: object, options: Mapping[str, Any]) -> Settings:
-    """Return the settings for the options of `resume`. The session is that of the paused turn."""
+    """Return the settings for the options of `resume`, with the paused turn's session."""
     if not isinstance(paused, Paused):
         raise RequestError(
-            f"a {type(paused).__name__} is not a paused turn", "Pass what `turn` returned, or Paused.from_json(value)."
+            f"expected a Paused, got {type(paused).__name__}", "Pass the result of `turn`, or Paused.from_json(value)."
         )
     return make_settings(function, TurnOptions, {**options, "session_id": paused.session_id})
 
@@ -139,7 +139,8 @@ def check_details(details: bool, stream: bool) -> bool:
             raise WrongArgument(f"{name}=…", flag, "True or False", f"Write {name}=True.")
     if details and stream:
         raise RequestError(
-            "`details=True` and `stream=True` exclude each other", "Read `usage`, `cost` and `messages` of the stream."
+            "`details=True` and `stream=True` exclude each other",
+            "Read `usage`, `cost` and `messages` from the stream.",
         )
     return details
 
@@ -256,7 +257,7 @@ def turn(
 ) -> Any:
     """Run one turn of a conversation: ask the model, run the tools it calls, and ask again until it answers.
 
-    Returns the result, or a `Paused` value for `resume` if a call needs a person's approval. With `details`, the
+    Returns the result, or a `Paused` value for `resume` if a call needs approval. With `details`, the
     result is a `Result` with the value, usage, cost, finish reason, model and messages.
     """
     settings = make_settings("turn", TurnOptions, options)
@@ -344,10 +345,10 @@ def resume(
     details: bool = False,
     **options: Any,
 ) -> Any:
-    """Continue a paused turn, in this process or another one.
+    """Continue a paused turn, in this process or another.
 
-    `verdicts` are those on `paused.pending`, in order, or some of them by key. Pass the model, the tools, the gate, the
-    guardrails and the inputs that bindings need again. The calls run with the arguments in `paused`.
+    `verdicts` are the verdicts on `paused.pending`, in order, or some of them by key. Pass the model, the tools, the
+    gate, the guardrails and the inputs for bindings again. The calls run with the arguments in `paused`.
     """
     return start(
         Invocation(
@@ -365,21 +366,20 @@ def resume(
 
 
 def process(agent_or_path: Source, response: object) -> object:
-    """Return the result of a raw reply: the JSON of the provider, or the object of its SDK (§8)."""
+    """Return the result of a raw reply: the provider's JSON, or its SDK's object (§8)."""
     return process_response(open_agent(agent_or_path, "process()"), response)
 
 
 def process_stream(agent_or_path: Source, chunks: Iterable[object]) -> PromptyStream[Any]:
-    """Return the stream of raw chunks that you receive yourself: JSON objects, or objects of the provider's SDK (§8.6).
+    """Return a stream of raw chunks that you receive yourself: JSON objects, or objects of the provider's SDK (§8.6).
 
-    Iterate it for text, then tool calls; `result` is the same as that of the whole reply.
+    Iterate over it for text, then tool calls. `result` is the same as for the whole reply.
     """
     agent = open_agent(agent_or_path, "process_stream()")
     iterable: object = chunks
     if not isinstance(iterable, Iterable):
-        raise RequestError(
-            f"a {type(chunks).__name__} is no iterable of chunks", "Use process_stream_async for an async iterable."
-        )
+        cause = f"process_stream() takes an iterable of chunks, not {type(chunks).__name__}"
+        raise RequestError(cause, "Use process_stream_async for an async iterable.")
     get_decoder(agent)
     return PromptyStream(chunk_events(agent, chunks))
 

@@ -46,7 +46,7 @@ async def load_async(
 
 
 async def _open_agent(agent_or_path: Source, function: str) -> PromptAgent:
-    """Return an agent as it is, or load it from its file in a thread."""
+    """Return an agent unchanged, or load it from its file in a thread."""
     if isinstance(agent_or_path, PromptAgent):
         return agent_or_path
     return await to_thread(open_agent, agent_or_path, function)
@@ -79,11 +79,12 @@ async def process_async(agent_or_path: Source, response: object) -> object:
 
 
 async def process_stream_async(agent_or_path: Source, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
-    """Return the stream of raw chunks that you receive yourself, like `process_stream`, in async code."""
+    """Return a stream of raw chunks that you receive yourself, like `process_stream`, in async code."""
     agent = await _open_agent(agent_or_path, "process_stream_async()")
     iterable: object = chunks
     if not isinstance(iterable, AsyncIterable):
-        raise RequestError(f"a {type(chunks).__name__} is no async iterable of chunks", "Use process_stream for it.")
+        cause = f"process_stream_async() takes an async iterable of chunks, not {type(chunks).__name__}"
+        raise RequestError(cause, "Use process_stream for an iterable.")
     get_decoder(agent)
     return await AsyncPromptyStream.start(chunk_events_async(agent, chunks))
 

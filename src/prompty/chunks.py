@@ -1,4 +1,4 @@
-"""Streams that the host has opened itself: chunks of a provider, as JSON or as objects of its SDK (§8.6)."""
+"""Streams that the host opened itself: a provider's chunks, as JSON or as objects of its SDK (§8.6)."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
@@ -18,7 +18,7 @@ from prompty.wire.stream import Decoder
 
 
 def chunk_events(agent: PromptAgent, chunks: Iterable[object]) -> Generator[Event, None, Done]:
-    """Yield the events of a stream of chunks, and close it at the end."""
+    """Yield the events of a stream of chunks, then close it."""
     reader = ReplyReader(get_decoder(agent)())
     try:
         yield RunStarted(token_hex(16))
@@ -61,7 +61,7 @@ def get_decoder(agent: PromptAgent) -> Callable[[], Decoder]:
     if decoder is None:
         raise RequestError(
             f"`apiType: {agent.model.api_type}` of the provider '{agent.model.provider}' has no streams",
-            "Pass the whole answer to process().",
+            "Pass the whole response to process().",
         )
     return decoder
 

@@ -168,8 +168,8 @@ def test_an_option_of_none_is_removed_and_options_of_one_provider_are_joined() -
     [
         ({"temprature": 1}, "unknown model option `temprature`\n    Did you mean `temperature`?"),
         ({"max_tokens": 1}, "unknown model option `max_tokens`\n    Did you mean `maxOutputTokens`?"),
-        ({"zzz": 1}, "unknown model option `zzz`\n    Options of one provider go under `additionalProperties`."),
-        ({"temperature": "warm"}, "the model option `temperature` cannot be used: Input should be a valid number"),
+        ({"zzz": 1}, "unknown model option `zzz`\n    Provider-specific options go under `additionalProperties`."),
+        ({"temperature": "warm"}, "the model option `temperature` is invalid: Input should be a valid number"),
     ],
 )
 def test_options_are_checked_before_anything_is_sent(options: Mapping[str, object], words: str) -> None:

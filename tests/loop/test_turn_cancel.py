@@ -23,7 +23,7 @@ from tests.ways import LONG, Way, agent_of, every_way
 
 AGENT = agent_of()
 NOT_RUN = "Error: Tool '{}' was not run: the turn was cancelled"
-INTERRUPTED = "Error: Tool '{}' was interrupted; what it has done until then is not known"
+INTERRUPTED = "Error: Tool '{}' was interrupted; it may or may not have taken effect"
 every_server = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 
 

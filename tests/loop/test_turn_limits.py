@@ -135,7 +135,7 @@ def test_a_turn_that_has_used_its_time_runs_no_further_tool(way: Way) -> None:
     with Script([call("slow"), call("look")]) as script:
         seen = way.turn(AGENT, tools=[slow, look], budget=Budget(seconds=0.5), tool_execution="sequential")
     assert isinstance(seen.error, BudgetSpent)
-    assert seen.told == ["slow", "Error: Tool 'look' was not run: the turn has used its 0.5 seconds"]
+    assert seen.told == ["slow", "Error: Tool 'look' was not run: the turn has used its budget of 0.5 seconds"]
     assert len(script.requests) == 1
 
 

@@ -15,7 +15,7 @@ _WITHOUT_MODEL = ("empty-file", "missing-model")
 
 
 def _find_inputs(agent: PromptAgent, path: str) -> tuple[dict[str, str], str]:
-    """Return the place of each input that a file declares, and the place for any other."""
+    """Return the location of each declared input, and a default for others."""
     source, parts, frontmatter, _ = read_document(Path(path), path, References(None))
     source_map = frontmatter.source_map
     keys: list[KeyPath] = [("inputs",), *(("inputs", index) for index in range(len(agent.inputs)))]
@@ -26,7 +26,7 @@ def _find_inputs(agent: PromptAgent, path: str) -> tuple[dict[str, str], str]:
 
 
 def _shorten_path(path: str) -> str:
-    """Return a path as someone in the current folder would write it."""
+    """Return a path relative to the current folder, if it is inside."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except ValueError:
@@ -34,9 +34,9 @@ def _shorten_path(path: str) -> str:
 
 
 def place_error(error: PromptyError, agent: PromptAgent) -> None:
-    """Add the problem that `check` reports for the agent's file to an error that has this cause.
+    """Add the problem that `check` reports for the agent's file to an error with the same cause.
 
-    The file is read again, which takes a few milliseconds, and only if an error has a place in it.
+    The file is read again, which takes a few milliseconds.
     """
     if isinstance(error, InputError) and agent.path is not None:
         places, elsewhere = _find_inputs(agent, str(agent.path))

@@ -1,1 +1,1 @@
-"""Does what the loop decides: one driver for sync code, one for async code."""
+"""Drivers perform the effects of the loop: one for sync code, one for async code."""

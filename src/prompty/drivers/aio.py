@@ -1,4 +1,4 @@
-"""Performs the effects of a run in async code. `sync` is its twin: the loop that decides is the same."""
+"""Perform the effects of a run in async code. `sync` does the same in sync code, for the same loop."""
 
 import asyncio
 import inspect
@@ -72,7 +72,7 @@ async def drain(events: AsyncGenerator[Event | Outcome[T], None]) -> T:
 
 
 class StageInterrupted(Exception):
-    """The task was cancelled while tools ran. `results` are those that had come by then."""
+    """The task was cancelled while tools ran. `results` are those that had arrived."""
 
     def __init__(self, results: Results) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class AsyncDriver(Driver):
             raise describe_failure(error, effect, self.targets) from error.__cause__
 
     def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
-        """Return the events of an effect that has events on the way to its answer."""
+        """Return the event stream of an effect that emits events before its answer, else None."""
         match effect:
             case CallModel() if self.targets[effect.model].streams(effect.request):
                 self.check()
@@ -183,7 +183,7 @@ class AsyncDriver(Driver):
         return None
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
+        """Return a whole answer. A transport's timeout is per read, the deadline is for the whole exchange."""
         target, request = self.targets[effect.model], effect.request
         if isinstance(target, PairTarget):
             return await target.reply_async(request)
@@ -198,7 +198,7 @@ class AsyncDriver(Driver):
                 pieces.append(chunk)
                 check_deadline(deadline)
         except BaseException:
-            pieces.clear()  # the error keeps this frame
+            pieces.clear()  # the error's traceback keeps this frame alive
             raise
         finally:
             await chunks.aclose()
@@ -264,9 +264,9 @@ class AsyncDriver(Driver):
         return self.host.load(session_id)
 
     def _cancel_loop(self, loop: Loop[T], answer: object) -> Cancelled | None:
-        """Let the loop put its messages in order after the task was cancelled, and return its `Cancelled`.
+        """Let the loop settle its messages after the task was cancelled, and return its `Cancelled`.
 
-        Listeners get the events; the reader of a stream has gone.
+        Only listeners get the events: a stream has no reader any more.
         """
         try:
             effect = loop.throw(answer) if isinstance(answer, Cancelled) else loop.send(answer)
@@ -325,12 +325,12 @@ async def run_stage(
 
 
 def _result_of(runner: ToolRunner, task: asyncio.Task[Message], planned: PlannedCall) -> Message:
-    """Return the result of a task. A tool that cancelled itself has failed; the run goes on."""
+    """Return the result of a task. A tool that cancelled itself has failed, and the run continues."""
     return runner.failed(planned, ReportedFailure("it was cancelled")) if task.cancelled() else task.result()
 
 
 async def _stop(runner: ToolRunner, running: Running, results: Results) -> None:
-    """Cancel the running calls and wait for their end, so that nothing outlives the run. Finished ones count."""
+    """Cancel the running calls and wait for them, so that nothing outlives the run. Keep finished results."""
     ended = [task for task in running if task.done()]
     for task in running:
         task.cancel()
@@ -352,7 +352,7 @@ async def _run_call(runner: ToolRunner, planned: PlannedCall) -> Message:
 
 
 async def _call(runner: ToolRunner, planned: PlannedCall) -> Message:
-    """Return the message of a call. Every exception of the tool becomes a message, its own timeouts too."""
+    """Return the message of a call. Every exception of the tool becomes a message, including its own timeouts."""
     try:
         call = runner.prepare(planned)
         if runner.before_call is not None:

@@ -1,6 +1,6 @@
-"""Prompts as tools of other prompts (§2.9.2). A child is invoked (`single`), or has a turn of its own (`agentic`).
+"""Prompts as tools of other prompts (§2.9.2). A child is invoked (`single`), or runs its own turn (`agentic`).
 
-In a single pass no tool runs: if the model of the child calls one, its calls are the result, as `invoke` returns them.
+In a single pass no tool runs: if the child's model calls tools, the calls are the result, as from `invoke`.
 
 A child gets the rest of its parent's budget, and its cancel token, gate and listener. It sees the tools that its own
 file declares, and nothing of its parent's conversation.
@@ -37,7 +37,7 @@ class ChildKind:
     """The tool kind `prompty`."""
 
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
-        """Return the inputs that a child uses, from its file alone: a variable of the environment need not be set."""
+        """Return the inputs that a child uses. Its file is read without requiring environment variables."""
         return find_input_names(read_agent(_locate_child(tool, agent), agent.allowed_roots, agent.registry))
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
@@ -76,7 +76,7 @@ class ChildKind:
 
 
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
-    """Load the prompt of a tool. What its parent may read, it may read too."""
+    """Load the prompt of a tool. It may read the same files as its parent."""
     child = load(_locate_child(tool, agent), allowed_roots=agent.allowed_roots, registry=agent.registry)
     return inherit_provenance(child, agent, tool)
 
@@ -92,9 +92,9 @@ def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, 
     parent: Run = context.run
     lineage = (*parent.lineage, str(parent.agent.path))
     if str(child.path) in lineage:
-        raise ToolError(f"the prompt '{child.name or child.path}' would call itself", "Break the circle.")
+        raise ToolError(f"the prompt '{child.name or child.path}' would call itself", "Break the cycle.")
     if len(lineage) >= MAX_DEPTH:
-        raise ToolError(f"prompts call each other more than {MAX_DEPTH} levels deep", "Have them call fewer others.")
+        raise ToolError(f"prompts call each other more than {MAX_DEPTH} levels deep", "Nest fewer prompts.")
     declared = {tool.name for tool in child.tools} if agentic else set()
     settings = parent.settings.for_child(
         tools={name: tool for name, tool in handlers_of(parent.settings.tools).items() if name in declared},
@@ -111,11 +111,11 @@ def _nested_listener(parent: Run, context: ToolContext) -> Listener | None:
 
 
 def _metered_result(end: Done | Paused) -> object:
-    """Return the result for the parent's model, with the usage of the child."""
+    """Return the result for the parent's model, with the child's usage."""
     if isinstance(end, Paused):
         raise ToolError(
-            "a tool of the prompt needs approval, and a prompt inside another cannot wait for a person",
-            "Give the turn a gate that answers at once.",
+            "a tool of the prompt needs approval, and a prompt that runs as a tool cannot pause",
+            "Pass the turn a gate that answers at once.",
         )
     result = end.result
     if isinstance(result, list) and all(isinstance(entry, ToolCall) for entry in result):

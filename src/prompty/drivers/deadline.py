@@ -32,13 +32,13 @@ class Clock:
         return self.current
 
     def left(self) -> float | None:
-        """Return the seconds that are left of the run's budget."""
+        """Return the seconds left in the run's budget."""
         return None if self.end is None else max(self.end - time.monotonic(), 0)
 
     def check(self) -> None:
         """Raise BudgetSpent if the run has used its time."""
         if self.end is not None and time.monotonic() > self.end:
-            raise BudgetSpent(f"the turn has used its {self.seconds} seconds")
+            raise BudgetSpent(f"the turn has used its budget of {self.seconds} seconds")
 
 
 def _after(seconds: float | None) -> Deadline:
@@ -46,14 +46,14 @@ def _after(seconds: float | None) -> Deadline:
 
 
 def check_deadline(deadline: Deadline, seconds: float = 0) -> float:
-    """Return `seconds` if there is still time for them, else raise."""
+    """Return `seconds` if the deadline is later than that, else raise ModelError."""
     if deadline is not None and time.monotonic() + seconds > deadline:
-        raise ModelError("the call did not end in time")
+        raise ModelError("the call did not end before its timeout")
     return seconds
 
 
 def limit_timeout(request: WireRequest, deadline: Deadline) -> WireRequest:
-    """Return the request with the time that is left as its timeout."""
+    """Return the request with the remaining time as its timeout."""
     if deadline is None:
         return request
     check_deadline(deadline)

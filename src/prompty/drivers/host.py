@@ -1,4 +1,4 @@
-"""Calls the functions and stores of the host: gate, guardrails, summary, steering, memory, listener."""
+"""Call the host's functions and stores: gate, guardrails, summary, steering, memory, listener."""
 
 from collections.abc import Callable
 from logging import Logger, getLogger
@@ -41,7 +41,7 @@ class Host:
         """Fail closed after an exception: deny for gate and guardrails, None for a summary."""
         if isinstance(error, PromptyError) and not isinstance(question, Summarise):
             raise error
-        logger.error("%s of the host raised.\n%s", type(question).__name__, masked_traceback(error))
+        logger.error("The host's function for %s raised.\n%s", type(question).__name__, masked_traceback(error))
         match question:
             case AskGate(calls):
                 return [Verdict(False, "the gate failed")] * len(calls)
@@ -86,7 +86,7 @@ class Host:
             self._release, self.is_session_locked = None, False
 
     def emit(self, event: Event) -> None:
-        """Pass an event to the spans and to the listener. An exception of the listener is logged."""
+        """Pass an event to the spans and to the listener. A listener's exception is logged."""
         if self._spans is not None:
             self._notify(self._spans.on_event, event)
         if self._settings.on_event is not None:
@@ -100,4 +100,4 @@ class Host:
             logger.error("A listener raised on %s.\n%s", type(event).__name__, masked_traceback(error))
 
 
-NO_HOST = Host(Settings())  # shared by runs that call nothing of the host
+NO_HOST = Host(Settings())  # shared by runs without host functions

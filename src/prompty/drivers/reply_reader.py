@@ -1,4 +1,4 @@
-"""Turn the bytes of a streamed answer into deltas and a reply. Pure: the same for sync and async code."""
+"""Parse the bytes of a streamed answer into deltas and a reply. Pure, so sync and async code share it."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ class ReplyReader:
                 yield delta
 
     def feed_chunk(self, chunk: object) -> Iterator[Delta]:
-        """Yield the deltas of a chunk that is JSON already, or an object of an SDK."""
+        """Yield the deltas of a chunk that is already JSON, or an SDK object."""
         for delta in self._decoder.feed(as_object(chunk)):
             self._has_deltas = True
             yield delta
@@ -39,7 +39,7 @@ class ReplyReader:
     def reply(self) -> Reply:
         """Return the complete reply, or raise StreamCut.
 
-        Some servers send no finish reason. Text is complete at the end mark all the same; a call may not be (P3).
+        Some servers send no finish reason. Then text is complete at the end mark, but a call may not be (P3).
         """
         try:
             return self._decoder.finish()
@@ -50,8 +50,8 @@ class ReplyReader:
             raise
 
     def cut(self, error: Exception) -> ModelError:
-        """Return the error of an interrupted stream, with what had arrived. After the first delta it is not
-        retryable: the reader would see the same words twice."""
+        """Return the error of an interrupted stream, with the partial reply. After the first delta it is not retryable:
+        the reader would see the same text twice."""
         return cut_error(error, self._decoder, self._has_deltas)
 
 

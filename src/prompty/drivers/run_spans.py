@@ -1,4 +1,4 @@
-"""The spans of a run, made from its events: one per model call with all its attempts, one per tool call.
+"""The spans of a run, derived from its events: one per model call with all its attempts, one per tool call.
 
 `RunSpans` is a listener. It works the same for sync, async and durable runs, and no span is left current across a
 `yield`. `SpanLifetime` and `RunSpans` are the only places that end a span.
@@ -61,7 +61,7 @@ class _CallSpan:
             self.span.set_attributes({names.TIME_TO_FIRST_CHUNK: self.span.elapsed() / 1e9})
 
     def record_exchanges(self) -> None:
-        """Record what went over the wire. Only the answer tells which of its arguments are sensitive, so do it last."""
+        """Record the wire exchanges. Call this last: only the answer shows which of its arguments are sensitive."""
         if self.exchanges:
             self.span.record("wire", [_exchange_to_json(*exchange) for exchange in self.exchanges])
 
@@ -112,7 +112,7 @@ class RunSpans:
         return self._call.span if self._call else self.span
 
     def wrap_tool(self, key: str, function: Callable[[], object], *, is_async: bool) -> Callable[[], object]:
-        """Return the function of a tool call, run inside the span of that call."""
+        """Return a function that runs a tool call inside its span."""
         span = self._tool_spans.get(key, self.span)
         if is_async:
             return lambda: _await_inside(span, cast(Awaitable[object], function()))
@@ -137,7 +137,7 @@ class RunSpans:
                 self._call.span.error = None
                 record_reply(self._call.span, reply)
                 self._end_call()
-                if reply.tool_calls and self.span.name == "turn":  # every other reply is processed into a result
+                if reply.tool_calls and self.span.name == "turn":  # other replies are recorded when they are processed
                     self._record_calls(reply)
             case ModelFailed() if self._call:
                 self._call.span.record_error(event.error)
@@ -169,7 +169,7 @@ class RunSpans:
                 self._call.span.record_error(error)
             self._end_call()
         for span in self._tool_spans.values():
-            span.error = ("Cancelled", "interrupted; what it has done until then is not known")
+            span.error = ("Cancelled", "interrupted; it may or may not have taken effect")
             self._end(span)
         self._tool_spans.clear()
         self.span.lifetime().__exit__(kind, error, traceback)
@@ -202,7 +202,7 @@ class RunSpans:
         span.end(duration)
 
     def _hide_sensitive_arguments(self, reply: Reply) -> None:
-        """Mask the arguments that the model writes into sensitive parameters, before any of them is recorded."""
+        """Mask the arguments of sensitive parameters before they are recorded."""
         for call in reply.tool_calls:
             tool = self._tools.get(call.name)
             is_kind = tool is not None and isinstance(tool.handler, KindRunner)
@@ -244,7 +244,7 @@ def assembling(spans: RunSpans) -> Iterator[None]:
 
 
 def open_run_spans(operation: str, source: object) -> RunSpans:
-    """Begin the span of a run. Until it is loaded, a prompt is named by its file."""
+    """Begin the span of a run. Until the prompt is loaded, its name is that of the file."""
     label = source.name if isinstance(source, PromptAgent) else PurePath(str(source)).stem
     shown = "invoke_agent" if operation == "turn" else operation
     return RunSpans(begin(operation, {names.AGENT_NAME: label}, title=f"{shown} {label or ''}".strip()))
@@ -270,7 +270,7 @@ def _read_json(text: str) -> object:
 
 
 def _result_content(result: Message) -> object:
-    """Return a tool result as text, or as parts if it has other than text."""
+    """Return a tool result as text, or as parts if it has media."""
     if len(result.content) == 1 and isinstance(result.content[0], TextPart):
         return result.content[0].value
     return result.text if all(part.kind == "text" for part in result.content) else result.to_json()["content"]

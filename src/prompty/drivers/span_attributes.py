@@ -28,7 +28,7 @@ def begin_call_span(
     parent: Span | None = None,
     conversation: str | None = None,
 ) -> Span:
-    """Begin the span of a model call (§7.1.8). An option that the API does not have is not part of the request."""
+    """Begin the span of a model call (§7.1.8), with the options that are part of the request."""
     options = {
         attribute: getattr(agent.model.options, option)
         for option, attribute in names.REQUEST_OPTIONS.items()
@@ -67,7 +67,7 @@ def _additional_options(agent: PromptAgent, request: WireRequest) -> dict[str, A
 
 
 def _attribute_value(value: object) -> object:
-    """Return a value of a span attribute: a scalar, a list of texts, or JSON."""
+    """Convert a value for a span attribute: a scalar, a list of str, or JSON."""
     if isinstance(value, str | int | float) or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -114,7 +114,7 @@ def _server_attributes(url: str) -> dict[str, Any]:
 def file_digest(agent: PromptAgent) -> str | None:
     try:
         return _digest(agent.path, os.stat(agent.path).st_mtime_ns) if agent.path else None
-    except OSError:  # the file has gone since it was loaded
+    except OSError:  # deleted since it was loaded
         return None
 
 

@@ -1,4 +1,4 @@
-"""Streams: iterate the text while it arrives, and take the result at the end."""
+"""Streams: iterate over the text as it arrives, and get the result at the end."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from decimal import Decimal
@@ -28,22 +28,22 @@ class StreamState(NotebookView, Generic[T]):
 
     @property
     def usage(self) -> Usage:
-        """The tokens of the run; unknown until it is complete."""
+        """The token usage of the run. Unknown until it is complete."""
         return self._end.usage if isinstance(self._end, Done) else Usage()
 
     @property
     def cost(self) -> Decimal | None:
-        """The cost of the run in dollars; None if it is not known, or the run is not complete."""
+        """The cost of the run in dollars. None if it is unknown, or the run is not complete."""
         return self._end.cost if isinstance(self._end, Done) else None
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation after the run; empty until it is complete."""
+        """The conversation after the run. Empty until it is complete."""
         return self._end.messages if isinstance(self._end, Done) else ()
 
     @property
     def text(self) -> str:
-        """The text that has arrived so far, since the model was asked last."""
+        """The text of the current answer so far."""
         return "".join(self._pieces)
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class StreamState(NotebookView, Generic[T]):
             self._pieces.clear()
 
     def _partial(self) -> object:
-        """Return the structured value so far; its last string may still grow."""
+        """Return the structured value so far. Its last string may be incomplete."""
         try:
             return from_json(self.text, allow_partial="trailing-strings")
         except ValueError:
@@ -79,7 +79,7 @@ class StreamState(NotebookView, Generic[T]):
 
 
 class PromptyStream(StreamState[T]):
-    """A running answer. Iterate it for text (then tool calls), `events()` for everything, `result` for the result.
+    """A running answer. Iterate over it for text (then tool calls), `events()` for everything, `result` for the result.
 
     Close it, or use it in a `with` statement, to abandon an answer early. A stream that is garbage collected closes
     itself.
@@ -89,7 +89,7 @@ class PromptyStream(StreamState[T]):
         super().__init__()
         self._events = events
         self._first: Event | None = None
-        try:  # the run starts now: errors of the file and its inputs are raised here, and closing ends its span
+        try:  # start the run now, so that errors in the file and its inputs are raised here, and closing ends its span
             self._first = next(events)
         except StopIteration as end:
             self._end = end.value
@@ -123,7 +123,7 @@ class PromptyStream(StreamState[T]):
 
     @property
     def result(self) -> T:
-        """The result; waits for the rest of the answer."""
+        """Wait for the rest of the answer, and return the result."""
         for _ in self.events():
             pass
         return self._result()
@@ -143,10 +143,10 @@ class PromptyStream(StreamState[T]):
 
 
 class AsyncPromptyStream(StreamState[T]):
-    """A running answer in async code. Iterate it for text (then tool calls), `events()` for everything, `await
+    """A running answer in async code. Iterate over it for text (then tool calls), `events()` for everything, `await
     result()` for the result.
 
-    Close it, or use it in an `async with` statement: a stream that you leave by `break` keeps its connection.
+    Close it, or use it in an `async with` statement: after a `break` it would keep its connection.
     """
 
     def __init__(self, events: AsyncGenerator[Event | Outcome[Done | Paused], None]) -> None:
@@ -156,7 +156,7 @@ class AsyncPromptyStream(StreamState[T]):
 
     @classmethod
     async def start(cls, events: AsyncGenerator[Event | Outcome[Done | Paused], None]) -> Self:
-        """Start the run and return its stream. Errors of the file and its inputs are raised here."""
+        """Start the run and return its stream. Errors in the file and its inputs are raised here."""
         stream = cls(events)
         first = await anext(events)
         if isinstance(first, Outcome):

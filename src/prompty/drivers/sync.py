@@ -1,4 +1,4 @@
-"""Performs the effects of a run in synchronous code. `aio` is its twin: the loop that decides is the same."""
+"""Perform the effects of a run in sync code. `aio` does the same in async code, for the same loop."""
 
 import inspect
 import queue
@@ -128,7 +128,7 @@ class SyncDriver(Driver):
                     self.host.release()
 
     def _events_of(self, effect: Effect[object]) -> Generator[Event, None, object] | None:
-        """Return the events of an effect that has events on the way to its answer, which they return."""
+        """Return the event generator of an effect that emits events before its answer, else None."""
         match effect:
             case CallModel() if self.targets[effect.model].streams(effect.request):
                 self.check()
@@ -179,7 +179,7 @@ class SyncDriver(Driver):
                     yield event
 
     def _call_model(self, effect: CallModel) -> Reply:
-        """Return a whole answer. The timeout of a transport is per read; the deadline is for the whole exchange."""
+        """Return a whole answer. A transport's timeout is per read, the deadline is for the whole exchange."""
         target, request = self.targets[effect.model], effect.request
         if isinstance(target, PairTarget):
             return target.reply(request)
@@ -193,7 +193,7 @@ class SyncDriver(Driver):
                     pieces.append(chunk)
                     check_deadline(deadline)
         except BaseException:
-            pieces.clear()  # the error keeps this frame
+            pieces.clear()  # the error's traceback keeps this frame alive
             raise
         return read_reply(target.api.reply, b"".join(pieces))
 
@@ -285,7 +285,7 @@ def add_place(error: PromptyError, agent: PromptAgent) -> None:
 class Abandonable:
     """Bytes that another thread receives, so that the wait for them can be abandoned.
 
-    Nothing wakes a thread that waits for the headers of an answer.
+    A thread that waits for the headers of a response cannot be interrupted.
     """
 
     def __init__(self, open_bytes: Callable[[], Bytes], cancel: CancelToken) -> None:
@@ -334,7 +334,7 @@ class _Running:
 
 
 def run_stage(runner: ToolRunner, stage: CallTools, *, uncancellable: bool) -> Generator[Event, None, Results]:
-    """Run the calls of a stage in parallel. A single call that nothing can interrupt runs on the caller's thread."""
+    """Run the calls of a stage in parallel. A single call that cannot be interrupted runs on the caller's thread."""
     if uncancellable and len(stage.calls) == 1 and stage.calls[0].timeout is None:
         planned = stage.calls[0]
         yield ToolStarted(planned.call, planned.key)
@@ -353,7 +353,7 @@ def _run_here(runner: ToolRunner, planned: PlannedCall) -> Message:
 
 
 def _bind_call(runner: ToolRunner, planned: PlannedCall) -> Callable[[], object]:
-    """Return the function that runs a call. That of an async tool returns a future of the event loop thread."""
+    """Return the function that runs a call. For an async tool it returns a future of the event loop thread."""
     call = runner.prepare(planned)
     if runner.is_async(planned):
         return lambda: in_event_loop(cast(Coroutine[Any, Any, object], call()))

@@ -1,4 +1,4 @@
-"""The tools of one run: what the model is offered, how a call is prepared, and the messages of its outcomes."""
+"""The tools of one run: describe them to the model, prepare calls, and convert outcomes to messages."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -57,7 +57,7 @@ class ToolRunner:
         self.before_call: Callable[[PlannedCall], Awaitable[None]] | None = None
 
     async def describe_kinds(self, *, is_async: bool) -> tuple[OfferedTool, ...]:
-        """Return all tools, after asking tools of other kinds than functions what they offer."""
+        """Return all tools. Tools of other kinds than functions may use the network to describe themselves."""
         if not self._run_tools:
             return tuple(OfferedTool(function=function) for function in await list_offered_functions(self._agent))
         await self.find_kinds(is_async=is_async)
@@ -98,8 +98,7 @@ class ToolRunner:
                     check_conditions(policy.get(callee.name), [callee])
 
     def _has_children(self) -> bool:
-        """Return True if a policy can be meant for the tools of another prompt: one that runs in this one, or that this
-        one runs in."""
+        """Return True if a policy may be for the tools of another prompt: a child of this run, or its parent."""
         return bool(getattr(self._run, "lineage", ())) or any(
             isinstance(tool, PromptyTool) for tool in self._agent.tools
         )
@@ -108,7 +107,7 @@ class ToolRunner:
         return self.tools[planned.call.name].handler.is_async
 
     def prepare(self, planned: PlannedCall) -> Callable[[], object]:
-        """Return the call of a handler with all its arguments, or raise NotRun if it cannot take them."""
+        """Return a handler's call with all its arguments. Raise NotRun if they are invalid."""
         context = ToolContext(
             run_id=self._run_id,
             call_id=planned.call.id,
@@ -127,14 +126,14 @@ class ToolRunner:
         return self._spans.wrap_tool(planned.key, call, is_async=self.is_async(planned))
 
     def succeeded(self, planned: PlannedCall, value: object) -> Message:
-        """Return the message of a result. A result that cannot be serialized is a failure of the tool."""
+        """Return the message of a result. If it cannot be serialized, the tool has failed."""
         try:
             return result_message(planned.call, value)
         except Exception as error:
             return self.failed(planned, error)
 
     def failed(self, planned: PlannedCall, error: Exception) -> Message:
-        """Return the message of a call that raised, or that could not be prepared. Log an error of the host's code."""
+        """Return the message of a call that raised or could not be prepared. Log errors in the host's code."""
         if isinstance(error, NotRun):
             return not_run(planned, error)
         self._errors[planned.key] = error
@@ -143,7 +142,7 @@ class ToolRunner:
         return failure_message(planned.call, error)
 
     def finished(self, planned: PlannedCall, result: Message) -> ToolFinished:
-        """Return the event of a call that has ended, with the exception it raised."""
+        """Return the event for a call that has ended, with the exception that it raised."""
         return ToolFinished(planned.call, result, planned.key, self._errors.pop(planned.key, None))
 
 
@@ -158,10 +157,10 @@ def timed_out(planned: PlannedCall) -> Message:
 def interrupted(planned: PlannedCall) -> Message:
     """Return the message of a call that had started when the run was cancelled."""
     return error_message(
-        planned.call, f"Tool '{planned.call.name}' was interrupted; what it has done until then is not known"
+        planned.call, f"Tool '{planned.call.name}' was interrupted; it may or may not have taken effect"
     )
 
 
 def due(planned: PlannedCall) -> float:
-    """Return when the call times out, by `time.monotonic`."""
+    """Return the time at which the call times out, by `time.monotonic`."""
     return float("inf") if planned.timeout is None else time.monotonic() + planned.timeout

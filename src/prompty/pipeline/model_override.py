@@ -1,4 +1,4 @@
-"""The model that the caller chose instead of the file: `model=`, `options=`, `--model` and PROMPTY_MODEL."""
+"""Override the file's model: `model=`, `options=`, `--model` and PROMPTY_MODEL."""
 
 import os
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ def override_model(
     api_type: str | None = None,
     named_by: Source = Source.ENVIRONMENT,
 ) -> PromptAgent:
-    """Return the agent with the model that the caller chose, and with model options that override the file's.
+    """Return the agent with the caller's model and model options.
 
-    `model` is an id, or `provider:id` if what precedes the first colon is a provider or a known server. If it is None
-    and the file names none, it is PROMPTY_MODEL. Another provider does not get the file's connection. If requests to it
-    have another format, it does not get `additionalProperties`, either. A known server is reached at its own
-    address, with its own key. `named_by` is who chose it.
+    `model` is an id, or `provider:id` if the text before the first colon is a provider or a known server. If neither
+    the caller nor the file names a model, it is PROMPTY_MODEL. The file's connection is not used for another provider,
+    nor are `additionalProperties` if its request format differs. A known server is called at its own URL, with its own
+    key. `named_by` is the source of the choice.
     """
     if model is None and provider is None and needs_model(agent):
         model, named_by = find_default_model(agent.registry)
@@ -73,7 +73,7 @@ def needs_model(agent: PromptAgent) -> bool:
 
 
 def find_default_model(registry: Registry) -> tuple[str | None, Source]:
-    """Return the model that the environment names, or a .env file."""
+    """Return PROMPTY_MODEL from the environment or a .env file, and its source."""
     if model := os.environ.get(MODEL_VARIABLE):
         return model, Source.ENVIRONMENT
     return registry.dotenv.get(MODEL_VARIABLE) or None, Source.DOTENV
@@ -93,9 +93,9 @@ def _is_provider(name: str, registry: Registry) -> bool:
 
 
 def _connect_to(profile: Profile) -> ApiKeyConnection | AnonymousConnection:
-    """Return the connection to a known server. Its key is looked up for each call, so that it is stored nowhere.
+    """Return the connection to a known server. Its key is looked up for each call, so that it is not stored.
 
-    The kind is set, because a durable record stores only what is set.
+    `kind` is set explicitly, because a durable record only stores explicit values.
     """
     origin = parse_origin(profile.base_url)
     if profile.key is None or (origin and origin.is_loopback):
@@ -104,7 +104,7 @@ def _connect_to(profile: Profile) -> ApiKeyConnection | AnonymousConnection:
 
 
 def override_options(file_options: ModelOptions, options: Mapping[str, object]) -> ModelOptions:
-    """Return model options with those of the caller, by their names in a file or in Python. None removes one."""
+    """Return model options with the caller's, by their names in a file or in Python. None removes an option."""
     names = {field.alias or name: name for name, field in ModelOptions.model_fields.items()}
     by_name = {names.get(name, name): value for name, value in options.items()}
     for name in by_name:
@@ -112,13 +112,13 @@ def override_options(file_options: ModelOptions, options: Mapping[str, object]) 
             near = nearest(str(name), names)
             hint = f"Did you mean `{near}`? " if near else ""
             raise RequestError(
-                f"unknown model option `{name}`", f"{hint}Options of one provider go under `additionalProperties`."
+                f"unknown model option `{name}`", f"{hint}Provider-specific options go under `additionalProperties`."
             )
     try:
         valid = ModelOptions.model_validate(by_name)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        cause = f"the model option `{first['loc'][0]}` cannot be used: {first['msg']}"
+        cause = f"the model option `{first['loc'][0]}` is invalid: {first['msg']}"
         raise RequestError(cause, "Write it as under `model.options:` in a file.") from None
     changes = {name: getattr(valid, name) for name in by_name}
     if changes.get("additional_properties") and file_options.additional_properties:
