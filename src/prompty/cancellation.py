@@ -1,4 +1,4 @@
-"""Cancelling a run from any thread, and ending the waits of synchronous and async code when it is cancelled."""
+"""Cancel a run from any thread, and interrupt the waits of sync and async code."""
 
 import asyncio
 import threading
@@ -40,14 +40,13 @@ class CancelToken:
             raise Cancelled(self.reason)
 
     def wait(self, seconds: float) -> None:
-        """Sleep for some seconds, or raise `Cancelled` once the token is cancelled."""
+        """Sleep. Raise `Cancelled` as soon as the token is cancelled."""
         self._cancelled.wait(seconds)
         self.check()
 
     @contextmanager
     def listening(self, listener: Callable[[], object]) -> Iterator[None]:
-        """Call `listener` once if the token is cancelled inside the block, or was before. It runs on the thread that
-        cancels."""
+        """Call `listener` once if the token is cancelled before or inside the block, on the cancelling thread."""
         with self._lock:
             already = self.cancelled
             self._listeners.append(listener)
@@ -61,7 +60,7 @@ class CancelToken:
 
 
 async def interruptible(awaitable: Awaitable[T], cancel: CancelToken | None) -> T:
-    """Await something, or raise `Cancelled` once the token is cancelled.
+    """Await a value. Raise `Cancelled` as soon as the token is cancelled.
 
     As with `asyncio.timeout`, the task is cancelled to end the wait, and that does not count as a cancellation of the
     task itself.

@@ -1,4 +1,4 @@
-"""Run blocking functions on threads, coroutines from code that has no event loop, and lock files between processes."""
+"""Run blocking functions on threads and coroutines from sync code, and lock files between processes."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
     A thread cannot be stopped, and a tool that hangs must not keep the process alive.
     """
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # the future cannot be cancelled any more: its thread would go on
+    future.set_running_or_notify_cancel()  # from now on it cannot be cancelled: its thread would continue
     context = copy_context()
 
     def work() -> None:
@@ -35,7 +35,7 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
 
 
 def in_event_loop(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine from synchronous code, with the caller's context variables. Cancelling the future cancels it."""
+    """Run a coroutine from sync code, with the caller's context variables. Cancelling the future cancels it."""
     loop, context = _event_loop(), copy_context()
 
     async def in_context() -> T:
@@ -46,7 +46,7 @@ def in_event_loop(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 
 @cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop for the async parts of synchronous programs. It runs until the process ends."""
+    """Return the shared event loop for sync programs. It runs until the process ends."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="prompty event loop", daemon=True).start()
     return loop
@@ -61,14 +61,14 @@ def _import_if_present(name: str) -> Any:
 
 fcntl: Any = _import_if_present("fcntl")  # on POSIX
 msvcrt: Any = _import_if_present("msvcrt")  # on Windows
-_LOCKED_BYTE = 2**31 - 2  # msvcrt blocks reads and writes of what it locks: lock one byte, as far back as it can
+_LOCKED_BYTE = 2**31 - 2  # msvcrt blocks access to locked bytes: lock one byte at the largest offset
 
 
 class FileLock:
     """Exclusive lock on a file, held by one process at a time.
 
-    Raises `BlockingIOError` if another process holds it. The operating system releases it when the process ends,
-    however it ends. `remove=True` deletes the file on release.
+    Raises `BlockingIOError` if another process holds it. The operating system releases it when the process ends or is
+    killed. `remove=True` deletes the file on release.
     """
 
     def __init__(self, path: Path, *, remove: bool = False) -> None:
@@ -83,7 +83,7 @@ class FileLock:
             raise
 
     def _check_still_linked(self) -> None:
-        """Raise if the last holder removed the file after this process opened it: the lock would exclude nobody."""
+        """Raise if the last holder deleted the file after this process opened it: the lock would have no effect."""
         try:
             linked = os.stat(self._path).st_ino == os.fstat(self._file).st_ino
         except FileNotFoundError:
@@ -109,4 +109,4 @@ def _lock(file: int) -> None:
         except PermissionError as error:
             raise BlockingIOError(*error.args) from None
     else:
-        raise OSError("Files cannot be locked: this Python has neither fcntl nor msvcrt.")
+        raise OSError("cannot lock files: this Python has neither fcntl nor msvcrt")

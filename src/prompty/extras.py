@@ -1,4 +1,4 @@
-"""Optional packages, imported when they are first used."""
+"""Optional packages, imported on first use."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,7 +7,7 @@ from prompty.errors import MissingExtra
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import `module`, or say which extra installs it."""
+    """Import `module`. Raise MissingExtra, naming the extra, if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

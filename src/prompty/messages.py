@@ -30,7 +30,7 @@ def prepare_request_messages(
 def repair(
     messages: Sequence[object], provider: str = "openai", api_type: str = "chat", *, registry: Registry = DEFAULT
 ) -> list[Message]:
-    """Return a history as an API takes it: each call with one result, in order, under unique ids.
+    """Return a history that an API accepts: each call with one result, in order, with unique ids.
 
     Every request is repaired like this. The messages passed in do not change.
     """
@@ -40,11 +40,11 @@ def repair(
 def message_to_wire(
     message: Message | Mapping[str, object], *, reasoning_field: str | None = "reasoning_content"
 ) -> dict[str, object]:
-    """Return a message as JSON in the form of chat completions.
+    """Return a message as JSON for chat completions.
 
-    Local fields are left out. Reasoning is written for turns that call tools, as `reasoning_details` or under the name
-    that the server takes: `reasoning_content`, `reasoning`, or None for a server that refuses it, such as OpenAI's.
-    Raise RequestError for media where chat completions take none.
+    Local fields are omitted. Reasoning is included for turns that call tools, as `reasoning_details` or under the
+    server's name for it: `reasoning_content`, `reasoning`, or None for a server that rejects it, such as OpenAI's.
+    Raise RequestError for media in a message that cannot contain it.
     """
     [read] = read_messages([message])
     if read.role == "tool":

@@ -1,4 +1,4 @@
-"""Cost of replies by the price list of genai-prices (the extra `prices`). An unknown cost is None, never 0."""
+"""Cost of replies by the price list in genai-prices (the extra `prices`). An unknown cost is None, never 0."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -15,8 +15,8 @@ _LISTED = {"foundry": "azure"}
 
 
 def get_pricer(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal | None]:
-    """Return a function for the cost of an agent's replies in dollars. If the cost is `required`, an unknown price is
-    an error at once: a budget that counts nothing would not limit anything."""
+    """Return a function for the cost of an agent's replies in dollars. If the cost is `required`, raise for an unknown
+    price, because a budget would have no effect."""
     try:
         prices = require("genai_prices", extra="prices")
     except MissingExtra:
@@ -26,7 +26,7 @@ def get_pricer(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decim
     place = _place(agent)
     if required and _price(prices, Usage(input_tokens=1), agent.model.id, place) is None:
         raise RequestError(
-            f"the price of the model '{agent.model.id}' is not known", "Limit `tokens` or `seconds` instead of `cost`."
+            f"the price of the model '{agent.model.id}' is unknown", "Limit `tokens` or `seconds` instead of `cost`."
         )
 
     def price(reply: Reply) -> Decimal | None:
@@ -37,7 +37,7 @@ def get_pricer(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decim
 
 
 def _place(agent: PromptAgent) -> dict[str, str]:
-    """Return where the model runs: prices differ."""
+    """Return the provider and endpoint of the model, which affect its price."""
     provider, endpoint = agent.model.provider, getattr(agent.model.connection, "endpoint", None)
     return {"provider_api_url": endpoint} if endpoint else {"provider_id": _LISTED.get(provider, provider)}
 

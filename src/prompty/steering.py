@@ -1,4 +1,4 @@
-"""Messages that a person sends to a turn while it runs."""
+"""Messages that a user sends to a running turn."""
 
 import threading
 
@@ -14,7 +14,7 @@ class Steering:
         self._follow_ups: list[str] = []
 
     def send(self, text: str) -> None:
-        """Queue a message for the next time the model is asked, or for after its answer if it is not asked again."""
+        """Queue a message for the next model call, or for after the answer if there is none."""
         _check_text(text)
         with self._lock:
             self._messages.append(text)
@@ -26,7 +26,7 @@ class Steering:
             self._follow_ups.append(text)
 
     def drain(self, *, follow_ups: bool) -> list[str]:
-        """Return the queued messages and remove them, the follow-ups only if asked for."""
+        """Remove and return the queued messages, with `follow_ups` also the follow-ups."""
         with self._lock:
             drained, self._messages = self._messages, []
             if follow_ups:

@@ -200,7 +200,7 @@ def test_a_budget_that_is_used_up_half_way_ends_the_starting_of_rows(priced: Fol
 
 def test_a_budget_without_prices_is_refused(folder: Folder) -> None:
     folder.prompt.write_text(folder.prompt.read_text().replace("gpt-4o-mini", "made-up"))
-    assert "the price of the model 'made-up' is not known" in folder.run("--budget", "1", code=1).stderr
+    assert "the price of the model 'made-up' is unknown" in folder.run("--budget", "1", code=1).stderr
 
 
 def test_rows_of_a_prompt_with_tools_are_turns(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_rows_run_tools_and_a_row_that_needs_approval_is_paused(run_batch: Any) 
     with Script(call("look", at="a")):
         (row,) = run_batch(loads(FILE), rows(1), tools=[look], approval="always")
     assert row.paused.pending[0].name == "look"
-    with pytest.raises(RequestError, match="waits for approval"):
+    with pytest.raises(RequestError, match="needs approval"):
         assert row.value
 
 

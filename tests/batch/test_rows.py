@@ -92,12 +92,12 @@ def test_a_row_that_cannot_be_read_is_told_and_the_next_is_read(line: bytes, tmp
     path = tmp_path / "rows.jsonl"
     path.write_bytes(line + b'\n{"a": 1}\n')
     broken, whole = read(path)
-    assert "row 1 cannot be read" in str(broken.problem)
+    assert "row 1 is invalid" in str(broken.problem)
     assert whole.inputs == {"a": 1}
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="neither JSONL nor CSV"):
+    with pytest.raises(RequestError, match=r"neither the suffix \.jsonl nor \.csv"):
         read_rows(tmp_path / "rows.xlsx", {})
 
 
@@ -157,7 +157,7 @@ def test_rows_that_change_in_mid_run_are_not_mixed(tmp_path: Path, change: str, 
         else:
             write_rows(rows, head, line, "new", {"rewritten": 5000, "cut": 3, "longer": 6000}[change])
             os.utime(rows, ns=(0, 0))  # the clock of a file system is coarse
-        with pytest.raises(RequestError, match="was changed while the batch ran"):
+        with pytest.raises(RequestError, match="changed while the batch was running"):
             list(planned)
 
 

@@ -195,7 +195,7 @@ def test_a_mistake_in_a_row_names_the_row(tmp_path: Path) -> None:
     ]
     (tmp_path / "rows.csv").write_text("name\nAda,5\n")
     [problem] = problems_of(tmp_path, "cases: ${file:rows.csv}\n")
-    assert "row 1 cannot be read: it has 2 cells, but the first line has 1" in problem
+    assert "row 1 is invalid: it has 2 cells, but the first line has 1" in problem
 
 
 def test_the_schema_in_the_repository_is_fresh() -> None:

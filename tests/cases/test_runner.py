@@ -60,7 +60,7 @@ def test_a_changed_prompt_does_not_match_its_recording(tmp_path: Path) -> None:
         run_only_case(tmp_path, ANSWERED, mode=RECORD)
     result = run_only_case(tmp_path, ANSWERED, GREET.replace("You greet", "You gladly greet"))
     assert result.status == "error"
-    assert "It differs first in messages[0].content" in result.reasons[0]
+    assert "The first difference is in messages[0].content" in result.reasons[0]
 
 
 def test_a_recording_that_fails_half_way_keeps_the_old_one(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_name_or_id_that_is_not_text_is_an_error_of_ours(
     server.answer(json_reply(called))
     seen = whole_way.turn(wire.agent(server, tools=[TOOL]), tools=[look], max_retries=0)
     assert isinstance(seen.error, ModelError)
-    assert "does not have the form of its API" in str(seen.error)
+    assert "does not match its API" in str(seen.error)
 
 
 def test_a_streamed_name_that_is_not_text_is_an_error_of_ours(server: Server, stream_way: Way) -> None:

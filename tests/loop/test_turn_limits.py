@@ -122,7 +122,7 @@ def test_a_budget_of_money_for_a_model_without_a_price_is_an_error_at_once(way: 
     with Script("Done.") as script:
         seen = way.turn(AGENT, budget=Budget(cost=1))
     assert isinstance(seen.error, RequestError)
-    assert "the price of the model 'm' is not known" in str(seen.error)
+    assert "the price of the model 'm' is unknown" in str(seen.error)
     assert script.requests == []
 
 

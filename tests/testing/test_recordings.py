@@ -278,12 +278,12 @@ def test_what_a_caller_left_is_kept_as_far_as_it_came(path: Path) -> None:
     assert [line["answer"]["abandoned"] for line in lines_of(path)] == [True, True]
     with Player(path):
         assert first_word(scripted()) == "It "
-        with pytest.raises(RecordingMissing, match=r"line 2 of .* ends after \d chunks, where its reader stopped"):
+        with pytest.raises(RecordingMissing, match=r"line 2 of .* ends after \d chunks: its stream was closed early"):
             list(invoke(scripted(), stream=True))
 
 
 class TellingRecorder(Recorder):
-    """Says when it has written something: what is left behind is written by a thread of its own."""
+    """Says when it has written something: what is left behind is written by its own thread."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -415,7 +415,7 @@ def test_a_miss_shows_the_most_similar_recording_and_where_it_differs(path: Path
     asked_for = scripted("How warm is it in Oslo?", model={"options": {"temperature": 0.5}})
     assert missed(recorded(path, far, near), asked_for) == (
         f"no recording in {path} matches this request\n"
-        "    The most similar one is in line 2. It differs first in messages[0].content:\n"
+        "    The most similar recording is line 2. The first difference is in messages[0].content:\n"
         '      recorded: "How warm is it in Paris?"\n'
         '      actual:   "How warm is it in Oslo?"\n'
         f"    To record it again, run `pytest --prompty-live`, or make the call within `with Recorder('{path}'):`."
@@ -463,7 +463,7 @@ def test_equal_requests_are_answered_once_each_and_a_miss_is_not_tried_again(pat
         assert invoke(scripted()) == "ok"
     shown = missed(player, scripted(), max_retries=5)
     assert "is left for this request: each is played once" in shown
-    assert "differs first in stream:\n      recorded: false\n      actual:   true" in missed_stream(player)
+    assert "first difference is in stream:\n      recorded: false\n      actual:   true" in missed_stream(player)
 
 
 def missed_stream(player: Player) -> str:

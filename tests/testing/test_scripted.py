@@ -248,7 +248,7 @@ def test_the_script_of_a_file_is_not_sent(api_type: str) -> None:
 def test_a_text_at_the_end_of_a_file_repeats_and_calls_do_not(api_type: str) -> None:
     history: list[Any] = [user("Hi")]
     calls = agent_of(api_type, [{"call": "look"}])
-    with pytest.raises(ModelError, match="no reply left: it had 1\n    End the `script` of the file with a text"):
+    with pytest.raises(ModelError, match="no reply left: it had 1\n    End the file's `script` with a text"):
         list(followed(calls, history, 2))
     assert run(agent_of(api_type, ["done"]), history) == "done"
 

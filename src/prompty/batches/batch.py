@@ -40,7 +40,7 @@ class RowResult(Generic[T]):
             return self.result.value
         if self.error is not None:
             raise self.error
-        raise RequestError("the row waits for approval", "Pass `paused` to `resume`, or a gate= to the batch.")
+        raise RequestError("the row needs approval", "Pass `paused` to `resume`, or a gate= to the batch.")
 
 
 @overload
@@ -71,8 +71,8 @@ def batch(
 ) -> list[RowResult[Any]]:
     """Run one turn for each row of inputs. Return a `RowResult` for each, in the order of the rows.
 
-    A row that fails does not end the others: its error is in its result. At most `concurrency` rows run at once, and
-    fewer while the provider is overloaded. A budget is that of one row. Interrupt it to cancel the rows that run.
+    A failed row does not stop the others: its error is in its result. At most `concurrency` rows run at once, and fewer
+    while the provider is overloaded. A budget applies to each row. Interrupt it to cancel the running rows.
     """
     future = in_event_loop(_run_rows(agent_or_path, rows, output_type, concurrency, _check("batch", rows, options)))
     try:
@@ -107,7 +107,7 @@ async def batch_async(
     concurrency: int = CONCURRENCY,
     **options: Any,
 ) -> list[RowResult[Any]]:
-    """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the rows that run."""
+    """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the running rows."""
     return await _run_rows(agent_or_path, rows, output_type, concurrency, _check("batch_async", rows, options))
 
 
@@ -118,7 +118,7 @@ def _check(function: str, rows: object, options: Mapping[str, Any]) -> dict[str,
     make_settings(function, TurnOptions, options)
     for name in _OF_ONE_CONVERSATION:
         if options.get(name) is not None:
-            raise RequestError(f"`{name}` belongs to one conversation, and a batch has many", "Leave it out.")
+            raise RequestError(f"`{name}` belongs to one conversation, but a batch has many", "Remove it.")
     return {"max_retries": MAX_RETRIES, **options}
 
 
@@ -130,7 +130,7 @@ async def _run_rows(
     options: Mapping[str, Any],
 ) -> list[RowResult[Any]]:
     if concurrency < 1:
-        raise RequestError(f"concurrency is {concurrency!r}", "Give it a number of at least 1.")
+        raise RequestError(f"concurrency is {concurrency!r}", "Pass a whole number of at least 1.")
     agent = source if isinstance(source, PromptAgent) else await asyncio.to_thread(open_agent, source, "batch()")
     throttle = Throttle(concurrency)
     tasks: list[asyncio.Task[RowResult[Any]]] = []

@@ -15,7 +15,7 @@ OnRetry = Callable[[Retry], None]
 
 
 class Call:
-    """The call of one row. `used` is complete also when the call fails."""
+    """The call of one row. `used` is complete even if the call fails."""
 
     def __init__(self, agent: PromptAgent, tools: list[object], price: Price, on_retry: OnRetry) -> None:
         self._agent, self._tools, self._price, self._on_retry = agent, tools, price, on_retry

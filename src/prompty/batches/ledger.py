@@ -1,7 +1,7 @@
-"""Ledger of a batch: the output, a file of failures beside it, and a journal of the rows that were started.
+"""Ledger of a batch: the output, a file of failures next to it, and a journal of started rows.
 
 Records are appended whole. A process can be killed at any moment: its records stay, and the next process repairs a
-line that was cut off. A machine that crashes can lose the records of the last second.
+truncated line. A machine that crashes can lose the records of the last second.
 """
 
 import json
@@ -97,7 +97,7 @@ class Ledger:
             self.spent += parse_cost(record)
 
     def _rewrite_journal(self, resources: ExitStack) -> int:
-        """Replace the journal by one of the interrupted rows alone, and open it."""
+        """Replace the journal with one that has only the interrupted rows, and open it."""
         if self.journal_path.exists():
             with self.journal_path.open(encoding="ascii", errors="replace") as lines:
                 for line in lines:
@@ -134,12 +134,12 @@ def _open(path: Path, resources: ExitStack) -> int:
 
 
 def _append(file: int, content: bytes) -> None:
-    while content:  # a disk that is nearly full accepts a part
+    while content:  # a nearly full disk accepts a part
         content = content[os.write(file, content) :]
 
 
 def _repair_last_line(file: int, path: Path) -> None:
-    """Complete or remove a last line that was cut off. Refuse a file that is not the output of a batch."""
+    """Complete or remove a truncated last line. Refuse a file that is not a batch's output."""
     tail = _read_last_line(file)
     if not tail:
         return

@@ -27,7 +27,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowUsage:
-    """Tokens and dollars used by one row. `attempts` counts requests to a model; None if they were not counted."""
+    """Tokens and dollars used by one row. `attempts` counts requests to a model, or is None if unknown."""
 
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = None
@@ -37,7 +37,7 @@ class RowUsage:
 
 @dataclass(frozen=True, slots=True)
 class RowFailure:
-    """Why a row has no result: the class of the error and its message."""
+    """The reason why a row has no result: the error's class and message."""
 
     kind: str
     message: str
@@ -45,7 +45,7 @@ class RowFailure:
 
 def build_result(planned: PlannedRow, result: object, usage: RowUsage) -> Json:
     """Return the record of a row that succeeded."""
-    if isinstance(result, list):  # calls that the model asked for; every other result is JSON data already
+    if isinstance(result, list):  # tool calls; any other result is already JSON data
         result = [item.to_json() if isinstance(item, ToolCall) else item for item in result]
     return _build_record(planned, {"result": result}, usage)
 
@@ -76,13 +76,13 @@ def describe_error(error: BaseException, agent: PromptAgent, inputs: Mapping[str
 
 
 def describe_pause(paused: Paused, fix: str) -> RowFailure:
-    """Describe a row that needs approval; `fix` says how to give it."""
+    """Describe a row that needs approval. `fix` says how to approve it."""
     names = ", ".join(sorted({call.name for call in paused.pending}))
     return RowFailure("Paused", f"approval is needed for: {names}\n    {fix}")
 
 
 def encode_record(record: Json) -> bytes:
-    """Encode a record as one line of JSON. Lone surrogates, which UTF-8 cannot hold, are escaped."""
+    """Encode a record as one line of JSON. Lone surrogates, which UTF-8 cannot encode, are escaped."""
     try:
         return json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except UnicodeEncodeError:

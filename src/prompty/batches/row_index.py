@@ -1,4 +1,4 @@
-"""Row ids, and an index by id of the rows that are finished or were interrupted.
+"""Row ids, and an index of finished and interrupted rows by id.
 
 An id is a hash of the prompt, the model and the row, so a row has the same id whenever the batch is run.
 """
@@ -74,8 +74,8 @@ class RowIndex:
 def plan_rows(
     path: Path, agent: PromptAgent, numbers: range | frozenset[int], index: RowIndex
 ) -> Iterator[PlannedRow | None]:
-    """Yield the rows with these numbers in order, and None for each that is finished, so that the caller can do other
-    work in between. Equal rows are counted from the start of the file: an id does not depend on the selection."""
+    """Yield the rows with these numbers in order, and None for each finished row, so that the caller can do other work
+    in between. Equal rows are counted from the start of the file, so ids do not depend on the selection."""
     prompt, last = hash_prompt(agent), max(numbers, default=0)
     state = _get_state(path)
     for row in read_rows(path, get_input_kinds(agent)):
@@ -99,7 +99,7 @@ def _check_unchanged(path: Path, state: tuple[int, ...]) -> None:
     """Raise `RequestError` if the file has changed: rows of two files must not be mixed in one output."""
     if _get_state(path) != state:
         fix = "Run the batch again: finished rows are skipped."
-        raise RequestError(f"'{path.name}' was changed while the batch ran", fix)
+        raise RequestError(f"'{path.name}' changed while the batch was running", fix)
 
 
 def _get_state(path: Path) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ def _get_state(path: Path) -> tuple[int, ...]:
 
 
 def hash_prompt(agent: PromptAgent) -> str:
-    """Hash the prompt and its model, but not the connection: the endpoint and the key do not change the question."""
+    """Hash the prompt and its model, but not the connection, which does not affect the answer."""
     return _hash(agent.model_dump(mode="json", by_alias=True, exclude={"path": True, "model": {"connection"}}))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a JSONL or CSV file, read one at a time. A row that cannot be read has a problem instead of inputs."""
+"""Rows of a JSONL or CSV file, read one at a time. An invalid row has a problem instead of inputs."""
 
 import csv
 import re
@@ -28,12 +28,12 @@ class Row:
 
 
 def get_input_kinds(agent: PromptAgent) -> Kinds:
-    """Return the declared kind of each input, which decides how a CSV cell is read."""
+    """Return the declared kind of each input, which decides how a CSV cell is parsed."""
     return {declared.name: declared.kind for declared in agent.inputs}
 
 
 def read_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
-    """Read the rows of a file, never more than one in memory."""
+    """Yield the rows of a file, with one in memory at a time."""
     return _FORMATS[_get_format(path)](path, kinds)
 
 
@@ -52,9 +52,7 @@ def select_rows(total: int, *, limit: int | None = None, sample: int | None = No
 def _get_format(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
-        raise RequestError(
-            f"'{path.name}' is neither JSONL nor CSV, judging by its name", "Name the file .jsonl or .csv."
-        )
+        raise RequestError(f"'{path.name}' has neither the suffix .jsonl nor .csv", "Rename the file.")
     return suffix
 
 
@@ -66,7 +64,7 @@ def _read_json_rows(path: Path, _: Kinds) -> Iterator[Row]:
 def _parse_json_row(number: int, line: bytes) -> Row:
     try:
         value = read_json(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except ValueError as error:  # undecodable bytes are one too
+    except ValueError as error:  # including undecodable bytes
         return _unreadable(number, f"it is not JSON: {error}", "Write one JSON object per line.")
     if not isinstance(value, dict):
         return _unreadable(number, "it is not a JSON object", 'Write one object per line: {"name": "value"}.')
@@ -74,7 +72,7 @@ def _parse_json_row(number: int, line: bytes) -> Row:
 
 
 def _read_json_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines that are not blank. A line that is too long is cut where the reader of JSON refuses it."""
+    """Yield the lines that are not blank. A line that is too long is truncated, so that it is invalid JSON."""
     with path.open("rb") as file:
         while line := file.readline(MAX_CHARACTERS + 2):
             rest = line
@@ -110,7 +108,7 @@ def _parse_csv_row(number: int, header: list[str], cells: list[str] | csv.Error,
 
 
 def _parse_cells(header: list[str], cells: list[str], kinds: Kinds) -> Iterator[tuple[str, object]]:
-    """Yield names and values. Cells of kinds other than text are JSON, and have no value if they are empty."""
+    """Yield names and values. Cells of kinds other than text are JSON, and an empty one has no value."""
     for name, text in zip(header, cells, strict=True):
         kind = kinds.get(name, "string")
         if kind in _TEXT_KINDS:
@@ -123,7 +121,7 @@ def _parse_cells(header: list[str], cells: list[str], kinds: Kinds) -> Iterator[
 
 
 def _read_csv_cells(path: Path, *, header: bool = False) -> Iterator[list[str] | csv.Error]:
-    """Yield the cells of each row, or the error if they cannot be read."""
+    """Yield the cells of each row, or its error."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, strict=True)
         yield from islice(_catch_errors(reader.__next__), 0 if header else 1, None)
@@ -141,7 +139,7 @@ def _catch_errors(read: Callable[[], list[str]]) -> Iterator[list[str] | csv.Err
 
 
 def _unreadable(number: int, cause: str, fix: str) -> Row:
-    return Row(number=number, problem=InputError(f"row {number}", f"row {number} cannot be read: {cause}", fix))
+    return Row(number=number, problem=InputError(f"row {number}", f"row {number} is invalid: {cause}", fix))
 
 
 _FORMATS: dict[str, Callable[[Path, Kinds], Iterator[Row]]] = {

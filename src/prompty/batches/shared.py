@@ -1,4 +1,4 @@
-"""Batch on the workers of a database: submit rows as durable runs, and collect their results."""
+"""Batch on a database's workers: submit rows as durable runs, and collect their results."""
 
 import time
 from collections.abc import Callable
@@ -80,7 +80,7 @@ class SharedBatch(Batch):
         self.engine.submit(records, prompt=self._template.prompt if self._template else "")
 
     def _build_record(self, planned: PlannedRow) -> dict[str, Json]:
-        """Return the run of a row by its id, or nothing if the row cannot be run."""
+        """Return the run of a row by its id, or an empty dict if the row is invalid."""
         run_id = f"{self._prefix}-{planned.id}"
         try:
             if planned.row.problem is not None:
@@ -104,7 +104,7 @@ class SharedBatch(Batch):
         return replace(self._template, run_id=run_id, inputs=inputs)
 
     def _collect(self) -> int:
-        """Write the results of runs that have ended. Return how many."""
+        """Write the results of runs that have ended. Return their number."""
         ended = self.engine.find_ended(list(self._running))
         for status in ended:
             planned = replace(self._running.pop(status.id), interrupted=status.recovered)
@@ -125,7 +125,7 @@ class SharedBatch(Batch):
                 raise AssertionError("a run that has ended has an outcome")
 
     def _handle_pause(self, planned: PlannedRow, status: Status, paused: Paused) -> None:
-        """Follow a run that was answered, and goes on in another workflow. Otherwise the row has failed."""
+        """Follow an answered run, which continues in another workflow. Otherwise the row has failed."""
         run_id = get_run_id(status.id)
         last = get_segment_ids(self.engine, run_id)[-1]
         if last != status.id:

@@ -58,7 +58,7 @@ class Throttle:
 
 
 class ThrottledCalls:
-    """Model calls of a durable worker: a call waits for a free slot. A retry is a call of its own."""
+    """Model calls of a durable worker: each call, including a retry, waits for a free slot."""
 
     def __init__(self, throttle: Throttle) -> None:
         self.throttle = throttle

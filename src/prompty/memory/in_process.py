@@ -1,4 +1,4 @@
-"""Session store in the memory of this process."""
+"""In-memory session store."""
 
 import copy
 import threading
@@ -9,7 +9,7 @@ from prompty.model.message import Json
 
 
 class InProcessMemory:
-    """A store for one process. Its sessions end with the process."""
+    """An in-memory store. Its sessions end with the process."""
 
     def __init__(self) -> None:
         self._sessions: defaultdict[str, list[Json]] = defaultdict(list)

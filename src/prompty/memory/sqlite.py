@@ -24,8 +24,8 @@ CREATE TABLE IF NOT EXISTS messages (
 
 
 class SqliteMemory:
-    """A store in a private file. Each session has a lock file beside it, which the system releases when its process
-    ends, however it ends."""
+    """A store in a private file. Each session has a lock file next to it, which the operating system releases when the
+    process ends or is killed."""
 
     def __init__(self, path: str | Path) -> None:
         check_path(path, "SqliteMemory()", "the path of a file")
@@ -49,7 +49,7 @@ class SqliteMemory:
 
     @contextmanager
     def _use(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection for one transaction. Damage to the file is an error of ours."""
+        """Open a connection for one transaction. Raise StoreUnusable if the file is damaged."""
         try:
             with self._connect() as connection:
                 yield connection

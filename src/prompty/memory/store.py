@@ -9,7 +9,7 @@ from prompty.model.message import Json
 class MemoryStore(Protocol):
     """Stores conversations. `prompty.memory.suite` is the test suite that a store must pass.
 
-    The methods are called on the event loop too, so they must be quick.
+    Async code calls the methods on the event loop, so they must be fast.
     """
 
     def load(self, session_id: str, /) -> list[Json]:
@@ -27,7 +27,7 @@ class MemoryStore(Protocol):
     def acquire(self, session_id: str, /) -> Callable[[], None] | None:
         """Lock a session across all threads and processes that use the store.
 
-        Return a function that releases the lock, or None if it is held elsewhere. The lock must also be released
-        when the process that holds it ends, however it ends.
+        Return a function that releases the lock, or None if it is held elsewhere. The lock must also be released when
+        its process ends or is killed.
         """
         ...

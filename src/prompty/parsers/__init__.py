@@ -1,4 +1,4 @@
-"""Parsers: they split rendered text into messages."""
+"""Parsers, which split rendered text into messages."""
 
 from typing import Protocol
 

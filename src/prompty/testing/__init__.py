@@ -1,13 +1,13 @@
 """Run prompts without a key or a network: with a scripted model, or with recordings of real ones.
 
-Only the transport is replaced: the code of the real providers builds the requests and reads the replies, in the formats
-of chat, Responses and Messages. `Script`, `Recorder` and `Player` work with every provider. Names are imported on first
+Only the transport is replaced: the real providers' code builds the requests and parses the replies, in the formats of
+chat, Responses and Messages. `Script`, `Recorder` and `Player` work with every provider. Names are imported on first
 use, because pytest loads this package in every project.
 """
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # what checkers take for true; importing it from typing would cost more than this module
+TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would cost more than this module
 
 if TYPE_CHECKING:
     from prompty.errors import RecordingMissing
@@ -27,7 +27,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = ["Fault", "Player", "Recorder", "RecordingMissing", "Script", "answer", "call", "register_script"]
 
-if not TYPE_CHECKING:  # a checker that saw this would take every name for a public one
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
 
     def __getattr__(name: str) -> object:
         module = _MODULE_OF.get(name)

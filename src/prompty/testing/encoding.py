@@ -164,7 +164,7 @@ def _message_item(reply: Reply) -> Part:
 
 
 def _call_item(call: ToolCall, status: str) -> Part:
-    """Build the item of a call. Without a call id it has no item id either: the reader would use that one."""
+    """Build the item of a call. Without a call id it has no item id either, because the parser would use that."""
     ids = {"id": f"fc_{call.id}", "call_id": call.id} if call.id else {"call_id": ""}
     head = {"type": "function_call", **ids, "name": call.name, "status": status}
     halves = _split_in_half(call.arguments)
@@ -239,7 +239,7 @@ def _blocks(reply: Reply) -> Iterator[Part]:
 
 
 def _call_block(call: ToolCall) -> Part:
-    """Build the block of a call. Its input must be an object: other text is put under a key that the reader knows."""
+    """Build the block of a call. Its input must be an object: other text goes under a key that the parser knows."""
     arguments = _parse_object(call.arguments or "{}")
     value = {"INVALID_JSON": call.arguments} if arguments is None else arguments
     deltas: list[Json] = [{"type": "input_json_delta", "partial_json": half} for half in _split_in_half(call.arguments)]

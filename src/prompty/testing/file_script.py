@@ -21,7 +21,7 @@ _FORMS = "Write a text, `{call: name, arguments: {…}}`, a list of such calls, 
 def parse_file_script(entries: object) -> Responder:
     """Return a responder for the `script` of a file."""
     if not isinstance(entries, list):
-        raise RequestError("the `script` of the file is not a list", _FORMS)
+        raise RequestError("the file's `script` is not a list", _FORMS)
     replies = [_parse_reply(entry) for entry in entries]
 
     def respond(request: WireRequest, /) -> Reply | Fault:
@@ -30,9 +30,7 @@ def parse_file_script(entries: object) -> Responder:
         if position >= len(replies) and entries and isinstance(entries[-1], str):
             position = -1
         elif position >= len(replies):
-            raise create_exhausted_error(
-                len(replies), "End the `script` of the file with a text, which is then repeated."
-            )
+            raise create_exhausted_error(len(replies), "End the file's `script` with a text, which is then repeated.")
         # continue the numbers of earlier calls, so that every id in a conversation is unique
         return assign_call_ids(replies[position], count(1 + sum(part.calls for part in parts)))
 
@@ -40,9 +38,9 @@ def parse_file_script(entries: object) -> Responder:
 
 
 def parse_file_vectors(entries: object) -> Callable[[WireRequest], Chunks]:
-    """Return a function that answers requests for embeddings: each text with a vector, the last one repeatedly."""
+    """Return a function that answers embedding requests with one vector per text, repeating the last."""
     if not isinstance(entries, list) or not entries or not all(map(_is_vector, entries)):
-        raise RequestError("the `script` of the file is not a list of vectors", "Write a list, such as `[[0.1, 0.2]]`.")
+        raise RequestError("the file's `script` is not a list of vectors", "Write a list, such as `[[0.1, 0.2]]`.")
     vectors = cast(list[list[float]], entries)
 
     def get_chunks(request: WireRequest, /) -> Chunks:
@@ -71,7 +69,7 @@ def _parse_reply(entry: object) -> Reply:
         case dict() if entry and entry.keys() <= {"text", "calls", "reasoning"}:
             calls = map(_parse_call, entry.get("calls") or ())
             return answer(str(entry.get("text", "")), *calls, reasoning=str(entry.get("reasoning", "")))
-    raise RequestError(f"the `script` of the file has an invalid answer: {entry!r}", _FORMS)
+    raise RequestError(f"the file's `script` has an invalid answer: {entry!r}", _FORMS)
 
 
 def _parse_call(entry: object) -> ToolCall:
@@ -80,7 +78,7 @@ def _parse_call(entry: object) -> ToolCall:
             return create_call(name, arguments)
         case {"call": str(name), **rest} if not rest:
             return create_call(name, {})
-    raise RequestError(f"the `script` of the file has an invalid call: {entry!r}", _FORMS)
+    raise RequestError(f"the file's `script` has an invalid call: {entry!r}", _FORMS)
 
 
 class ConversationPart(NamedTuple):
@@ -91,7 +89,7 @@ class ConversationPart(NamedTuple):
 
 
 def _count_replies(parts: list[ConversationPart]) -> int:
-    """Count the replies of the model since the last message of the user."""
+    """Count the model's replies since the last user message."""
     recent = takewhile(lambda part: part.role != "user", reversed(parts))
     return sum(role == "assistant" for role, _ in groupby(recent, key=lambda part: part.role))
 

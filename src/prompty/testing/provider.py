@@ -1,4 +1,4 @@
-"""The provider `scripted`: the wire formats of the real providers, over a transport that ends in a script.
+"""The provider `scripted`: the real providers' wire formats over a transport that answers from a script.
 
 The transport returns the bytes that a server would send.
 """
@@ -35,14 +35,14 @@ class AsyncScriptedTransport(AsyncLocalTransport):
 
 
 def _find_answers(agent: PromptAgent) -> Callable[[WireRequest], Chunks]:
-    """Return the function that answers requests of the agent with the bytes that a server would send."""
+    """Return a function that answers the agent's requests with the bytes that a server would send."""
     if agent.model.api_type == "embedding":
         return parse_file_vectors(_get_entries(agent))
     return partial(respond, _find_responder(agent))
 
 
 def _find_responder(agent: PromptAgent) -> Responder:
-    """Return the script of the model, or the one in the file. Within `with Script(…):` nothing gets here."""
+    """Return the script registered for the model, or the one in the file. Not called within `with Script(…):`."""
     script = find_script(agent.model.id)
     if script is not None:
         return script
@@ -62,7 +62,7 @@ def _get_entries(agent: PromptAgent) -> object:
 
 
 def _omit_script(api: Api) -> Api:
-    """Return the API with requests that omit the script of the file, as a real provider's would."""
+    """Return the API with requests that omit the file's script, like a real provider's."""
 
     def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
         body = api.request(agent, messages, functions)

@@ -49,7 +49,7 @@ def prompty_script() -> "Iterator[Callable[..., testing.Script]]":
 
 @pytest.fixture
 def prompty_recording(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Replay `recordings/<module>/<test>.jsonl` beside the test's file. With `--prompty-live`, call the models and
+    """Replay `recordings/<module>/<test>.jsonl` in the folder of the test. With `--prompty-live`, call the models and
     replace the recording if the test passes."""
     path = request.path.parent / "recordings" / request.path.stem / f"{_get_file_name(request.node)}.jsonl"
     if not request.config.getoption("--prompty-live"):

@@ -59,7 +59,7 @@ class RecordedRequest:
 
 
 def hide_inputs(hidden: Redactor, values: Iterable[object]) -> None:
-    """Keep the values of sensitive inputs out of a recording. Numbers stay: masked, they would not be JSON any more."""
+    """Mask sensitive inputs in a recording. Numbers stay, because masking them would break the JSON."""
     texts = (text for value in values for text in leaves(value) if not _NUMBER.fullmatch(text))
     hidden.hide(texts, shortest=SHORTEST_NAMED)
 
@@ -67,7 +67,7 @@ def hide_inputs(hidden: Redactor, values: Iterable[object]) -> None:
 def create_mask(agent: PromptAgent, request: WireRequest, hidden: Redactor, transport: object = None) -> Mask:
     """Return a function that masks the credentials of a call and the `hidden` inputs of the recording in a text."""
     redactor = Redactor(_credentials(agent, request), shortest=SHORTEST_SECRET, parent=hidden)
-    mask_key: Mask = getattr(transport, "masked", mask_secrets)  # a client may have renewed its key meanwhile
+    mask_key: Mask = getattr(transport, "masked", mask_secrets)  # a client may have renewed its key
     return lambda text: mask_key(redactor.mask(text))
 
 
@@ -102,7 +102,7 @@ def encode_exchange(request: RecordedRequest, answer: ExchangeResult, mask: Mask
 
 
 def _mask_chunks(chunks: Sequence[bytes], mask: Mask) -> Sequence[bytes]:
-    """Return the chunks, joined into one if they contain a secret: it can extend over several."""
+    """Return the chunks, joined into one if they contain a secret, which can span chunks."""
     text = b"".join(chunks).decode(errors="surrogateescape")
     masked = mask(text)
     return chunks if masked == text else [masked.encode(errors="surrogateescape")]
@@ -111,7 +111,7 @@ def _mask_chunks(chunks: Sequence[bytes], mask: Mask) -> Sequence[bytes]:
 def _encode_chunk(chunk: bytes) -> object:
     try:
         return chunk.decode()
-    except UnicodeDecodeError:  # also when a chunk ends in the middle of a character
+    except UnicodeDecodeError:  # for example, if a chunk ends inside a character
         return {"base64": base64.b64encode(chunk).decode()}
 
 
@@ -196,7 +196,7 @@ class Recording(NamedTuple):
 class Player(TransportInterceptor):
     """Within `with Player(path):`, answer model calls from a file. Each recording is played once, in order.
 
-    A recorded failure is followed by its retry at once.
+    A recorded failure is retried without waiting.
     """
 
     is_live = False
@@ -251,7 +251,7 @@ class Player(TransportInterceptor):
             raise answer.error
         if answer.abandoned:
             raise self._missing(
-                f"line {recording.line} of {self.path} ends after {len(chunks)} chunks, where its reader stopped"
+                f"line {recording.line} of {self.path} ends after {len(chunks)} chunks: its stream was closed early"
             )
 
     def _missing(self, cause: str) -> RecordingMissing:
@@ -272,7 +272,7 @@ def _describe_miss(path: Path, wanted: RecordedRequest, recordings: list[Recordi
     actual, recorded = fields.get(name, ABSENT), there.get(name, ABSENT)
     return (
         f"no recording in {path} matches this request\n"
-        f"    The most similar one is in line {near.line}. It differs first in {name}:\n"
+        f"    The most similar recording is line {near.line}. The first difference is in {name}:\n"
         f"      recorded: {_excerpt(recorded, actual)}\n"
         f"      actual:   {_excerpt(actual, recorded)}"
     )

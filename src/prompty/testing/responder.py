@@ -1,4 +1,4 @@
-"""The bytes that a server would send for a reply, or for a fault on the way."""
+"""The bytes that a server would send for a reply or a fault."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ def respond(responder: Responder, request: WireRequest) -> Chunks:
 
 
 def _copy_error(error: ModelError) -> ModelError:
-    """Return a copy, because a fault can be used often and each failure names its own call."""
+    """Return a copy, because a fault can be reused, and each error names its own call."""
     copied = type(error).__new__(type(error), *error.args)
     vars(copied).update(vars(error))
     return copied
@@ -51,7 +51,7 @@ def _find_wire(request: WireRequest) -> Wire:
     if request.path in WIRES:
         return WIRES[request.path]
     raise RequestError(
-        f"a script cannot answer requests to '{request.path}'; it knows {', '.join(WIRES)}",
+        f"a script cannot answer requests to '{request.path}', only to {', '.join(WIRES)}",
         "Replay a recording of the real provider with `Player`.",
     )
 

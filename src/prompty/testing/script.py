@@ -67,8 +67,8 @@ def assign_call_ids(reply: Reply, numbers: Iterator[int]) -> Reply:
 class Script(TransportSubstitute):
     """Replies for successive calls. `requests` collects the bodies that were sent.
 
-    Within `with script:` it replies to every prompt in this context, whatever its provider, including tasks and threads
-    that copy the context. An executor that the host has registered is not a provider: it runs.
+    Within `with script:` it replies to every prompt in this context, regardless of its provider, including tasks and
+    threads that copy the context. Executors that the host registered still run.
     """
 
     def __init__(self, *items: ScriptItem) -> None:
@@ -92,7 +92,7 @@ class Script(TransportSubstitute):
         if position < len(self._items):
             return self._items[position]
         raise create_exhausted_error(
-            len(self._items), "Pass `Script(…)` one item for each call of the model, retries included."
+            len(self._items), "Pass `Script(…)` one item for each model call, including retries."
         )
 
     def transport(self) -> Transport:

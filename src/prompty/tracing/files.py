@@ -1,6 +1,6 @@
-"""File sink: one JSON line for every start and end while a trace runs, and one `.tracy` file when it has ended.
+"""File sink: JSON lines for starts and ends while a trace runs, and one `.tracy` file when it has ended.
 
-A process that dies leaves the lines up to that moment. `prompty trace` reads both. Tracing must cost little, so every
+The lines survive if the process dies. `prompty trace` reads both. Tracing must be cheap, so every
 value is encoded once, objects are joined from encoded members, and paths are strings.
 """
 
@@ -22,13 +22,13 @@ from prompty.tracing.spans import Span
 from prompty.version import __version__
 
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w-]+")
-# The last plain name used in each folder: a process with many traces per second need not try it again.
+# The last name used in each folder, so that a process with many traces per second does not try it again.
 _last_stems: dict[str, str] = {}
 
 
 @lru_cache(maxsize=256)
 def _encode_name(name: str) -> bytes:
-    """Encode a name or title; the same ones occur again and again."""
+    """Encode a name or title. Cached, because the same ones recur."""
     return encode(name)
 
 
@@ -45,7 +45,7 @@ _HEADER = (_member(b'"runtime"', b'"prompty-python"'), _member(b'"version"', enc
 
 
 class _TraceLog:
-    """The lines of a trace that still runs. A failed write is the last one: the lines before it stay valid."""
+    """The lines of a running trace. After a failed write nothing more is written: the lines before it stay valid."""
 
     def __init__(self, stem: str, descriptor: int) -> None:
         self.stem, self._lock = stem, Lock()
@@ -54,7 +54,7 @@ class _TraceLog:
         self.append(_object([*_HEADER, b'"lines":1']))
 
     def append(self, record: bytes, *, buffered: bool = False) -> None:
-        """Write a line. A buffered one is written together with the next."""
+        """Write a line. A buffered line is written together with the next."""
         with self._lock:
             if self._descriptor is None:
                 return
@@ -96,7 +96,7 @@ class _Frame:
     children: "list[_Frame]" = field(default_factory=list)
 
     def close(self, end: list[bytes]) -> None:
-        """Set the end, with the children in their order. A child that still runs is written as it began."""
+        """Set the end, with the children in order. A running child has no end."""
         self.end = end
         if self.children:
             self.end = [*end, _member(b'"__frames"', b"[%s]" % b",".join([child.to_json() for child in self.children]))]
@@ -136,7 +136,7 @@ class FileSink:
         end = [*_encode_end(span), *_encode_values(new)]
         frame.close(end)
         if span.parent:
-            # Only the end of a model call is written at once; others must be in the file before the next span starts.
+            # Only the end of a model call is written at once; other ends are written with the next start.
             record = _object([_member(b'"end"', _object([_encode_id(span.id), *end]))])
             frame.log.append(record, buffered=span.name != "execute")
         elif frame.log.close():
@@ -160,7 +160,7 @@ def _encode_id(span_id: str) -> bytes:
 
 
 def _encode_end(span: Span) -> list[bytes]:
-    """Return what is known of a span at its end, except for recorded values."""
+    """Return the members that are known at a span's end, except for recorded values."""
     members = [_member(b'"title"', _encode_name(span.title)), _encode_time(span)]
     if span.attributes:
         members.append(_member(b'"attributes"', encode(span.attributes)))

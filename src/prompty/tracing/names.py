@@ -1,6 +1,6 @@
-"""Names of OpenTelemetry's semantic conventions for generative AI, version 1.41.0: the last release that holds them.
+"""Names from OpenTelemetry's semantic conventions for generative AI, version 1.41.0, the last release with them.
 
-They are all still in development there; this is the one place to change them.
+They are still in development there. To follow a change, edit only this file.
 """
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
@@ -35,7 +35,7 @@ TOOL_TYPE = "gen_ai.tool.type"
 
 # Options under `additionalProperties` follow this prefix.
 REQUEST_PREFIX = "gen_ai.request."
-# What the file calls the options, and the tokens of an answer.
+# By the names of options in a file, and of token counts.
 REQUEST_OPTIONS = {
     "temperature": "gen_ai.request.temperature",
     "top_p": "gen_ai.request.top_p",
@@ -61,10 +61,10 @@ CLIENT_FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
 CLIENT_TOKENS = "gen_ai.client.token.usage"
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 
-# Providers that the conventions call otherwise than files do.
+# Providers with another name in the conventions.
 PROVIDERS = {"azure": "azure.ai.openai", "foundry": "azure.ai.openai"}
 
-# Our own.
+# prompty's own names.
 OPERATION = "prompty.operation"
 PROVIDER = "prompty.provider"  # the key in the file
 SHA256 = "prompty.sha256"

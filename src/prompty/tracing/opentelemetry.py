@@ -1,7 +1,6 @@
-"""OpenTelemetry sink: spans, metrics and, if content capture is on, messages in the shape of the conventions.
+"""OpenTelemetry sink: spans, metrics and, if content capture is on, messages in the conventions' form.
 
-The sink needs only the OpenTelemetry API and uses the SDK that the application has configured. `connect` configures one
-if there is none.
+The sink needs only the OpenTelemetry API, and uses the application's SDK. `connect` configures an SDK if there is none.
 """
 
 from collections.abc import Callable
@@ -35,10 +34,10 @@ SanitizedJson = dict[str, Any]
 
 
 class OpenTelemetrySink:
-    """Exports spans under the names of OpenTelemetry's conventions.
+    """Exports spans with the names of OpenTelemetry's conventions.
 
-    It is called synchronously, so that other instrumented code inside a span finds its parent. The SDK exports in a
-    thread of its own.
+    It is called synchronously, so that other instrumented code inside a span finds its parent. The SDK exports in its
+    own thread.
     """
 
     wire = False
@@ -75,7 +74,7 @@ class OpenTelemetrySink:
         exported.end(end_time=span.start + (span.duration or 0))
 
     def entered(self, span: Span, /) -> Callable[[], object]:
-        """Make it the current span of OpenTelemetry, too."""
+        """Make it OpenTelemetry's current span as well."""
         if self not in span.handles:
             return lambda: None
         token = self._context.attach(self._context_of(span))
@@ -119,7 +118,7 @@ class Metrics:
 
 
 def _encode_content(span: Span) -> dict[str, str]:
-    """Return recorded values as attributes: JSON in the shape of the conventions."""
+    """Return recorded values as attributes: JSON in the conventions' form."""
     inputs, result = span.content.get("inputs"), span.content.get("result")
     if span.name == "execute_tool":
         content = {names.TOOL_CALL_ARGUMENTS: inputs, names.TOOL_CALL_RESULT: result}
@@ -185,7 +184,7 @@ def _format_call(call: SanitizedJson) -> SanitizedJson:
 
 
 def connect() -> OpenTelemetrySink:
-    """Return a sink to the SDK of the application, or else to the collector that the OTEL_… variables name."""
+    """Return a sink for the application's SDK, or for the collector that the OTEL_… variables name."""
     trace: Any = require("opentelemetry.trace", extra="otel")
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         _configure_sdk(trace)

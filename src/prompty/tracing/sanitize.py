@@ -1,4 +1,4 @@
-"""Convert values to JSON for a trace: without secrets, without sensitive values, and without raw bytes.
+"""Convert values to JSON for a trace, without secrets, sensitive values and raw bytes.
 
 Used by `spans.Span`, when a value is recorded. Uses `safety.redaction`.
 """
@@ -18,7 +18,7 @@ from prompty.safety.redaction import MASK, Redactor, is_credential_name, may_hol
 
 MAX_TEXT = 100_000
 MAX_DEPTH = 50
-Plain = Any  # None, booleans, numbers, texts, and lists and dicts of them
+Plain = Any  # None, bool, numbers, str, and lists and dicts of them
 
 
 class Sanitizer:
@@ -39,7 +39,7 @@ class Sanitizer:
             self._objects.clear()
 
     def text(self, text: str) -> str:
-        """Return a text without secrets, shortened if it is very long."""
+        """Mask secrets in a text, and truncate it if it is very long."""
         masked = self._texts.get(text)
         if masked is None:
             masked = self._texts[text] = self._mask(text)
@@ -80,7 +80,7 @@ class Sanitizer:
         """Convert the value in one step if there is nothing to mask, else piece by piece."""
         try:
             encoded = to_json(value, inf_nan_mode="null", fallback=_refuse)
-        except (ValueError, TypeError):  # an unknown type, a cycle, or half a surrogate pair
+        except (ValueError, TypeError):  # an unknown type, a cycle, or a lone surrogate
             return encode(self.plain(value))
         text = encoded.decode()
         if len(text) > MAX_TEXT or may_hold_secrets(text) or (self._redactor and self._mask(text) != text):
@@ -139,5 +139,5 @@ def encode(value: Plain) -> bytes:
     """Return plain data as JSON."""
     try:
         return to_json(value, inf_nan_mode="null")
-    except ValueError:  # half a surrogate pair
+    except ValueError:  # a lone surrogate
         return dumps(value).encode()

@@ -94,7 +94,7 @@ class Trace:
         self.entering: list[EnteringSink] = [cast(EnteringSink, sink) for sink in active if hasattr(sink, "entered")]
 
     def notify(self, method: str, span: "Span") -> None:
-        """Call a method of every sink. A failing sink affects neither the run nor other sinks, and is logged once."""
+        """Call a method of every sink. A failure affects neither the run nor other sinks. It is logged once."""
         for sink in self.sinks:
             try:
                 getattr(sink, method)(span)
@@ -102,7 +102,7 @@ class Trace:
                 self._log_failure(sink, error)
 
     def enter(self, span: "Span") -> list[Callable[[], object]]:
-        """Enter the sinks that keep a context of their own. Return the functions that leave it."""
+        """Enter the sinks that have their own context. Return the functions that leave it."""
         leaving: list[Callable[[], object]] = []
         for sink in self.entering:
             try:
@@ -124,7 +124,7 @@ class Trace:
 
 
 class Span:
-    """An operation. Use it in a `with` statement: it is the current span inside, and ends at the end."""
+    """An operation. In a `with` statement it is the current span, and ends with the block."""
 
     live = True
 
@@ -155,11 +155,11 @@ class Span:
 
     @property
     def content(self) -> dict[str, Plain]:
-        """The recorded values. They are stored as JSON, so that later changes to a value do not show."""
+        """The recorded values. They are stored as JSON, so later changes to a value have no effect."""
         return {name: loads(value) for name, value in self.written.items()}
 
     def set_attributes(self, attributes: dict[str, Any]) -> None:
-        """Set short attributes, which every sink gets. None is left out."""
+        """Set short attributes, which every sink gets. None is omitted."""
         sanitizer = self.trace.sanitizer
         for name, value in attributes.items():
             if value is not None:
@@ -244,7 +244,7 @@ class SpanLifetime:
         return self._span
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, GeneratorExit):  # the reader of a stream has left
+        if isinstance(error, GeneratorExit):  # the stream was closed early
             self._span.set_attributes({names.ABANDONED: True})
         elif error is not None:
             self._span.record_error(error)
@@ -252,7 +252,7 @@ class SpanLifetime:
 
 
 class NullSpan(Span):
-    """The span while no sink is active: the same interface, without effect."""
+    """The no-op span, used while no sink is active."""
 
     live = False
 
@@ -302,7 +302,7 @@ def begin(
     parent: Span | None = None,
     inputs: object = None,
 ) -> Span:
-    """Start a span below `parent`, or below the current span. Whoever starts it must end it."""
+    """Start a span below `parent`, or below the current span. The caller must end it."""
     above = parent or _current.get()
     if above is not None and above.live:
         trace = above.trace

@@ -1,4 +1,4 @@
-"""Tracing for the host: sinks and spans of its own."""
+"""Tracing for the host: its own sinks and spans."""
 
 import inspect
 from atexit import register
@@ -35,9 +35,9 @@ class Tracer:
 
     @staticmethod
     def add(name: str, sink: Sink | Factory) -> None:
-        """Add a sink: an object with `started` and `ended`, or a function that opens a span by name as a context
-        manager and returns a function for keys and values. It runs on a thread of its own, so a slow sink does not
-        slow the run; a sink with `immediate = True` is called directly."""
+        """Add a sink: an object with `started` and `ended`, or a function from a span's name to a context manager,
+        whose value is a function for keys and values. It runs on its own thread, so a slow sink does not slow the run.
+        A sink with `immediate = True` is called directly."""
         told: Any = sink if hasattr(sink, "started") else FactorySink(sink)
         set_sink(name, told if getattr(told, "immediate", False) else BackgroundSink(told))
 
@@ -58,7 +58,7 @@ class Tracer:
 
     @staticmethod
     def flush(seconds: float = 2.0) -> None:
-        """Wait until the sinks have received everything so far, but at most this long."""
+        """Wait until the sinks have received everything so far, at most this long."""
         for sink in get_sinks():
             if isinstance(sink, BackgroundSink):
                 sink.flush(seconds)
@@ -89,7 +89,7 @@ class FactorySink:
 
 
 class BackgroundSink:
-    """Calls a sink on a thread of its own. Spans that it cannot take in time are dropped, which is logged."""
+    """Calls a sink on its own thread. If the sink is too slow, spans are dropped, which is logged."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -162,7 +162,7 @@ class Traced(Generic[P, R]):
     def _arguments(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         try:
             bound = dict(self.signature.bind(*given, **named).arguments)
-        except TypeError:  # the function itself says what is wrong with its arguments
+        except TypeError:  # the call itself will raise it
             return {}
         return {name: value for name, value in bound.items() if name not in ("self", "cls")}
 

@@ -1,1 +1,1 @@
-"""Pure helpers between our values and JSON."""
+"""Pure conversions between values and the JSON of APIs."""

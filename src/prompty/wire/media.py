@@ -23,7 +23,7 @@ def is_url(value: str) -> bool:
 
 
 def get_inline_data(part: ImagePart | AudioPart | FilePart) -> InlineData | None:
-    """Return the data inside a part; None if its value is a URL or an id."""
+    """Return the data in a part, or None if its value is a URL or an id."""
     if part.value[:5].lower() == "data:":
         head, _, data = part.value[5:].partition(",")
         media_type = _strip_parameters(head) or _strip_parameters(part.media_type or "") or "application/octet-stream"
@@ -48,11 +48,11 @@ def to_data_uri(data: InlineData) -> str:
 
 
 def require_text(message: Message) -> str:
-    """Return the text of a message. Raise RequestError if it holds media (W15)."""
+    """Return the text of a message. Raise RequestError if it contains media (W15)."""
     for part in message.content:
         if not isinstance(part, TextPart):
             raise RequestError(
                 f"the {message.role} message contains {part.kind} data, which no provider accepts there",
-                "Move it into a user message.",
+                "Move it to a user message.",
             )
     return message.text

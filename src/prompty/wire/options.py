@@ -1,5 +1,5 @@
-"""What every request takes from the agent: its options under the names of an API (§7.6; each API has its own table, in
-its format's module), and the schema of the answer."""
+"""The parts of an agent in every request: its options under an API's names (§7.6; each format's module has its table),
+and the schema of the answer."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _UNMAPPED = {"allow_multiple_tool_calls", "additional_properties"}
 
 
 def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
-    """Return the options that an API has, under its names. `additionalProperties` never override one of them."""
+    """Return the options that an API supports, under its names. `additionalProperties` never override them."""
     mapped: Json = {}
     for name, wire_name in table.items():
         value = getattr(options, name)
@@ -24,14 +24,14 @@ def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
 
 
 def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
-    """Return the schema that an agent's answer must follow: of its `outputs`, or of the type that the caller wants."""
+    """Return the schema of an agent's answer: from its `outputs`, or from the caller's `output_type`."""
     if agent.outputs:
         return OutputSchema(output_schema(agent) or {}, strict=True)
     return agent.result_schema
 
 
 def list_dropped_options(options: ModelOptions, table: Mapping[str, str]) -> list[str]:
-    """Return the options that are set but that an API does not have, by their names in the file."""
+    """Return the options that an API does not support, by their names in the file."""
     return [
         field.alias or name
         for name, field in ModelOptions.model_fields.items()

@@ -13,7 +13,7 @@ from prompty.model.message import Json
 from prompty.model.request import OutputSchema
 from prompty.wire.structured import create_adapter, output_schema
 
-# Strict mode refuses these, or means something else by them.
+# Strict mode rejects these, or interprets them differently.
 _NOT_STRICT = frozenset({"prefixItems", "patternProperties", "propertyNames", "not", "if", "unevaluatedProperties"})
 _DROPPED = frozenset({"default", "title", "discriminator"})
 _DEFS = "#/$defs/"
@@ -23,7 +23,7 @@ def with_output_type(agent: PromptAgent, output_type: type[Any]) -> PromptAgent:
     """Return the agent with the schema of a type. Raise RequestError if the file declares other outputs."""
     try:
         root = _read_schema(cast(Hashable, output_type))
-    except TypeError:  # it has no hash, or it is a WrongArgument, which is raised again
+    except TypeError:  # it is not hashable, or it is a WrongArgument, which is raised again
         root = _read_schema.__wrapped__(output_type)
     if root is None:
         return agent
@@ -32,15 +32,15 @@ def with_output_type(agent: PromptAgent, output_type: type[Any]) -> PromptAgent:
     for problem in _find_disagreements(output_schema(agent), root, root, ""):
         name = getattr(output_type, "__name__", str(output_type))
         raise RequestError(
-            f"the `outputs` of the file and {name} disagree: {problem}",
-            "Change one of them, or remove `outputs:` from the file: the type has a schema of its own.",
+            f"the file's `outputs` and {name} disagree: {problem}",
+            "Change one of them, or remove `outputs:` from the file: the type has its own schema.",
         )
     return agent
 
 
 @lru_cache(maxsize=256)
 def _read_schema(output_type: Any) -> Json | None:
-    """Return the schema of a type; None if it has none, or none that an API takes: its root must be an object."""
+    """Return the schema of a type, or None if it has none that an API accepts: its root must be an object."""
     if hasattr(output_type, "__struct_fields__"):
         schema: Any = require("msgspec", extra="openai").json.schema(output_type)
     else:
@@ -58,7 +58,7 @@ def _close_schema(root: Json) -> OutputSchema:
 
 
 def _inline_root(schema: Json) -> Json:
-    """Return a schema whose root is no reference. Definitions stay, because a type may contain itself."""
+    """Return a schema whose root is not a reference. Definitions stay, because a type may contain itself."""
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith(_DEFS):
         return schema
@@ -111,7 +111,7 @@ def _close(node: Any) -> Any:
 
 
 def _find_disagreements(declared: Any, found: Any, root: Json, path: str) -> Iterator[str]:
-    """Yield where an answer that follows the declared schema does not fit the type."""
+    """Yield the differences between the declared schema and the type's."""
     choices = _resolve(found, root)
     types = {name for choice in choices for name in _types_of(choice)}
     written = set(_types_of(declared)) - {"null"}

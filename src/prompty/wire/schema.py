@@ -7,7 +7,7 @@ from prompty.model.property import Property
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 
-# Models write rich kinds as text.
+# A model returns rich kinds as text.
 _TYPES = {"integer": "integer", "float": "number", "boolean": "boolean", "array": "array", "object": "object"}
 
 
@@ -54,7 +54,7 @@ def _build_type(declared: Property, strict: bool) -> Json:
 
 
 def _build_items(declared: Property, strict: bool) -> Json:
-    """Return the schema of an array's items. APIs refuse an array without one; strict mode also wants a type."""
+    """Return the schema of an array's items. APIs require one, and strict mode also requires a type."""
     if declared.items is not None:
         return _build_property(declared.items, strict)
     return {"type": "string"} if strict else {}

@@ -4,12 +4,12 @@ from prompty.errors import ModelError
 from prompty.wire.json_bytes import read_bytes
 
 MAX_EVENT_BYTES = 64_000_000
-_MARKED = b"\xef\xbb\xbfdata:"  # some servers begin a stream with a byte order mark
+_MARKED = b"\xef\xbb\xbfdata:"  # some servers start a stream with a byte order mark
 
 
 class EventReader:
-    """Collects bytes and returns complete events, without `[DONE]` and comments. Takes linear time, whatever the number
-    of chunks of an event."""
+    """Collects bytes and returns complete events, without `[DONE]` and comments. Takes linear time, even if an event
+    arrives in many chunks."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []  # pieces of the incomplete line

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def sort_by_index(items: list[T], indexes: Sequence[int | None]) -> list[T]:
-    """Return streamed items in the order of their indexes, which is that of the whole answer. Items with one index, or
-    among which one has none, stay in the order of their arrival."""
+    """Return streamed items in the order of their indexes, as in the whole answer. If indexes repeat or one is missing,
+    keep the order of arrival."""
     if len(items) < 2 or not all(isinstance(index, int) for index in indexes):
         return items
     return [item for _, _, item in sorted(zip(indexes, range(len(items)), items, strict=True), key=lambda one: one[:2])]
@@ -54,7 +54,7 @@ class CallAssembler:
         self._at: dict[int, int] = {}
 
     def add(self, index: int | None, call_id: object, name: object, arguments: str | None) -> ToolCallDelta:
-        """Add a piece of a call. An id may be a number; a name that is not text is an error."""
+        """Add a piece of a call. An id may be a number, but a name must be text."""
         return self._add(index, as_text(call_id), as_text(name), arguments)
 
     def _add(self, index: int | None, call_id: str, name: str, arguments: str | None) -> ToolCallDelta:
@@ -67,7 +67,7 @@ class CallAssembler:
         return ToolCallDelta(position, call.id, call.name, arguments or "")
 
     def add_extra(self, position: int, extra: object) -> None:
-        """Add the data that a provider sent beside a call (`ToolCall.extra`)."""
+        """Add a provider's additional data for a call (`ToolCall.extra`)."""
         if isinstance(extra, dict):
             self._calls[position].extra |= extra
 
@@ -81,7 +81,7 @@ class CallAssembler:
         return position
 
     def _find_call(self, index: int | None, call_id: str, name: str) -> int | None:
-        """Return the call that a piece continues: that at its index (the last one, without an index), or of its id."""
+        """Return the call that a piece continues: by its index, or by its id, or the last call if it has no index."""
         if not self._calls or (index is not None and index not in self._at):
             return None
         current = len(self._calls) - 1 if index is None else self._at[index]
@@ -90,7 +90,7 @@ class CallAssembler:
         return next((position for position in candidates if self._calls[position].matches(call_id, name)), None)
 
     def calls(self, *, truncated: bool = False) -> tuple[ToolCall, ...]:
-        """Return the calls in the order of their indexes, numbered where the server gave them no id.
+        """Return the calls in the order of their indexes, with generated ids where the server sent none.
 
         The call that arrived last in a truncated answer is dropped unless its arguments are complete (P3).
         """

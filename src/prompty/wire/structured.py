@@ -1,4 +1,4 @@
-"""Structured results (§7.7): JSON text as a dict, or as a type of the caller."""
+"""Structured results (§7.7): JSON text as a dict, or as the caller's type."""
 
 from typing import Any, TypeVar, cast as cast_type, get_type_hints, is_typeddict
 
@@ -28,12 +28,12 @@ class StructuredResult(dict[str, Any]):
 
 
 def output_schema(agent: PromptAgent) -> Json | None:
-    """Return the strict schema of a prompt's `outputs`; None if it declares none."""
+    """Return the strict schema of a prompt's `outputs`, or None if it declares none."""
     return build_schema(agent.outputs, strict=True) if agent.outputs else None
 
 
 def parse_structured(text: str) -> object:
-    """Parse JSON text; an object keeps its text. Text that is not JSON is returned unchanged."""
+    """Parse JSON text. An object keeps its text. Text that is not JSON is returned unchanged."""
     try:
         value = read_json(text, unique=False)
         value = repair_json(value) if may_have_surrogates(text) else value
@@ -43,9 +43,9 @@ def parse_structured(text: str) -> object:
 
 
 def cast(result: object, output_type: type[T]) -> T:
-    """Convert a result to a dataclass, TypedDict, pydantic model, msgspec struct or any other type that pydantic knows.
+    """Convert a result to a dataclass, TypedDict, pydantic model, msgspec struct or any type that pydantic supports.
 
-    Raise ResultError if it does not fit.
+    Raise ResultError if it does not match.
     """
     if hasattr(output_type, "__struct_fields__"):
         return _cast_to_struct(result, output_type)
@@ -60,12 +60,12 @@ def cast(result: object, output_type: type[T]) -> T:
         raise ResultError(output_type, error) from None
 
 
-# Raised by pydantic for what is no type at all.
+# Raised by pydantic for anything that is not a type.
 _UNUSABLE = (AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
 
 
 def create_adapter(output_type: type[T]) -> TypeAdapter[T]:
-    """Return the adapter of a type. Raise WrongArgument if pydantic cannot use it."""
+    """Return the adapter of a type. Raise WrongArgument if pydantic does not support it."""
     if not isinstance(output_type, str | bytes | int | float):
         try:
             return TypeAdapter(adapt_type(output_type))
@@ -76,7 +76,7 @@ def create_adapter(output_type: type[T]) -> TypeAdapter[T]:
 
 
 def adapt_type(output_type: type[T]) -> type[T]:
-    """Return a type that pydantic accepts: before Python 3.12 it knows the TypedDict of typing_extensions only."""
+    """Return a type that pydantic accepts: before Python 3.12 it only accepts the TypedDict of typing_extensions."""
     if not is_typeddict(output_type):
         return output_type
     fields = get_type_hints(output_type, include_extras=True)
