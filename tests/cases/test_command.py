@@ -196,7 +196,7 @@ def test_a_baseline_and_a_git_reference_tell_what_got_worse(project: Path) -> No
     assert "Compared with HEAD: 1 worse, 0 better, of 2 cases." in out
     assert (project / "page.html").read_text().startswith("<!DOCTYPE html>")
     assert "greets by name" in (project / "junit.xml").read_text()
-    assert "git knows no 'nothing'" in run(project, "--against", "nothing", code=1)[1]
+    assert "git has no 'nothing'" in run(project, "--against", "nothing", code=1)[1]
     assert "is not a git reference" in run(project, "--against=--output=x", code=1)[1]
 
 
@@ -221,7 +221,7 @@ def test_cases_without_recordings_on_one_side_need_a_live_run(project: Path) -> 
     (project / "greet.prompty").write_text(SCRIPTED.replace("Greet {{", "Please greet {{"))
     run(project, "--record", code=1)
     out, _ = run(project, "--against", "HEAD", code=1)
-    assert "No case can be compared with HEAD: none has a verdict in both. Use --live." in out
+    assert "No case can be compared with HEAD: none has a verdict in both runs. Use --live." in out
     out, _ = run(project, "--against", "HEAD", "--live")
     assert "Compared with HEAD: 0 worse, 0 better, of 2 cases." in out
 

@@ -164,7 +164,7 @@ def test_the_trace_of_something_else_is_no_case(prompt: Path) -> None:
 
 def test_a_text_that_looks_like_a_file_is_not_read_as_one() -> None:
     run = RUN._replace(inputs={"order": ["${file:secrets.txt}"]})
-    with pytest.raises(RequestError, match="would take for a file"):
+    with pytest.raises(RequestError, match="would read as a file reference"):
         build_case(run, ())
 
 

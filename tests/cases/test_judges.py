@@ -54,7 +54,7 @@ def test_a_number_needs_a_limit_and_words_stay_words() -> None:
     assert passes(3.9, 4) is False
     assert passes(True, None) is True
     assert passes("mostly", None) == "mostly"
-    with pytest.raises(ValueError, match="no `at_least` says which scores pass"):
+    with pytest.raises(ValueError, match="there is no `at_least` for the scores that pass"):
         passes(4, None)
 
 
@@ -67,7 +67,7 @@ def test_inputs_of_a_judge_are_those_of_the_case_the_answer_and_its_own() -> Non
         "query": "Why?",
         "context": "none",
     }
-    with pytest.raises(RequestError, match="which the case does not have"):
+    with pytest.raises(RequestError, match="which the case lacks"):
         build_judge_inputs(check, {}, "Because.")
 
 
@@ -91,12 +91,12 @@ def test_a_report_has_agreement_kappa_and_base_rate() -> None:
 def test_a_judge_with_few_labels_or_little_agreement_only_reports() -> None:
     results, labels = make_results([1, 5] * 5)
     few = report_judge(Path("j.prompty"), JudgeRules(at_least=4), results, labels)
-    assert few.problem == "it has 10 labelled cases, and 20 are needed"
+    assert few.problem == "it has 10 labelled cases, but needs 20"
     results, labels = make_results([5] * 20)
     always = report_judge(Path("j.prompty"), JudgeRules(at_least=4), results, labels)
-    assert always.problem == "kappa is 0.00, and 0.6 is needed"
+    assert always.problem == "kappa is 0.00, but must be at least 0.6"
     same = report_judge(Path("j.prompty"), JudgeRules(at_least=4), results, dict.fromkeys(labels, "pass"))
-    assert same.problem == "all labels are the same, so that agreement says nothing"
+    assert same.problem == "all labels are the same, so agreement means nothing"
 
 
 JUDGE = """\
@@ -151,7 +151,7 @@ def test_a_judge_that_disagrees_with_people_only_reports(tmp_path: Path) -> None
     result = judge_answer(tmp_path, "2")
     assert result.status == "passed"
     assert result.reasons == [
-        "replay: relevance.prompty says 2 is below 4 (only reported: kappa is 0.00, and 0.6 is needed)"
+        "replay: relevance.prompty says 2 is below 4 (advisory: kappa is 0.00, but must be at least 0.6)"
     ]
 
 
@@ -160,7 +160,7 @@ def test_a_judge_without_tests_only_reports(tmp_path: Path) -> None:
     (tmp_path / "judges" / "relevance.prompty").write_text(JUDGE)
     result = judge_answer(tmp_path, "2")
     assert result.status == "passed"
-    assert "only reported: it has no test file relevance.test.yaml" in result.reasons[0]
+    assert "advisory: it has no test file relevance.test.yaml" in result.reasons[0]
 
 
 def test_the_tests_of_a_judge_report_its_agreement_and_differences(tmp_path: Path) -> None:

@@ -35,15 +35,15 @@ MISTAKES = {
     ),
     "a key of answers on a level without one": (
         "cases:\n  - name: a\n    expect:\n      wire:\n        tools: [look]\n",
-        "5: `tools` looks at an answer, but `wire` has none | Write it under `replay:` or `live:`.",
+        "5: `tools` checks an answer, but `wire` has none | Write it under `replay:` or `live:`.",
     ),
     "time without a live run": (
         "cases:\n  - name: a\n    expect: {replay: {seconds: {max: 3}}}\n",
-        "3: only a live run takes time | Write it under `live:`.",
+        "3: only live runs are timed | Write it under `live:`.",
     ),
     "a regular expression that cannot be read": (
         "cases:\n  - name: a\n    expect: {replay: {regex: '('}}\n",
-        "3: the regular expression cannot be read: missing ), unterminated subpattern at position 0 | "
+        "3: the regular expression is invalid: missing ), unterminated subpattern at position 0 | "
         "Correct it, and quote it with '…'.",
     ),
     "a schema that is none": (
@@ -53,32 +53,32 @@ MISTAKES = {
     ),
     "a path that cannot be read": (
         "cases:\n  - name: a\n    expect: {wire: {path: 'a[x]', equals: 1}}\n",
-        "3: the path `a[x]` cannot be read from character 2 on | Write it like `choices[0].message`.",
+        "3: the path `a[x]` is invalid at character 2 | Write it like `choices[0].message`.",
     ),
     "a path alone": (
         "cases:\n  - name: a\n    expect: {wire: {path: temperature}}\n",
-        "3: nothing is expected of this part | Add `equals:`, `contains:` or another condition.",
+        "3: there is no condition for this path | Add `equals:`, `contains:` or another condition.",
     ),
     "one name twice": (
         "cases:\n  - name: a b\n  - name: A-b\n",
-        "3: the name 'A-b' is that of case 1, too, or its recording would be | Give each case a name of its own.",
+        "3: the name 'A-b', or the recording's file name, is the same as for case 1 | Give each case a unique name.",
     ),
     "more passes than runs": (
         "cases:\n  - name: a\n    repeat: 2\n    pass: 3\n",
-        "4: `pass` is 3, but the case runs 2 times | Write `repeat: 3`, or a smaller one.",
+        "4: `pass` is 3, but the case runs 2 times | Write `repeat: 3`, or lower `pass`.",
     ),
     "a label without a judge": (
         "cases:\n  - name: a\n    label: 3\n",
-        "3: a label is for the cases of a judge | Add `judge: {at_least: …}` at the top of the file, "
+        "3: only the cases of a judge can have a label | Add `judge: {at_least: …}` at the top of the file, "
         "or remove the label.",
     ),
     "a judge without a label": (
         "judge: {at_least: 4}\ncases:\n  - name: a\n",
-        "3: the case of a judge has no label | Add `label:` with the verdict of a person.",
+        "3: the case of a judge has no label | Add `label:` with a person's verdict.",
     ),
     "a limit without a judge": (
         "cases:\n  - name: a\n    expect: {replay: {at_least: 4}}\n",
-        "3: there is no `judge` to give a score | Add `judge: FILE.prompty`, or remove it.",
+        "3: there is no `judge` | Add `judge: FILE.prompty`, or remove it.",
     ),
     "no cases": ("cases: []\n", "1: the file has no cases | Add one below `cases:`."),
     "a number of cases": (
@@ -91,7 +91,7 @@ MISTAKES = {
     ),
     "a file outside of the folder": (
         "cases:\n  - name: a\n    inputs: {text: '${file:../../etc/passwd}'}\n",
-        "3: ../../etc/passwd is outside allowed roots | Keep the file below the folder of the test file.",
+        "3: ../../etc/passwd is outside allowed roots | Keep the file below the test file's folder.",
     ),
     "the same key twice": (
         "cases:\n  - name: a\n    name: b\n",
@@ -99,7 +99,7 @@ MISTAKES = {
     ),
     "a list at the top": (
         "- a\n",
-        "1: the file has no mapping of keys | Write `cases:`, and below it a list of cases.",
+        "1: the file is not a mapping | Write `cases:`, and below it a list of cases.",
     ),
 }
 

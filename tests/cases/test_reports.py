@@ -38,7 +38,7 @@ def test_a_baseline_has_a_stable_order_and_nothing_that_changes(tmp_path: Path) 
 def test_a_file_that_is_no_baseline_is_an_error_with_a_fix(text: str, tmp_path: Path) -> None:
     path = tmp_path / "answer.baseline.json"
     path.write_text(text)
-    with pytest.raises(RequestError, match=r"cannot be read: (?s:.*)Write it again with --update"):
+    with pytest.raises(RequestError, match=r"is invalid: (?s:.*)Write it again with --update"):
         read_baseline(path)
 
 
@@ -71,14 +71,14 @@ def test_a_comparison_says_whether_chance_explains_it_and_what_it_could_show() -
     assert describe_comparison(comparison, "main") == [
         "Compared with main: 8 worse, 0 better, of 60 cases. "
         "Passing: 60 before, 52 now (87%, 95% interval 76% to 93%).",
-        "Exact McNemar: p = 0.00781, more than chance explains.",
-        "With these cases, a change of 13 points or more can be told from chance.",
+        "Exact McNemar: p = 0.00781, significant.",
+        "With these cases, a change of 13 points or more can be distinguished from chance.",
     ]
     few = compare({now[0].key: "passed", now[9].key: "error"}, [now[0], now[9]])
     assert describe_comparison(few, "main")[1:] == [
-        "Exact McNemar: p = 1, chance alone can explain this.",
-        "1 cases have no verdict in one of the two, and need --live: answer::9 [openai:m].",
-        "There are too few cases to tell any change from chance.",
+        "Exact McNemar: p = 1, can be explained by chance.",
+        "1 cases have no verdict in one of the runs and need --live: answer::9 [openai:m].",
+        "There are too few cases to distinguish a change from chance.",
     ]
 
 

@@ -107,7 +107,7 @@ def test_live_checks_are_left_out_offline(tmp_path: Path) -> None:
     assert (run_only_case(tmp_path, only).status, run_only_case(tmp_path, only).note) == ("skipped", "needs --live")
     both = "cases: [{name: a, inputs: {name: Ada}, expect: {render: {contains: Ada}, live: {seconds: {max: 60}}}}]"
     result = run_only_case(tmp_path, both)
-    assert (result.status, result.note) == ("passed", "the checks of `live` were left out: needs --live")
+    assert (result.status, result.note) == ("passed", "skipped the checks in `live`: needs --live")
     with Script("Hello Ada."):
         live = run_only_case(tmp_path, both, mode=LIVE)
     assert (live.status, live.note, live.runs[0].level) == ("passed", "", "live")
@@ -191,13 +191,13 @@ def test_functions_of_the_caller_run_and_a_person_must_approve(tmp_path: Path) -
     cases = BUYS.replace("    tools: {look: in stock, pay: {paid: true}}\n", "")
     with Script(call("look", item="book"), call("pay", amount=500), "Done."):
         result = run_only_case(tmp_path, cases, SHOP, mode=LIVE, tools=[look, pay])
-    assert "the call of 'pay' needs the approval of a person" in result.reasons[0]
+    assert "the call of 'pay' needs approval" in result.reasons[0]
 
 
 def test_tools_on_a_server_are_refused_offline(tmp_path: Path) -> None:
     prompt = "---\nmodel: m\ntools: [{name: files, kind: mcp, serverName: files}]\n---\nuser:\nx\n"
     result = run_only_case(tmp_path, "cases: [{name: a, expect: {wire: {path: model, equals: m}}}]", prompt)
-    assert "are on a server (mcp), which is not asked offline" in result.reasons[0]
+    assert "are on a server (mcp), which is not called offline" in result.reasons[0]
     assert run_only_case(tmp_path, "cases: [{name: a, expect: {render: {contains: x}}}]", prompt).status == "passed"
 
 
@@ -281,7 +281,7 @@ def test_checks_in_python_run_only_if_a_person_named_their_file(tmp_path: Path) 
     with Script("Hello Ada."):
         run_only_case(tmp_path, case, mode=RECORD)
     result = run_only_case(tmp_path, case)
-    assert "names code, and code runs only if you name its file\n    Add --checks rules.py" in result.reasons[0]
+    assert "runs code, which needs your permission\n    Add --checks rules.py" in result.reasons[0]
     seen: list[object] = []
 
     def is_polite(answer: object, inputs: object) -> object:
@@ -334,7 +334,7 @@ def test_a_prompt_outside_of_the_project_is_refused(tmp_path: Path, monkeypatch:
     case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {judge: ../judge.prompty, at_least: 1}}}]"
     with Script("Hello."):
         result = run_only_case(inside, case, mode=LIVE)
-    assert "neither below the folder of the test file nor below the current folder" in result.reasons[0]
+    assert "neither below the test file's folder nor below the current folder" in result.reasons[0]
 
 
 def test_selections_are_words_with_and_or_not_and_brackets(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_selections_are_words_with_and_or_not_and_brackets(tmp_path: Path) -> No
     assert select("not (ada or leaves)") == ["greets bob"]
     assert select("'greets bob'") == ["greets bob"]
     for broken in ("", "and", "(ada", "ada bob", "not"):
-        with pytest.raises(RequestError, match="cannot be read"):
+        with pytest.raises(RequestError, match="is invalid"):
             parse_selection(broken)
 
 

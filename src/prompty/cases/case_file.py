@@ -43,7 +43,7 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_to_list, json_schema_input_t
 
 
 class Similarity(FilePart):
-    """How near the answer must be to a text, by the vectors of an embedding prompt."""
+    """The required similarity of the answer to a text, by the vectors of an embedding prompt."""
 
     to: str = Field(description="The text to compare with.")
     prompt: str = Field(description="A .prompty file with `apiType: embedding` and one required input.")
@@ -51,7 +51,7 @@ class Similarity(FilePart):
 
 
 class Check(FilePart):
-    """One or more conditions on what a level observes. All of them must hold."""
+    """One or more conditions on a level's observation. All of them must hold."""
 
     path: str | None = Field(None, description="The part to look at, for example `messages[0].content`.")
     equals: Any = Field(None, description="The value must be equal to this one.")
@@ -76,7 +76,7 @@ class Check(FilePart):
 
     @cached_property
     def conditions(self) -> tuple[str, ...]:
-        """The keys of the conditions, in the order of their cost. One that is null says nothing, except `equals`."""
+        """The keys of the conditions, cheapest first. A null condition is ignored, except `equals`."""
         given = self.model_fields_set
         return tuple(
             name
@@ -89,7 +89,7 @@ Checks = Annotated[tuple[Check, ...], BeforeValidator(_to_checks, json_schema_in
 
 
 class Expect(FilePart):
-    """Checks by level, the cheapest first. A level that fails stops the dearer ones."""
+    """Checks by level, cheapest first. If a level fails, the more expensive levels do not run."""
 
     render: Checks = Field((), description="Checks of the messages. Nothing is sent.")
     wire: Checks = Field((), description="Checks of the request body. Nothing is sent.")
@@ -98,7 +98,7 @@ class Expect(FilePart):
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The levels that have checks, the cheapest first."""
+        """The levels that have checks, cheapest first."""
         return tuple(level for level in LEVELS if getattr(self, level))
 
     @property

@@ -1,7 +1,7 @@
 """Cases in a CSV or JSONL file, one per row.
 
 In CSV the columns `case`, `label`, `tags` and `expect.LEVEL.CHECK` describe the case, and every other column is an
-input. A line of JSONL is a case if it has `inputs`, and otherwise the inputs of one.
+input. A line of JSONL is a case if it has `inputs`, and otherwise the inputs of a case.
 """
 
 import json
@@ -18,9 +18,9 @@ _INPUT_PREFIX = "inputs."
 
 
 def read_case_rows(path: Path, kinds: Kinds) -> list[dict[str, object]]:
-    """Return the cases of a file as they would stand under `cases:`. Raise InputError for a row that has none.
+    """Return the cases in a file as under `cases:`. Raise InputError for an invalid row.
 
-    `kinds` are those of the inputs of the prompt, which decide how a CSV cell is read.
+    `kinds` are the kinds of the prompt's inputs, which decide how a CSV cell is parsed.
     """
     return list(_read(path, kinds))
 
@@ -41,7 +41,7 @@ def _read(path: Path, kinds: Kinds) -> Iterator[dict[str, object]]:
 
 
 def _parse_columns(columns: Mapping[str, object]) -> dict[str, object]:
-    """Return the case of a CSV row. An empty cell of a column that is not an input says nothing."""
+    """Return the case of a CSV row. An empty cell is ignored unless its column is an input."""
     case: dict[str, object] = {}
     inputs: dict[str, object] = {}
     expect: dict[str, dict[str, object]] = {}

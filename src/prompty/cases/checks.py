@@ -1,7 +1,7 @@
-"""Decide whether an observation meets a check. Pure functions, except for the checks that `Evaluators` make.
+"""Check observations. Pure functions, except for the checks by `Evaluators`.
 
-Checks run in the order of their cost: those on text and data first, then functions, similarity, and judges. The dearer
-ones run only if the cheaper ones have passed.
+Checks run in the order of their cost: text and data first, then functions, similarity, and judges. The expensive checks
+run only if the cheaper ones have passed.
 """
 
 import json
@@ -20,7 +20,7 @@ _MAX_SHOWN = 160
 
 
 class Observation(NamedTuple):
-    """What a level gives to look at. `read_value` returns it as JSON, and `text` is what people would read."""
+    """The subject of a level's checks. `read_value` returns it as JSON, and `text` is its readable form."""
 
     text: str
     read_value: Callable[[], object]
@@ -33,7 +33,7 @@ class Observation(NamedTuple):
 
 
 class CheckOutcome(NamedTuple):
-    """The verdict of a check that runs something: its reason, and the score if there is one."""
+    """The outcome of a check that runs code or a model: its reason, and the score if there is one."""
 
     passed: bool
     message: str = ""
@@ -42,7 +42,7 @@ class CheckOutcome(NamedTuple):
 
 
 class Evaluators(Protocol):
-    """Checks that run code or models. Each of them can raise."""
+    """Checks that run code or models. Each can raise."""
 
     def run_function(self, name: str, observation: Observation) -> CheckOutcome: ...
     def measure_similarity(self, similar: Similarity, observation: Observation) -> CheckOutcome: ...
@@ -52,7 +52,7 @@ class Evaluators(Protocol):
 def run_checks(
     level: Level, checks: Sequence[Check], observation: Observation, evaluators: Callable[[], Evaluators]
 ) -> list[CheckResult]:
-    """Return a result for each condition. The dearer ones run only if the cheaper ones have passed."""
+    """Return a result for each condition. Expensive checks run only if the cheaper ones have passed."""
     results: list[CheckResult] = []
     for check in checks:
         seen = observation if check.path is None else _select(check.path, observation)
@@ -63,7 +63,7 @@ def run_checks(
             if name in _CHEAP:
                 message = _CHEAP[name](check, seen)
                 results.append(_fail(level, name, message, check) if message else _get_passed(level, name))
-    for name, evaluate in _DEAR.items():
+    for name, evaluate in _EXPENSIVE.items():
         for check in checks:
             if name in check.conditions:
                 if not all(result.passed or result.advisory for result in results):
@@ -82,7 +82,7 @@ def _fail(level: Level, name: str, message: str, check: Check) -> CheckResult:
     return CheckResult(level, name, False, message if check.path is None else f"`{check.path}`: {message}")
 
 
-_DEAR: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = {
+_EXPENSIVE: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = {
     "python": lambda evaluators, check, seen: evaluators.run_function(check.python, seen),
     "similar": lambda evaluators, check, seen: evaluators.measure_similarity(check.similar, seen),
     "judge": lambda evaluators, check, seen: evaluators.ask_judge(check, seen),
@@ -90,7 +90,7 @@ _DEAR: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = {
 
 
 def _select(path: str, observation: Observation) -> Observation | str:
-    """Return the part at a path, or why there is none."""
+    """Return the part at a path, or the reason why there is none."""
     try:
         value = get_value(observation.read_value(), path)
     except LookupError as error:
@@ -133,7 +133,7 @@ def _check_dropped(check: Check, seen: Observation) -> str:
     return "" if wanted == found else f"dropped options: expected {_list(wanted)}, found {_list(found)}"
 
 
-# The conditions on data by their keys. Each returns why it does not hold, or an empty text.
+# The conditions on data by their keys. Each returns the reason for a failure, or "".
 _CHEAP: dict[str, Callable[[Check, Observation], str]] = {
     "equals": _check_equals,
     "contains": _check_contains,
@@ -152,7 +152,7 @@ _CHEAP: dict[str, Callable[[Check, Observation], str]] = {
 
 def _compare(name: str, limits: Range | None, found: float | None) -> str:
     if found is None or limits is None:
-        return f"the {name} of this is not known"
+        return f"the {name} is unknown"
     low, high = limits.min, limits.max
     if (low is None or found >= low) and (high is None or found <= high):
         return ""
@@ -161,7 +161,7 @@ def _compare(name: str, limits: Range | None, found: float | None) -> str:
 
 
 def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -> str:
-    """Return how calls differ from those expected, in order. Arguments that are not mentioned may be anything."""
+    """Return the first difference between expected and actual calls. Arguments that are not listed are ignored."""
     expected = [(entry, {}) if isinstance(entry, str) else next(iter(entry.items())) for entry in wanted]
     names, called = [name for name, _ in expected], [name for name, _ in found]
     if names != called:
@@ -187,7 +187,7 @@ def _validate(schema: str, value: object) -> str:
     try:
         error = next(_build_validator(schema).iter_errors(value), None)
     except ValueError as unusable:
-        return f"the JSON Schema cannot be used: {unusable}"
+        return f"the JSON Schema is invalid: {unusable}"
     if error is None:
         return ""
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path).lstrip(".")
@@ -203,6 +203,6 @@ def _write(value: object) -> str:
 
 
 def _show(value: object) -> str:
-    """Return a value as JSON, shortened."""
+    """Return a value as JSON, truncated."""
     text = _write(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text):,} characters)"

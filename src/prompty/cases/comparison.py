@@ -20,9 +20,9 @@ _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
 
 
 class Comparison(NamedTuple):
-    """Flips between two runs, by the keys of cases. `uncompared` have a verdict in only one of them, `added` are new.
+    """Flips between two runs, by case key. `uncompared` cases have a verdict in only one run, `added` are new.
 
-    `failing` are the cases that fail now and did not before, and those that could not run: a gate stops them.
+    `failing` are the cases that fail now and did not before, and those that could not run: they fail a build.
     """
 
     worse: tuple[str, ...]
@@ -81,7 +81,7 @@ def compare(before: Mapping[str, Status], now: Sequence[TrialResult]) -> Compari
 def describe_comparison(comparison: Comparison, name: str) -> list[str]:
     """Return lines about a comparison with `name`, such as the baseline or a git reference."""
     if not comparison.compared:
-        return [f"No case can be compared with {name}: none has a verdict in both. Use --live."]
+        return [f"No case can be compared with {name}: none has a verdict in both runs. Use --live."]
     low, high = compute_wilson(comparison.passed_now, comparison.compared)
     lines = [
         f"Compared with {name}: {len(comparison.worse)} worse, {len(comparison.better)} better, "
@@ -90,16 +90,16 @@ def describe_comparison(comparison: Comparison, name: str) -> list[str]:
     ]
     if comparison.worse or comparison.better:
         p = comparison.p_value
-        verdict = "more than chance explains" if p <= 0.05 else "chance alone can explain this"
+        verdict = "significant" if p <= 0.05 else "can be explained by chance"
         lines.append(f"Exact McNemar: p = {p:.3g}, {verdict}.")
     if comparison.uncompared:
         named = ", ".join(comparison.uncompared[:MAX_NAMED]) + (" …" if len(comparison.uncompared) > MAX_NAMED else "")
-        lines.append(f"{len(comparison.uncompared)} cases have no verdict in one of the two, and need --live: {named}.")
+        lines.append(f"{len(comparison.uncompared)} cases have no verdict in one of the runs and need --live: {named}.")
     smallest = comparison.smallest_difference
     lines.append(
-        "There are too few cases to tell any change from chance."
+        "There are too few cases to distinguish a change from chance."
         if smallest is None
-        else f"With these cases, a change of {smallest * 100:.0f} points or more can be told from chance."
+        else f"With these cases, a change of {smallest * 100:.0f} points or more can be distinguished from chance."
     )
     return lines
 

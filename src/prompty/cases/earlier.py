@@ -1,4 +1,4 @@
-"""The version of a prompt at a git reference, in a temporary folder, for the same cases as today's."""
+"""Extract prompts at a git reference to a temporary folder, to run the current cases with them."""
 
 import io
 import subprocess
@@ -18,9 +18,9 @@ _SECONDS = 60
 
 @contextmanager
 def open_earlier(suites: Sequence[Suite], reference: str) -> Iterator[list[Suite]]:
-    """Give the suites with the prompts and recordings of a git reference. Those that it does not have are left out."""
+    """Yield the suites with the prompts and recordings at a git reference. Suites that did not exist are omitted."""
     if reference.startswith("-"):
-        raise RequestError(f"'{reference}' is not a git reference", "Write the name of a branch, a tag or a commit.")
+        raise RequestError(f"'{reference}' is not a git reference", "Name a branch, a tag or a commit.")
     with TemporaryDirectory(prefix="prompty-test-") as folder:
         found = [
             earlier
@@ -33,14 +33,14 @@ def open_earlier(suites: Sequence[Suite], reference: str) -> Iterator[list[Suite
 
 
 def _extract(suite: Suite, reference: str, target: Path) -> Suite | None:
-    """Write the folder of a suite as it was to `target`. Return None if its prompt did not exist."""
+    """Write a suite's folder at the reference to `target`. Return None if its prompt did not exist."""
     here = suite.folder.resolve()
     root = Path(_run_git(here, "rev-parse", "--show-toplevel").decode().strip()).resolve()
-    _run_git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}", cause=f"git knows no '{reference}'")
+    _run_git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}", cause=f"git has no '{reference}'")
     prompt = suite.prompt.resolve()
     if not prompt.is_relative_to(here):
         raise RequestError(
-            f"{suite.prompt} is not below {suite.folder}", "Keep a prompt beside its tests to compare it."
+            f"{suite.prompt} is not below {suite.folder}", "To compare a prompt, keep it next to its tests."
         )
     place = here.relative_to(root).as_posix()
     names = _run_git(root, "ls-tree", "-r", "--name-only", "-z", reference, "--", f"{place}/" if place != "." else ".")
@@ -62,10 +62,10 @@ def _find_git() -> str:
 
 def _run_git(folder: Path, *words: str, cause: str = "") -> bytes:
     try:
-        done = subprocess.run(  # noqa: S603  a reference of the person's, after --verify
+        done = subprocess.run(  # noqa: S603  the user's reference, after --verify
             [_find_git(), "-C", str(folder), *words], capture_output=True, check=True, timeout=_SECONDS
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().partition("\n")[0]
-        raise RequestError(cause or f"git failed: {said or error}", "Run the command within the repository.") from None
+        raise RequestError(cause or f"git failed: {said or error}", "Run the command in the repository.") from None
     return done.stdout

@@ -1,4 +1,4 @@
-"""Checks that run something: functions that a person named, embedding prompts, and judges."""
+"""Checks that run code or models: functions from files that the user named, embedding prompts, and judges."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ Trust = Callable[[Path], JudgeReport]
 
 
 class CaseEvaluators:
-    """The dear checks of one case. `functions` are by `module:function`; `get_trust` tells about a judge."""
+    """The expensive checks of a case. `functions` has functions by `module:function`, `get_trust` a judge's report."""
 
     def __init__(self, case: Case, folder: Path, functions: Functions, get_trust: Trust) -> None:
         self._case, self._folder = case, folder
@@ -29,7 +29,7 @@ class CaseEvaluators:
         if name not in self._functions:
             module = name.partition(":")[0]
             raise RequestError(
-                f"the check `python: {name}` names code, and code runs only if you name its file",
+                f"the check `python: {name}` runs code, which needs your permission",
                 f"Add --checks {module.rpartition('.')[2]}.py to the command.",
             )
         try:
@@ -47,20 +47,20 @@ class CaseEvaluators:
         required = [declared.name for declared in agent.inputs if declared.default is None]
         if len(required) != 1:
             raise RequestError(
-                f"{similar.prompt} has {len(required)} inputs without a default", "Give it one, for the text to embed."
+                f"{similar.prompt} has {len(required)} inputs without a default", "Declare one, for the text."
             )
         vectors: list[Any] = [invoke(agent, {required[0]: text}) for text in (similar.to, observation.text)]
         try:
             cosine = compute_cosine(*(_flatten(vector) for vector in vectors))
         except (TypeError, ValueError) as error:
             raise RequestError(
-                f"{similar.prompt} gave no vectors to compare: {error}", "Use `apiType: embedding`."
+                f"{similar.prompt} did not return comparable vectors: {error}", "Use `apiType: embedding`."
             ) from None
         message = "" if cosine >= similar.at_least else f"similarity {cosine:.3f} is below {similar.at_least:g}"
         return CheckOutcome(not message, message, score=cosine)
 
     def ask_judge(self, check: Check, observation: Observation) -> CheckOutcome:
-        """Ask a judge. Its verdict counts if it agrees with people on its own labelled cases, else it is advice."""
+        """Ask a judge. Its verdict is advisory unless it agrees with people on its labelled cases."""
         reference = str(check.judge)
         agent = load_prompt(self._folder / reference, self._folder)
         inputs = build_judge_inputs(check, self._case.inputs, observation.text)
@@ -69,11 +69,11 @@ class CaseEvaluators:
             score = parse_score(answer)
             passed = passes(score, check.at_least)
         except ValueError as error:
-            raise RequestError(str(error), "Let the judge answer with a score alone, or write `at_least:`.") from None
+            raise RequestError(str(error), "Have the judge answer with only a score, or add `at_least:`.") from None
         if isinstance(passed, str):
             raise RequestError(
                 f"the judge answered {passed!r}, which is neither a score nor pass or fail",
-                "Let it answer with a number, `pass` or `fail`.",
+                "Have it answer with a number, `pass` or `fail`.",
             )
         report = self._get_trust((self._folder / reference).resolve())
         number = float(score) if not isinstance(score, str) else None
@@ -82,20 +82,20 @@ class CaseEvaluators:
         wanted = (
             f"{score:g} is below {check.at_least:g}" if check.at_least is not None and number is not None else "fail"
         )
-        note = "" if report.trusted else f" (only reported: {report.problem})"
+        note = "" if report.trusted else f" (advisory: {report.problem})"
         return CheckOutcome(False, f"{report.judge} says {wanted}{note}", advisory=not report.trusted, score=number)
 
 
 def _flatten(vector: Any) -> list[float]:
-    """Return the numbers of a vector, also of a list that holds only one."""
+    """Return the numbers of a vector, or of a list with one vector."""
     return [float(number) for number in (vector[0] if vector and isinstance(vector[0], list) else vector)]
 
 
 def load_prompt(path: Path, folder: Path, variant: str | None = None) -> PromptAgent:
-    """Load a prompt that a test file names. It must be below the folder of that file, or below the current one."""
+    """Load a prompt that a test file names. It must be below the test file's folder or the current folder."""
     if not any(path.resolve().is_relative_to(root.resolve()) for root in (folder, Path.cwd())):
         raise RequestError(
-            f"{path} is neither below the folder of the test file nor below the current folder",
-            "Move it, or run the command from the folder of the project.",
+            f"{path} is neither below the test file's folder nor below the current folder",
+            "Move it, or run the command in the project's folder.",
         )
-    return load(path, variant=variant or "")  # not that of the environment: recordings belong to one
+    return load(path, variant=variant or "")  # not the environment's variant: recordings belong to one

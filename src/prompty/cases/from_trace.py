@@ -1,4 +1,4 @@
-"""Turn the trace of a run into a case: its inputs, the results of its tools, what it answered, and a recording.
+"""Convert the trace of a run to a case: its inputs, the results of its tools, its answer, and a recording.
 
 The recording is made from the replies in the trace, so the case runs offline at once and costs nothing.
 """
@@ -32,7 +32,7 @@ _RECORD_AGAIN = "Record a run to the end with --trace file:FOLDER, and name its 
 
 
 class TracedRun(NamedTuple):
-    """What a case needs of a run. `results` has one result for each tool: the first one, if it was called again."""
+    """The parts of a run that a case needs. `results` has the first result of each tool."""
 
     name: str
     inputs: Json
@@ -44,7 +44,7 @@ class TracedRun(NamedTuple):
 
 
 class NewCase(NamedTuple):
-    """A case that was written to a file, and the tools whose later results it does not have."""
+    """A case that was written to a file, and the tools whose later results it lacks."""
 
     name: str
     path: Path
@@ -52,7 +52,7 @@ class NewCase(NamedTuple):
 
 
 def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
-    """Add the run of a trace to the test file of a prompt, with a recording. If the case would fail, change nothing."""
+    """Add the run in a trace to a prompt's test file, with a recording. If the case would fail, change nothing."""
     run = read_run(trace)
     path = find_test_file(prompt) or prompt.with_name(f"{prompt.stem}{SUFFIXES[0]}")
     before = path.read_text(encoding="utf-8") if path.exists() else None
@@ -63,8 +63,8 @@ def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
         for result in _record(suite, run, written):
             if result.status != "passed":
                 reasons = "; ".join(result.reasons)
-                fix = "Run the prompt again as it is now, and use that trace."
-                raise RequestError(f"the run of {trace.path.name} does not pass as a case: {reasons}", fix)
+                fix = "Run the current prompt again, and use the new trace."
+                raise RequestError(f"the run in {trace.path.name} does not pass as a case: {reasons}", fix)
     except BaseException:
         for recording in written:
             recording.unlink(missing_ok=True)
@@ -97,10 +97,10 @@ def read_run(trace: RecordedTrace) -> TracedRun:
         raise fail(f"{trace.path.name} is not the trace of a prompt")
     frame = trace.frames[root]
     if frame.status != "ok":
-        raise fail(f"the run of {trace.path.name} is {frame.status}")
+        raise fail(f"the run in {trace.path.name} is {frame.status}")
     inputs, answer = frame.content.get("inputs") or {}, frame.content.get("result")
     if not isinstance(inputs, dict) or answer is None:
-        raise fail(f"{trace.path.name} has no contents")
+        raise fail(f"{trace.path.name} has no content")
     below = list(_list_below(trace.frames, root))
     tools = [tool for tool in below if tool.name == TOOL_CALL and tool.parent == root]
     called = [(str(tool.attributes.get(TOOL_NAME)), tool) for tool in tools]
@@ -117,7 +117,7 @@ def read_run(trace: RecordedTrace) -> TracedRun:
 
 
 def _list_below(frames: Sequence[Frame], root: int) -> Iterator[Frame]:
-    """Yield the frames below one, in their order: they are those that follow it, as long as they are deeper."""
+    """Yield a frame's descendants in order: the frames after it, as long as they are deeper."""
     for frame in frames[root + 1 :]:
         if frame.depth <= frames[root].depth:
             return
@@ -135,17 +135,15 @@ def _read_reply(frame: Frame, path: Path) -> Reply:
     try:
         message = Message.from_json(frame.content.get("result"))  # type: ignore[arg-type]  # it checks the type
     except InvalidMessage as error:
-        raise RequestError(
-            f"{path.name} has a model call without an answer to repeat: {error}", _RECORD_AGAIN
-        ) from None
+        raise RequestError(f"{path.name} has a model call without an answer: {error}", _RECORD_AGAIN) from None
     usage = Usage(input_tokens=frame.usage.get("input_tokens"), output_tokens=frame.usage.get("output_tokens"))
     return Reply(text=message.text, tool_calls=message.tool_calls, finish_reason=message.finish_reason, usage=usage)
 
 
 def build_case(run: TracedRun, functions: Sequence[str]) -> Json:
-    """Return the case of a run, as it stands in a test file.
+    """Return the case of a run, as in a test file.
 
-    `functions` are the tools that get a result, which is null for one that was not called.
+    `functions` are the tools that get a result, which is null for a tool that was not called.
     """
     checks: Json = {"equals": run.answer}
     case: Json = {"name": run.name, "inputs": run.inputs}
@@ -155,13 +153,13 @@ def build_case(run: TracedRun, functions: Sequence[str]) -> Json:
     case["expect"] = {"replay": checks}
     text = find_file_reference(case)
     if text is not None:
-        message = f"the run has the text {text!r}, which a test file would take for a file"
-        raise RequestError(message, "Write the case by hand, with the text in a file of its own.")
+        message = f"the run has the text {text!r}, which a test file would read as a file reference"
+        raise RequestError(message, "Write the case by hand, with the text in its own file.")
     return case
 
 
 def append_case(text: str | None, case: Json, path: Path) -> str:
-    """Return the text of a test file with one more case at its end. What was there stays as it is written."""
+    """Return the text of a test file with one more case at the end. The rest does not change."""
     item = write_yaml([case])
     if text is None:
         return f"cases:\n{indent(item, '  ')}"

@@ -1,4 +1,4 @@
-"""Paths into JSON: `messages[0].content`. They lead to one value; there are no wildcards."""
+"""Paths into JSON: `messages[0].content`. A path leads to one value, without wildcards."""
 
 import re
 
@@ -8,13 +8,13 @@ _STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(-?\d{1,9})\]|\[(\"(?:[^\"\\]|\\.)*\")\]
 
 
 def parse_path(text: str) -> tuple[str | int, ...]:
-    """Split a path into names and positions. Raise ValueError for one that cannot be read."""
+    """Split a path into names and positions. Raise ValueError if it is invalid."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):
         step = _STEP.match(text, position)
         if step is None or (position == 0 and text.startswith(".")):
-            raise ValueError(f"the path `{text}` cannot be read from character {position + 1} on")
+            raise ValueError(f"the path `{text}` is invalid at character {position + 1}")
         name, index, quoted = step.groups()
         steps.append(name if name is not None else int(index) if index is not None else str(read_json(quoted)))
         position = step.end()
@@ -22,7 +22,7 @@ def parse_path(text: str) -> tuple[str | int, ...]:
 
 
 def get_value(value: object, path: str) -> object:
-    """Return the value at a path. Raise LookupError that names the first step that is not there."""
+    """Return the value at a path. Raise LookupError, naming the first missing step."""
     passed = ""
     for step in parse_path(path):
         try:

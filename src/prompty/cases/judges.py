@@ -23,13 +23,13 @@ _WORDS = {
     "no": False,
 }
 _SCORE_KEYS = ("score", "rating", "result", "verdict", "pass", "passed", "label")
-_TAGGED = re.compile(r"<S2>\s*(-?\d+(?:\.\d+)?)")  # of the judges of azure-ai-evaluation
+_TAGGED = re.compile(r"<S2>\s*(-?\d+(?:\.\d+)?)")  # the format of azure-ai-evaluation's judges
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _INPUT = re.compile(r"\$\{inputs\.(\w+)\}")
 
 
 def parse_score(answer: object) -> Score:
-    """Return the score in the answer of a judge: a number, True or False, or a word of its own.
+    """Return the score in a judge's answer: a number, True or False, or another word.
 
     It is the answer itself, or one of the keys `score`, `rating`, `result`, `verdict`, `pass` or `label`. Raise
     ValueError if there is none.
@@ -40,7 +40,7 @@ def parse_score(answer: object) -> Score:
         for key in _SCORE_KEYS:
             if key in answer:
                 return parse_score(answer[key])
-        raise ValueError(f"the judge answered a mapping without {', '.join(_SCORE_KEYS[:3])} or another score")
+        raise ValueError(f"the judge's answer is a mapping without {', '.join(_SCORE_KEYS[:3])} or another score")
     text = "" if answer is None else str(answer).strip()
     if tagged := _TAGGED.search(text):
         return float(tagged[1])
@@ -56,17 +56,17 @@ def parse_score(answer: object) -> Score:
         return float(word)
     if text and len(text) <= 40 and "\n" not in text:
         return text
-    raise ValueError(f"the answer of the judge has no score: {text[:80]!r}")
+    raise ValueError(f"the judge's answer has no score: {text[:80]!r}")
 
 
 def passes(score: Score, at_least: float | None) -> bool | str:
-    """Return the verdict of a score: passed or not, or the score itself if it is a word."""
+    """Return True or False for a score, or the score itself if it is a word."""
     if isinstance(score, str):
         return score
     if isinstance(score, bool):
         return score
     if at_least is None:
-        raise ValueError(f"the judge answered {score:g}, and no `at_least` says which scores pass")
+        raise ValueError(f"the judge answered {score:g}, but there is no `at_least` for the scores that pass")
     return score >= at_least
 
 
@@ -80,7 +80,7 @@ def build_judge_inputs(check: Check, inputs: Mapping[str, object], answer: str) 
         reference = _INPUT.fullmatch(value) if isinstance(value, str) else None
         if reference and reference[1] not in inputs:
             raise RequestError(
-                f"`judge_inputs.{name}` refers to the input '{reference[1]}', which the case does not have",
+                f"`judge_inputs.{name}` refers to the input '{reference[1]}', which the case lacks",
                 "Name an input of the case.",
             )
         given[name] = inputs[reference[1]] if reference else value
@@ -89,7 +89,7 @@ def build_judge_inputs(check: Check, inputs: Mapping[str, object], answer: str) 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeReport:
-    """How a judge agrees with the labels of its test file. It may fail a build if `problem` is empty."""
+    """The agreement of a judge with the labels in its test file. It may fail a build if `problem` is empty."""
 
     judge: str
     agreement: Agreement
@@ -104,7 +104,7 @@ class JudgeReport:
 def report_judge(
     judge: Path, rules: JudgeRules, results: Sequence[TrialResult], labels: Mapping[str, Score]
 ) -> JudgeReport:
-    """Compare the verdicts of a judge with the labels of people. `labels` has them by the key of the case."""
+    """Compare a judge's verdicts with people's `labels`, by case key."""
     pairs: list[tuple[object, object]] = []
     problem = ""
     for result in results:
@@ -125,13 +125,13 @@ def report_judge(
 
 
 def _find_problem(agreement: Agreement, rules: JudgeRules) -> str:
-    """Return why a judge may not fail a build, or an empty text."""
+    """Return the reason why a judge may not fail a build, or ""."""
     if agreement.total < rules.min_labels:
-        return f"it has {agreement.total} labelled cases, and {rules.min_labels} are needed"
+        return f"it has {agreement.total} labelled cases, but needs {rules.min_labels}"
     if agreement.kappa is None:
-        return "all labels are the same, so that agreement says nothing"
+        return "all labels are the same, so agreement means nothing"
     if agreement.kappa < rules.min_kappa:
-        return f"kappa is {agreement.kappa:.2f}, and {rules.min_kappa:g} is needed"
+        return f"kappa is {agreement.kappa:.2f}, but must be at least {rules.min_kappa:g}"
     return ""
 
 
@@ -143,4 +143,4 @@ def describe_report(report: JudgeReport) -> str:
         f"{report.judge}: agrees with {agreement.agreed} of {agreement.total} labels ({agreement.share:.0%}), "
         f"kappa {kappa}, base rate {agreement.base_rate:.0%}"
     )
-    return f"{line}. It may fail cases." if report.trusted else f"{line}. It only reports: {report.problem}."
+    return f"{line}. It may fail cases." if report.trusted else f"{line}. It is advisory: {report.problem}."

@@ -1,4 +1,4 @@
-"""Expand cases into trials: one for each model and variant. Choose among them with `-k`."""
+"""Expand cases into trials, one for each model and variant, and select them with `-k`."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ _WORD = re.compile(r"\s*(\(|\)|\"[^\"]*\"|'[^']*'|[^\s()\"']+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """A case with one model and one variant. None is what the file says."""
+    """A case with one model and one variant. None means the file's own."""
 
     suite: Suite
     case: Case
@@ -32,14 +32,14 @@ class Trial:
 
     @property
     def needed(self) -> int:
-        """How many runs must pass."""
+        """The number of runs that must pass."""
         return self.case.passes or self.repeat
 
 
 def plan_trials(
     suites: Iterable[Suite], *, models: Sequence[str] = (), variants: Sequence[str] = (), repeat: int | None = None
 ) -> Iterator[Trial]:
-    """Yield the trials of all cases. `models`, `variants` and `repeat` replace those of the files."""
+    """Yield the trials of all cases. `models`, `variants` and `repeat` override the files."""
     for suite in suites:
         for case in suite.cases:
             chosen = _repeat_case(case, repeat)
@@ -57,7 +57,7 @@ def _repeat_case(case: Case, repeat: int | None) -> Case:
 
 
 def get_recording_path(trial: Trial, number: int = 1, folder: Path | None = None) -> Path:
-    """Return the path of the recording of an run: `recordings/<prompt>/<case>[.<variant>][.<model>][.2].jsonl`."""
+    """Return the path of a run's recording: `recordings/<prompt>/<case>[.<variant>][.<model>][.2].jsonl`."""
     chosen = [make_file_name(part) for part in (trial.variant, trial.model) if part]
     repeated = [str(number)] if number > 1 else []
     name = ".".join([make_file_name(str(trial.case.name)), *chosen, *repeated])
@@ -65,7 +65,7 @@ def get_recording_path(trial: Trial, number: int = 1, folder: Path | None = None
 
 
 def parse_selection(expression: str) -> Callable[[Trial], bool]:
-    """Parse `-k`: words that occur in a case's key or are one of its tags, with `and`, `or`, `not` and brackets."""
+    """Parse `-k`: words in a case's key or tags, with `and`, `or`, `not` and parentheses."""
     words = _WORD.findall(expression)
     position = 0
 
@@ -102,15 +102,15 @@ def parse_selection(expression: str) -> Callable[[Trial], bool]:
         if word == "(":
             inner = parse_or()
             if take() != ")":
-                raise _unreadable(expression, "a bracket is not closed")
+                raise _unreadable(expression, "a parenthesis is not closed")
             return inner
         if word in (")", "and", "or"):
-            raise _unreadable(expression, f"`{word}` stands where a word belongs")
+            raise _unreadable(expression, f"expected a word, found `{word}`")
         return _match(word.strip("\"'").lower())
 
     selection = parse_or()
     if peek() is not None:
-        raise _unreadable(expression, f"`{peek()}` stands where `and` or `or` belongs")
+        raise _unreadable(expression, f"expected `and` or `or`, found `{peek()}`")
     return selection
 
 
@@ -119,4 +119,4 @@ def _match(word: str) -> Callable[[Trial], bool]:
 
 
 def _unreadable(expression: str, cause: str) -> RequestError:
-    return RequestError(f"-k '{expression}' cannot be read: {cause}", "Write words with and, or, not and brackets.")
+    return RequestError(f"-k '{expression}' is invalid: {cause}", "Write words with and, or, not and parentheses.")

@@ -28,7 +28,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "PromptTes
 
 
 class PromptTestFile(pytest.File):
-    """A test file. Each case with a model and a variant is one test, and the agreement of a judge is another one."""
+    """A test file. Each case with a model and a variant is a test, and so is the agreement of a judge."""
 
     def collect(self) -> Iterator[pytest.Item]:
         try:
@@ -44,7 +44,7 @@ class PromptTestFile(pytest.File):
 
 class _Item(pytest.Item):
     def run_trials(self, trials: list[Trial]) -> list[TrialResult]:
-        """Run trials as the command line of pytest says. Functions of `prompty_checks` may be checks."""
+        """Run trials with pytest's options. Functions in `prompty_checks` are allowed as checks."""
         files = [str(path) for path in self.config.getini("prompty_checks")]
         mode = RECORD if self.config.getoption("--prompty-live") else OFFLINE
         return Runner(RunnerOptions(mode=mode, jobs=1, checks=load_checks(files))).run(trials)

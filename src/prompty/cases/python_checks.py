@@ -1,7 +1,7 @@
-"""Functions of Python files that a person named, as checks: `module:function`.
+"""Checks that are functions in Python files: `module:function`.
 
-A test file only names a function. Its code runs because somebody wrote the path of the Python file on the command line,
-or into the settings of pytest, which runs code of the project anyway.
+A test file only names a function. Its code runs only if the user named the Python file on the command line, or in the
+settings of pytest, which runs the project's code anyway.
 """
 
 import inspect

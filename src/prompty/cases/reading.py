@@ -34,9 +34,9 @@ _ANSWER_KEYS = frozenset({"tools", "rounds", "cost", "python", "similar", "judge
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """The cases of one test file, with its defaults applied and a name for each.
+    """The cases of one test file, with defaults and names.
 
-    `folder` is that of the test file, and `earlier` the same folder at an earlier time, if the prompt is from there.
+    `earlier` is the folder with an earlier version of the prompt, if that is used.
     """
 
     path: Path
@@ -66,13 +66,13 @@ def strip_suffix(path: Path) -> str:
 
 
 def find_test_file(prompt: Path) -> Path | None:
-    """Return the test file beside a prompt."""
+    """Return the test file of a prompt."""
     candidates = (prompt.with_name(f"{prompt.stem}{suffix}") for suffix in SUFFIXES)
     return next((path for path in candidates if path.is_file()), None)
 
 
 def is_file_reference(text: str) -> bool:
-    """Return True if a test file takes a text for the contents of a file."""
+    """Return True if a test file would read a text as a file reference."""
     return _FILE.fullmatch(text) is not None
 
 
@@ -134,7 +134,7 @@ def _read(text: str, path: Path) -> tuple[CaseFile | None, list[Finding]]:
         return None, [_place(text, "invalid-yaml", error.problem)]
     if not isinstance(data, dict):
         fix = "Write `cases:`, and below it a list of cases."
-        return None, [_place(text, "invalid-yaml", YamlProblem("the file has no mapping of keys", fix, 0, 0))]
+        return None, [_place(text, "invalid-yaml", YamlProblem("the file is not a mapping", fix, 0, 0))]
     findings = [_place(text, "duplicate-key", problem) for problem in duplicates]
     source_map = SourceMap(text)
     resolved = cast(dict[str, Any], _insert_files(data, path, source_map, findings))
@@ -156,7 +156,7 @@ def _place(text: str, code: str, problem: YamlProblem) -> Finding:
 
 
 def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findings: list[Finding]) -> object:
-    """Return the data with each value `${file:…}` replaced by the file. Environment variables are not read."""
+    """Return the data with each value `${file:…}` replaced with the file. Environment variables are not read."""
     references = References(path.parent)
 
     def insert(value: object, keys: tuple[str | int, ...]) -> object:
@@ -175,7 +175,7 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
                 return read_case_rows(rows, _read_kinds(path, data.get("prompt")))
             return references.read_data(reference[1])
         except Unreadable as error:
-            outside = "Keep the file below the folder of the test file."
+            outside = "Keep the file below the test file's folder."
             fix = outside if error.code == "file-outside" else error.fix
             findings.append(source_map.locate(keys, error.code, error.message, fix))
         except (InputError, RequestError) as error:
@@ -200,7 +200,7 @@ def _get_prompt_path(path: Path, prompt: object) -> Path:
 
 
 def _locate(detail: ErrorDetails, data: object, written: dict[str, Any], source_map: SourceMap) -> Finding:
-    """Return a problem that pydantic found, at its place in the file."""
+    """Locate a problem that pydantic found in the file."""
     keys = _follow(detail["loc"], data)
     last = str(keys[-1]) if keys else ""
     expected, fix = _EXPECTED.get(detail["type"].partition("_")[0], (None, "Correct the value of `{key}`."))
@@ -261,7 +261,7 @@ def _get_part(keys: Sequence[str | int]) -> str:
 
 
 def _follow(loc: tuple[str | int, ...], data: object) -> list[str | int]:
-    """Return the keys of the file for a place in the data that pydantic reports."""
+    """Return the keys in the file for a location that pydantic reports."""
     keys: list[str | int] = []
     for position, key in enumerate(loc):
         is_last = position == len(loc) - 1
@@ -270,13 +270,13 @@ def _follow(loc: tuple[str | int, ...], data: object) -> list[str | int]:
         elif isinstance(data, list | tuple) and isinstance(key, int) and key < len(data):
             data = data[key]
         elif not (is_last and isinstance(key, str)) or isinstance(data, str | int | float):
-            continue  # a step of pydantic's alone: the tag of a union, or an entry of a list that is not written as one
+            continue  # a step that exists only in pydantic: the tag of a union, or an entry of an implicit list
         keys.append(key)
     return keys
 
 
 def _find_mistakes(file: CaseFile, written: object, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield the mistakes that no type tells."""
+    """Yield the mistakes that types cannot detect."""
     yield from _find_wrong_checks(file.defaults, ("defaults",), source_map)
     seen: dict[str, int] = {}
     is_rows = isinstance(written, dict) and isinstance(written.get("cases"), str)
@@ -287,8 +287,8 @@ def _find_mistakes(file: CaseFile, written: object, source_map: SourceMap) -> It
         name = case.name or f"case {index + 1}"
         file_name = make_file_name(name).lower()
         if file_name in seen:
-            message = f"the name '{name}' is that of case {seen[file_name]}, too, or its recording would be"
-            yield source_map.locate((*keys, "name"), "duplicate-key", message, "Give each case a name of its own.")
+            message = f"the name '{name}', or the recording's file name, is the same as for case {seen[file_name]}"
+            yield source_map.locate((*keys, "name"), "duplicate-key", message, "Give each case a unique name.")
         seen.setdefault(file_name, index + 1)
         yield from _find_wrong_case(file, case, keys, source_map)
 
@@ -297,12 +297,12 @@ def _find_wrong_case(file: CaseFile, case: Case, keys: KeyPath, source_map: Sour
     repeat, passes = case.repeat or file.defaults.repeat or 1, case.passes or file.defaults.passes
     if passes is not None and passes > repeat:
         message = f"`pass` is {passes}, but the case runs {repeat} times"
-        yield source_map.locate((*keys, "pass"), "wrong-value", message, f"Write `repeat: {passes}`, or a smaller one.")
+        yield source_map.locate((*keys, "pass"), "wrong-value", message, f"Write `repeat: {passes}`, or lower `pass`.")
     if file.judge and case.label is None:
         message = "the case of a judge has no label"
-        yield source_map.locate(keys, "missing-key", message, "Add `label:` with the verdict of a person.")
+        yield source_map.locate(keys, "missing-key", message, "Add `label:` with a person's verdict.")
     if case.label is not None and file.judge is None:
-        message = "a label is for the cases of a judge"
+        message = "only the cases of a judge can have a label"
         fix = "Add `judge: {at_least: …}` at the top of the file, or remove the label."
         yield source_map.locate((*keys, "label"), "wrong-value", message, fix)
     yield from _find_wrong_checks(case, keys, source_map)
@@ -323,17 +323,17 @@ def find_check_mistakes(check: Check, level: Level) -> Iterator[tuple[str, str, 
     given = check.model_fields_set
     if level in ("render", "wire"):
         for key in sorted(given & _ANSWER_KEYS):
-            yield key, f"`{key}` looks at an answer, but `{level}` has none", "Write it under `replay:` or `live:`."
+            yield key, f"`{key}` checks an answer, but `{level}` has none", "Write it under `replay:` or `live:`."
     if "seconds" in given and level != "live":
-        yield "seconds", "only a live run takes time", "Write it under `live:`."
+        yield "seconds", "only live runs are timed", "Write it under `live:`."
     if "dropped" in given and level != "wire":
-        yield "dropped", "options are dropped from requests", "Write it under `wire:`."
+        yield "dropped", "only requests have dropped options", "Write it under `wire:`."
     if "tokens" in given and level == "render":
-        yield "tokens", "messages have no tokens yet", "Write it under `wire:`."
+        yield "tokens", "rendered messages have no token count", "Write it under `wire:`."
     if given & {"at_least", "judge_inputs"} and check.judge is None:
-        yield "at_least", "there is no `judge` to give a score", "Add `judge: FILE.prompty`, or remove it."
+        yield "at_least", "there is no `judge`", "Add `judge: FILE.prompty`, or remove it."
     if given == {"path"}:
-        yield "path", "nothing is expected of this part", "Add `equals:`, `contains:` or another condition."
+        yield "path", "there is no condition for this path", "Add `equals:`, `contains:` or another condition."
     yield from _find_unusable(check)
 
 
@@ -341,7 +341,7 @@ def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
     try:
         re.compile(check.regex or "")
     except re.error as error:
-        yield "regex", f"the regular expression cannot be read: {error}", "Correct it, and quote it with '…'."
+        yield "regex", f"the regular expression is invalid: {error}", "Correct it, and quote it with '…'."
     try:
         jsonschema_rs.validator_for(check.json_schema or {})
     except ValueError as error:
@@ -351,7 +351,7 @@ def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
     except ValueError as error:
         yield "path", str(error), "Write it like `choices[0].message`."
     if check.python is not None and not re.fullmatch(r"[\w.]+:\w+", check.python):
-        yield "python", "not the name of a function in a module", "Write `python: module:function`."
+        yield "python", "does not have the form `module:function`", "Write `python: module:function`."
 
 
 def _first_line(error: Exception) -> str:

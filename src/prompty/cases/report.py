@@ -19,7 +19,7 @@ def render_report(
     before: Mapping[str, TrialResult] | None = None,
     reference: str = "",
 ) -> str:
-    """Return the page. `before` has the results of another version by their keys, which are shown as differences."""
+    """Return the page. `before` has another version's results by key, to show differences."""
     data: Json = {
         "summary": count_statuses(results),
         "notes": list(notes),

@@ -1,6 +1,6 @@
-"""Results of cases as plain data. They can be written as JSON and read back, for the ledger and the reports.
+"""Results of cases as plain data that round-trips through JSON, for the ledger and the reports.
 
-They are named tuples, because a run of ten thousand cases makes thirty thousand of them.
+They are named tuples, because a run of ten thousand cases creates thirty thousand.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Status = Literal["passed", "failed", "error", "skipped"]
 
 
 class CheckResult(NamedTuple):
-    """The outcome of one check. An advisory one is reported, but does not fail its case."""
+    """The outcome of one check. An advisory check is reported, but does not fail its case."""
 
     level: Level
     name: str
@@ -24,7 +24,7 @@ class CheckResult(NamedTuple):
 
 
 class CaseRun(NamedTuple):
-    """One run of a case. `error` says why it has no verdict, `level` how far it got, and `trace` is its trace file."""
+    """One run of a case. `error` explains a missing verdict, `level` is the last level, `trace` its trace file."""
 
     number: int = 1
     level: Level = "render"
@@ -51,7 +51,7 @@ class CaseRun(NamedTuple):
 
 
 def run_from_json(data: Json) -> CaseRun:
-    """Read what `CaseRun.to_json` wrote."""
+    """Parse the result of `CaseRun.to_json`."""
     fields: dict[str, Any] = dict(data)
     fields["checks"] = tuple(CheckResult(**check) for check in fields["checks"])
     for name in ("messages", "calls"):
@@ -60,7 +60,7 @@ def run_from_json(data: Json) -> CaseRun:
 
 
 class TrialResult(NamedTuple):
-    """The outcome of a case with one model and one variant. `note` says why it was skipped, or what else to know."""
+    """The outcome of a case with one model and one variant. `note` explains a skipped case, among others."""
 
     suite: str
     case: str
@@ -93,7 +93,7 @@ class TrialResult(NamedTuple):
 
     @property
     def reasons(self) -> list[str]:
-        """The sentences that say why the case did not pass, without repetitions."""
+        """The distinct reasons why the case did not pass."""
         found = [self.note] if self.note else []
         for run in self.runs:
             if run.error is not None:

@@ -1,7 +1,7 @@
-"""Run many trials: offline one after another, live several at once.
+"""Run many trials: offline sequentially, live concurrently.
 
-Each live run of a case is written to a ledger before it starts and when it ends. The process can be killed at any
-moment: the next one takes the finished runs from the ledger, and says which ones may have been paid for twice.
+Each live run of a case is written to a ledger before it starts and when it ends. If the process is killed, the next one
+takes the finished runs from the ledger, and reports which runs may be paid for twice.
 """
 
 import json
@@ -40,9 +40,9 @@ BUDGET_SPENT = "the budget of --max-cost is spent"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunnerOptions:
-    """How to run trials. `tools` are functions that models may call, `checks` those of `python:` checks by name.
+    """Options of a runner. `tools` are functions that models may call, `checks` those of `python:` checks by name.
 
-    `keep_messages` puts the messages of each case into its result, for reports that show them.
+    `keep_messages` adds the messages of each case to its result, for reports.
     """
 
     mode: Mode = OFFLINE
@@ -55,7 +55,7 @@ class RunnerOptions:
 
 
 class Runner:
-    """Runs trials. `interrupted` names the runs of cases that earlier processes started and did not end, each time."""
+    """Runs trials. `interrupted` names the runs that earlier processes started and did not end, once per start."""
 
     def __init__(self, options: RunnerOptions) -> None:
         self.options = options
@@ -69,7 +69,7 @@ class Runner:
         self._is_budget_spent = False
 
     def stop(self) -> None:
-        """Start no more runs of cases. Those that have started end first."""
+        """Start no more runs. Wait for the running ones."""
         self._stopping.set()
 
     def run(
@@ -78,7 +78,7 @@ class Runner:
         on_result: Callable[[TrialResult], None] = lambda _: None,
         on_interrupted: Callable[[list[str]], None] = lambda _: None,
     ) -> list[TrialResult]:
-        """Run the trials and return their results in order. Those that `stop` left out are missing.
+        """Run the trials and return their results in order, without those that `stop` skipped.
 
         `on_interrupted` gets `interrupted` before anything runs.
         """
@@ -138,14 +138,14 @@ class Runner:
                 return _build_result(trial, "error", runs, resumed=resumed)
             passed += outcome == "passed"
             status = decide(passed, number - passed, trial.repeat, trial.needed)
-            if status is not None and not self.options.mode.record:  # a recording has all runs
+            if status is not None and not self.options.mode.record:  # all runs are recorded
                 break
         note = NEEDS_LIVE if trial.case.expect.live and not self.options.mode.live else ""
-        note = f"the checks of `live` were left out: {note}" if note else ""
+        note = f"skipped the checks in `live`: {note}" if note else ""
         return _build_result(trial, status or "failed", runs, note=note, resumed=resumed)
 
     def _run_once(self, trial: Trial, number: int, agent: PromptAgent) -> tuple[CaseRun, bool]:
-        """Run a case once, or take the run from the ledger of an earlier process. Return True with one from there."""
+        """Run a case once, or return the run from the ledger of an earlier process, and True."""
         ledger = self._ledger
         if ledger is None or (trial.case.expect.level in ("render", "wire") and trial.case.label is None):
             return run_case(self._get_context(trial, number, agent)), False
@@ -168,7 +168,7 @@ class Runner:
         return CaseEvaluators(trial.case, trial.suite.folder, self.options.checks, self.get_trust)
 
     def _get_agent(self, trial: Trial) -> PromptAgent | PromptyError:
-        """Return the agent of a trial, or the error that loading it raised. Each is loaded once."""
+        """Return the agent of a trial, or the error from loading it. Cached."""
         key = (trial.suite.prompt, trial.variant, trial.model)
         with self._lock:
             if key not in self._agents:
@@ -182,7 +182,7 @@ class Runner:
             return self._agents[key]
 
     def _check_prices(self, trials: Sequence[Trial]) -> None:
-        """Raise if a price is not known: a budget that counts nothing would not limit anything."""
+        """Raise if a price is unknown, because a budget would have no effect."""
         for trial in trials if self.options.max_cost is not None and self.options.mode.live else ():
             agent = self._get_agent(trial)
             if not isinstance(agent, PromptyError):
@@ -200,7 +200,7 @@ class Runner:
         self._ledger = None
 
     def get_trust(self, judge: Path) -> JudgeReport:
-        """Return the report of a judge on its own labelled cases, from their recordings: that costs nothing."""
+        """Return a judge's report on its labelled cases, from their recordings at no cost."""
         with self._trust_lock:
             if judge not in self._trust:
                 self._trust[judge] = _test_judge(judge)
@@ -231,10 +231,10 @@ def _hash_run(trial: Trial, number: int, agent: PromptAgent, mode: Mode) -> str:
 
 
 class _RunLedger:
-    """The ledger of a batch, with runs of cases as its rows. When nothing is left to run, its files are removed.
+    """A batch ledger with runs of cases as rows. When nothing is left to run, its files are removed.
 
-    A journal of its own has the names of runs, and which of them ended. It remembers interruptions until all is done:
-    the process that repeats an interrupted run can be killed before it has told anybody.
+    A separate journal has the names of runs, and which of them ended. It keeps interruptions until everything has run,
+    because the process that repeats an interrupted run can be killed before it reports it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -255,7 +255,7 @@ class _RunLedger:
         return self._known.get(id)
 
     def list_interrupted(self) -> list[str]:
-        """Return the names of runs that started and did not end, once for each time: they may be paid for again."""
+        """Return the names of runs that started and did not end, once per start: they may be paid for again."""
         started: dict[str, list[str]] = {}
         ended: Counter[str] = Counter()
         for record in _read_lines(self._names):
@@ -263,7 +263,7 @@ class _RunLedger:
                 started.setdefault(record["id"], []).append(str(record["name"]))
             else:
                 ended[record["id"]] += 1
-        # A process can be killed after it wrote a result, and before it wrote that the run has ended.
+        # A process can be killed between writing a result and writing that the run has ended.
         return [name for id, names in started.items() for name in names[max(ended[id], int(id in self._known)) :]]
 
     def begin(self, id: str, name: str) -> None:
@@ -272,7 +272,7 @@ class _RunLedger:
             self._ledger.begin(id)
 
     def finish(self, id: str, run: CaseRun) -> None:
-        """Write down a run. The next process repeats one that has an error."""
+        """Write a run to the ledger. The next process repeats a run with an error."""
         cost = None if run.cost is None else Decimal(str(run.cost))
         outcome: Json = {"result": run.to_json()} if run.error is None else {"error": run.error}
         line = json.dumps({"id": id, **outcome, "cost": run.cost}).encode() + b"\n"
@@ -282,7 +282,7 @@ class _RunLedger:
 
     def _note(self, record: Json) -> None:
         with self._names.open("a", encoding="utf-8") as names:
-            names.write(f"\n{json.dumps(record)}")  # a line that was cut off does not join the next one
+            names.write(f"\n{json.dumps(record)}")  # newline first, so that a truncated line does not join the next
 
     def __enter__(self) -> "_RunLedger":
         return self
@@ -296,7 +296,7 @@ class _RunLedger:
 
 
 def _read_lines(path: Path) -> Iterator[Any]:
-    """Yield the records of a file. A line that was cut off is not one."""
+    """Yield the records in a file, without truncated lines."""
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
             record = json.loads(line)
@@ -324,7 +324,7 @@ def _untested(judge: Path, problem: str) -> JudgeReport:
 
 
 def report_suite(suite: Suite, results: Sequence[TrialResult]) -> JudgeReport:
-    """Return the report of a suite whose prompt is a judge. `results` may be those of other suites, too."""
+    """Return the report of a suite whose prompt is a judge. `results` may include those of other suites."""
     labels = {str(case.name): case.label for case in suite.cases}
     own = [result for result in results if result.suite == suite.label]
     by_key = {result.key: label for result in own if (label := labels.get(result.case)) is not None}

@@ -1,4 +1,4 @@
-"""Statistics of tests, exact where that is possible. Pure functions on counts.
+"""Statistics of tests, exact where possible. Pure functions of counts.
 
 Formulas: McNemar's test by the binomial distribution, Cohen's kappa, Wilson's interval of a proportion.
 """
@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from math import comb, inf, sqrt
 from typing import NamedTuple
 
-_Z_95 = 1.959963984540054  # 97.5 % of the normal distribution lie below
+_Z_95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
 
 class Interval(NamedTuple):
@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def compute_mcnemar(worse: int, better: int) -> float:
-    """Return the two-sided p-value of exact McNemar: how likely flips as uneven as these are if nothing changed.
+    """Return the two-sided p-value of exact McNemar: the probability of flips this uneven if nothing changed.
 
     `worse` counts the cases that only passed before, `better` those that only pass now.
     """
@@ -28,7 +28,7 @@ def compute_mcnemar(worse: int, better: int) -> float:
 
 
 def find_detectable_flips(flips: int, significance: float = 0.05) -> int | None:
-    """Return how many of `flips` flips must point one way to be significant, or None if even all of them are not."""
+    """Return how many of `flips` flips in one direction are significant, or None if not even all are."""
     for one_way in range((flips + 1) // 2, flips + 1):
         if compute_mcnemar(one_way, flips - one_way) <= significance:
             return one_way
@@ -38,8 +38,8 @@ def find_detectable_flips(flips: int, significance: float = 0.05) -> int | None:
 def find_smallest_difference(cases: int, flips: int = 0, significance: float = 0.05) -> float | None:
     """Return the smallest change of the pass rate that these cases can show, as a share of all cases.
 
-    It takes the `flips` that were seen, and at least as many as can be significant at all. None means that there are
-    too few cases to show any change.
+    It uses the observed `flips`, and at least as many as can be significant. None means that there are too few cases to
+    show any change.
     """
     least = next(count for count in range(1, 64) if compute_mcnemar(count, 0) <= significance)
     flips = max(flips, least)
@@ -50,7 +50,7 @@ def find_smallest_difference(cases: int, flips: int = 0, significance: float = 0
 
 
 def compute_wilson(passes: int, total: int, z: float = _Z_95) -> Interval:
-    """Return Wilson's score interval of a proportion. Of nothing, it is everything from 0 to 1."""
+    """Return Wilson's score interval of a proportion. If `total` is 0, it is 0 to 1."""
     if total == 0:
         return Interval(0.0, 1.0)
     share, square = passes / total, z * z
@@ -62,7 +62,7 @@ def compute_wilson(passes: int, total: int, z: float = _Z_95) -> Interval:
 
 
 class Agreement(NamedTuple):
-    """How two raters agree. `kappa` is None if chance alone explains everything, as if both always say the same."""
+    """The agreement of two raters. `kappa` is None if chance explains everything, as if all labels are equal."""
 
     total: int
     agreed: int
@@ -75,9 +75,9 @@ class Agreement(NamedTuple):
 
 
 def compute_agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
-    """Return the agreement of pairs of labels: the first of a person, the second of a judge.
+    """Return the agreement of pairs of labels: a person's and a judge's.
 
-    The base rate is the share of the most frequent label of the people: a judge that always says it agrees as often.
+    The base rate is the share of people's most frequent label: a judge that always answers it agrees that often.
     """
     total = len(pairs)
     if total == 0:
@@ -93,7 +93,7 @@ def compute_agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
 
 
 def compute_cosine(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the cosine of two vectors, and 0 if one of them has no direction."""
+    """Return the cosine of two vectors, or 0 if one of them is zero."""
     if len(first) != len(second):
         raise ValueError(f"a vector of {len(first)} numbers cannot be compared with one of {len(second)}")
     lengths = sqrt(sum(x * x for x in first)) * sqrt(sum(y * y for y in second))

@@ -1,7 +1,7 @@
 """Run a case once: render, build the request, and get an answer from a recording or a model.
 
-Offline, every request of a model is answered by the recording of the run, whatever its provider. A request that
-was not recorded is an error, so nothing connects to an endpoint.
+Offline, the run's recording answers every model request, regardless of the provider. A request that was not recorded is
+an error, so nothing connects to an endpoint.
 """
 
 import json
@@ -44,7 +44,7 @@ MAX_PAUSES = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mode:
-    """How far runs go, and who answers: recordings, or models if it is `live`. `record` writes the recordings."""
+    """The highest level, and the source of answers: recordings, or models if `live`. `record` writes the recordings."""
 
     level: Level = "replay"
     live: bool = False
@@ -58,7 +58,7 @@ OFFLINE = Mode()
 
 
 class TrialContext(NamedTuple):
-    """What a case runs with: the agent, the checks that run something, and the functions for its tools."""
+    """The context of a case: the agent, the evaluators, and the functions for its tools."""
 
     agent: PromptAgent
     mode: Mode
@@ -70,7 +70,7 @@ class TrialContext(NamedTuple):
 
     @property
     def recording(self) -> Path:
-        """The recording of this run. That of an earlier prompt may be as old as the prompt, or of today."""
+        """The recording of this run. For an earlier prompt, it may be the earlier or the current one."""
         earlier = self.trial.suite.earlier
         if earlier is not None and (path := get_recording_path(self.trial, self.number, earlier)).exists():
             return path
@@ -78,7 +78,7 @@ class TrialContext(NamedTuple):
 
 
 def run_case(context: TrialContext) -> CaseRun:
-    """Run a case once. Errors of the prompt, the model or a recording become the error of the run."""
+    """Run a case once. An error in the prompt, the model or a recording becomes the run's error."""
     steps = _Steps(context)
     error: str | None = None
     try:
@@ -94,13 +94,13 @@ def run_case(context: TrialContext) -> CaseRun:
 
 
 def has_work(case: Case, mode: Mode) -> bool:
-    """Return True if a mode reaches a check of the case, or if the case has none and only has to render."""
+    """Return True if a mode reaches a check of the case, or if the case has no checks and only renders."""
     levels = case.expect.levels
     return not levels or mode.allows(levels[0])
 
 
 class _Steps:
-    """The levels of one run, cheapest first. `observed` holds fields of its `CaseRun`, as far as they are known."""
+    """The levels of one run, cheapest first. `observed` holds the known fields of its `CaseRun`."""
 
     def __init__(self, context: TrialContext) -> None:
         self.case, self.context = context.trial.case, context
@@ -139,7 +139,7 @@ class _Steps:
         return all(result.passed or result.advisory for result in results)
 
     def _compare_label(self) -> None:
-        """Compare the score of a judge with the label of a person. A difference counts in the report of the judge."""
+        """Compare a judge's score with a person's label. A difference counts in the judge's report."""
         rules, label = self.context.trial.suite.judge, self.case.label
         if rules is None or label is None:
             return
@@ -168,7 +168,7 @@ class _Steps:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Answer requests from the recording, or record those of a live run. Without an answer, the recording stays."""
+        """Answer requests from the recording, or record a live run. Without an answer, keep the old recording."""
         mode, path = self.context.mode, self.context.recording
         if not mode.live:
             _require_offline_tools(self.context)
@@ -183,7 +183,7 @@ class _Steps:
             with Recorder(fresh):
                 yield
         finally:
-            if fresh.exists() and "answer" in self.observed:  # an answer is paid for, even if a check breaks
+            if fresh.exists() and "answer" in self.observed:  # keep a paid answer, even if a check raises
                 fresh.chmod(0o644)  # a recording is shared with the prompt; secrets are masked in it
                 fresh.replace(path)
             fresh.unlink(missing_ok=True)
@@ -204,7 +204,7 @@ class _Steps:
         seconds = time.perf_counter() - started if self.context.mode.live else None
         cost = None if result.cost is None else float(result.cost)
         value = to_plain(result.value)
-        if isinstance(result.value, list) and not calls:  # of `invoke`, which does not run tools
+        if isinstance(result.value, list) and not calls:  # from `invoke`, which does not run tools
             calls = [call for call in result.value if isinstance(call, ToolCall)]
         observed = [(call.name, _parse_arguments(call.arguments)) for call in calls]
         usage = result.usage
@@ -241,8 +241,8 @@ class _Steps:
                 return end
             waiting = sorted({call.name for call in end.pending} - self.case.tools.keys())
             if waiting:
-                fix = f"Add a result to the case, `tools: {{{waiting[0]}: …}}`: then it is not called."
-                raise RequestError(f"the call of '{waiting[0]}' needs the approval of a person", fix)
+                fix = f"Add a result to the case, `tools: {{{waiting[0]}: …}}`, so that it is not called."
+                raise RequestError(f"the call of '{waiting[0]}' needs approval", fix)
             verdicts = [True] * len(end.pending)
             end = resume(agent, end, verdicts, inputs, details=True, on_event=listen, tools=tools)
         raise RequestError(f"the turn paused more than {MAX_PAUSES} times", "Look at its calls with `prompty run`.")
@@ -258,7 +258,7 @@ def _show_message(message: Message) -> Json:
 
 
 def to_plain(value: object) -> Any:
-    """Return an answer as JSON. What JSON does not have becomes text."""
+    """Return an answer as JSON. Values that JSON does not have become text."""
     if isinstance(value, list) and value and isinstance(value[0], ToolCall):
         return [call.to_json() for call in value]
     return value if isinstance(value, str) else json.loads(json.dumps(value, ensure_ascii=False, default=str))
@@ -272,7 +272,7 @@ def _parse_arguments(text: str) -> object:
 
 
 def _make_stubs(agent: PromptAgent, results: Mapping[str, object]) -> Iterator[object]:
-    """Yield a function for each tool that has a result in the case. It returns that result, whatever its arguments."""
+    """Yield a function for each tool with a result in the case. It returns that result for any arguments."""
     declared = {tool.name for tool in agent.tools if isinstance(tool, FunctionTool | CustomTool)}
     for name, result in results.items():
         if name not in declared:
@@ -299,12 +299,12 @@ def _require_functions(agent: PromptAgent, tools: Sequence[Any]) -> None:
 
 
 def _require_offline_tools(context: TrialContext) -> None:
-    """Raise RequestError if listing the tools of a prompt takes a server, which is not asked offline."""
+    """Raise RequestError if a prompt's tools can only be listed by a server, which is not called offline."""
     for tool in context.agent.tools if not context.mode.live else ():
         if not isinstance(tool, _OFFLINE_KINDS):
             raise RequestError(
-                f"the functions of the tool '{tool.name}' are on a server ({tool.kind}), which is not asked offline",
-                "Add --live, or check the messages alone with --level render.",
+                f"the functions of the tool '{tool.name}' are on a server ({tool.kind}), which is not called offline",
+                "Add --live, or only check the messages with --level render.",
             )
 
 

@@ -1,4 +1,4 @@
-"""Write data as YAML that reads back as the same data, for test files and prompts that we write."""
+"""Write data as YAML that reads back as the same data, for generated test files and prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ _WIDTH = 120
 
 
 def write_yaml(data: object) -> str:
-    """Write YAML. Some characters, such as U+0085, have to be escaped to be read back."""
+    """Write YAML. Some characters, such as U+0085, must be escaped to be read back."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return text if _reads_back(text, data) else yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=_WIDTH)
 
 
 def find_file_reference(value: object) -> str | None:
-    """Return a text in the data that a test file would take for the contents of a file, or None."""
+    """Return a text in the data that a test file would read as a file reference, or None."""
     return next(filter(is_file_reference, _list_texts(value)), None)
 
 
@@ -41,7 +41,7 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes equal values again, and not as references to each other."""
+    """Writes equal values again, instead of as aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
