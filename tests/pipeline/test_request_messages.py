@@ -78,5 +78,5 @@ def test_a_message_is_written_as_a_server_takes_its_reasoning() -> None:
 
 @pytest.mark.parametrize("role", ["tool", "system"])
 def test_media_that_would_be_lost_is_an_error(role: str) -> None:
-    with pytest.raises(RequestError, match="Move it into a user message"):
+    with pytest.raises(RequestError, match="Move it to a user message"):
         message_to_wire(Message(role, [Image("https://x.example/a.png")], tool_call_id="a"))

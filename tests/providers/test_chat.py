@@ -268,7 +268,7 @@ def test_media_in_results_follow_the_batch_in_one_user_message() -> None:
 @pytest.mark.spec("000 §7.1.2", "messages of every role may have images, files and audio")
 @pytest.mark.parametrize("role", ["system", "developer", "assistant"])
 def test_media_outside_user_messages_is_an_error_that_says_where_to_move_it(role: str) -> None:
-    with pytest.raises(RequestError, match="Move it into a user message"):
+    with pytest.raises(RequestError, match="Move it to a user message"):
         message_to_wire(Message(role, [ImagePart("https://x.example/a.png")]))
 
 

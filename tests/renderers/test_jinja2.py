@@ -400,7 +400,7 @@ def test_any_text_renders_or_is_a_render_error(template: str, strict: bool) -> N
     ("template", "cause", "fix"),
     [
         ("{{ x|uper }}", "No filter named 'uper'", "Did you mean `upper`?"),
-        ("{{ x|qqqq }}", "No filter named 'qqqq'", "Use a filter of Jinja2"),
+        ("{{ x|qqqq }}", "No filter named 'qqqq'", "Use one of Jinja2's filters"),
         ("{% if %}", "Expected an expression", "Correct this line"),
     ],
 )

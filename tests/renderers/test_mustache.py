@@ -179,7 +179,7 @@ BROKEN = {
     "a partial in a section that is never written": ("{{#no}}{{>x}}{{/no}}", "`x` is not part of the template", 1),
     "a parent": ("a\n{{<other}}{{/other}}", "parents are not supported", 2),
     "too many digits": ("a\n{{digits}}", "`digits` cannot be written", 2),
-    "sections nested too deep": ("{{#x}}\n" * 65 + "{{/x}}" * 65, "sections nest more than 64 deep", 65),
+    "sections nested too deep": ("{{#x}}\n" * 65 + "{{/x}}" * 65, "sections are nested more than 64 deep", 65),
 }
 
 

@@ -101,7 +101,7 @@ def test_a_file_is_printed_and_not_written(old: Path) -> None:
     result = run(old)
     assert result.exit_code == 0
     assert result.stdout == V2
-    assert "old.prompty:14:9: warning: model.parameters.stream: `stream` is left out" in result.stderr
+    assert "old.prompty:14:9: warning: model.parameters.stream: `stream` is dropped" in result.stderr
     assert old.read_text() == V1
 
 

@@ -83,19 +83,19 @@ def test_a_line_whose_parent_is_unknown_or_comes_later_makes_no_circle(tmp_path:
 
 
 DAMAGED = {
-    "no JSON": ("a.tracy", b"{", "the trace is damaged", "Copy the file again"),
-    "not text": ("a.tracy", b"\xff\xfe\x00", "the trace is damaged", "Copy the file again"),
-    "cut off": ("a.tracy", document(day_out()).encode()[:-1], "the trace is damaged", "Copy the file again"),
-    "deep and cut off": ("a.tracy", document(nested(3000)).encode()[:-3], "the trace is damaged", "Copy the file"),
+    "no JSON": ("a.tracy", b"{", "the trace is damaged", "Copy the original file again"),
+    "not text": ("a.tracy", b"\xff\xfe\x00", "the trace is damaged", "Copy the original file again"),
+    "cut off": ("a.tracy", document(day_out()).encode()[:-1], "the trace is damaged", "Copy the original file again"),
+    "deep and cut off": ("a.tracy", document(nested(3000)).encode()[:-3], "the trace is damaged", "Copy the original file"),
     "another document": ("a.tracy", b'{"name": "x"}', "it has no object `trace`", "that prompty recorded"),
     "a list": ("a.tracy", b"[1]", "it has no object `trace`", "that prompty recorded"),
-    "an endless number": ("a.tracy", b'{"trace": ' + b"9" * 5000 + b"}", "the trace is damaged", "Copy the file again"),
+    "an endless number": ("a.tracy", b'{"trace": ' + b"9" * 5000 + b"}", "the trace is damaged", "Copy the original file again"),
     "lines of another kind": ("a.jsonl", b'{"question": "x"}\n', "`lines` is not 1", "Update prompty"),
     "lines of the future": ("a.jsonl", b'{"lines": 2}\n', "`lines` is not 1", "Update prompty"),
     "a damaged line in the middle": ("a.jsonl", b'{"lines": 1}\n{"sta\n{}\n', "a.jsonl:2: the line is damaged", "Copy"),
     "a line that is no object": ("a.jsonl", b'{"lines": 1}\n7\n', "a.jsonl:2: the line is not a JSON object", "Copy"),
     "nothing yet": ("a.jsonl", b'{"lines": 1}\n', "no span has started", "Try again"),
-    "empty": ("a.jsonl", b"", "a.jsonl:1: the line is damaged", "Copy the file again"),
+    "empty": ("a.jsonl", b"", "a.jsonl:1: the line is damaged", "Copy the original file again"),
 }
 
 
@@ -117,7 +117,7 @@ def test_a_missing_file_and_one_that_is_too_large_are_refused(tmp_path: Path, mo
     with pytest.raises(TraceUnreadable, match="the file cannot be read: No such file"):
         read_trace(tmp_path / "none.tracy")
     monkeypatch.setattr(reader, "MAX_BYTES", 1000)
-    with pytest.raises(TraceUnreadable, match=r"has 0 MB, and the limit is 0 MB\n    Record less"):
+    with pytest.raises(TraceUnreadable, match=r"has 0 MB, but the limit is 0 MB\n    Record less"):
         read_trace(save(day_out(), tmp_path))
 
 

@@ -1,5 +1,4 @@
-"""Find bindings and approval conditions that match no parameter of their tool, for the tools whose parameters are known
-without a network."""
+"""Find bindings and approval conditions that match no parameter, for tools whose parameters are known offline."""
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -14,7 +13,7 @@ from prompty.tools.kinds import TOOL_KINDS, UnmatchedBinding, find_unmatched
 
 
 def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a finding for each binding that is an error once the tools of a prompt are described."""
+    """Yield a finding for each binding that would fail when a run describes its tools."""
     for index, tool in enumerate(agent.tools):
         for error in _find_errors(tool, agent) if tool.bindings else ():
             keys = ("tools", index, "bindings", error.binding)
@@ -28,7 +27,7 @@ def check_kind_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator
     for index, tool in enumerate(agent.tools):
         if isinstance(tool, FunctionTool) or not get_conditions(tool.approval_mode):
             continue
-        with suppress(PromptyError):  # the file behind the tool cannot be read: its use says more
+        with suppress(PromptyError):  # the tool's file is invalid, which a run reports
             parameters = _find_parameters(tool, agent)
             if parameters is not None:
                 yield from check_tool_conditions(index, tool, parameters, source_map)
@@ -40,7 +39,7 @@ def _find_errors(tool: ToolDefinition, agent: PromptAgent) -> list[UnmatchedBind
     except UnmatchedBinding as error:
         return [error]
     except PromptyError:
-        return []  # the file behind the tool cannot be read: its use says more
+        return []  # the tool's file is invalid, which a run reports
     return [] if parameters is None else find_unmatched(tool, parameters)
 
 

@@ -1,7 +1,7 @@
-"""List the problems of a file before it runs: mistakes, and what is probably not meant.
+"""List the problems of a file before it runs: errors, and probable mistakes as warnings.
 
-The frontmatter and the body are analyzed apart, each result cached by its text, so that an editor that checks after
-every keystroke repeats only half of the work, and a mistake in one half does not hide the warnings of the other.
+The frontmatter and the body are analyzed separately and cached by their text, so that an editor that checks after every
+keystroke repeats only half of the work, and a mistake in one half does not hide the warnings in the other.
 """
 
 import os
@@ -62,11 +62,10 @@ def check(
     buffers: Mapping[StrPath, str] | None = None,
     registry: Registry = DEFAULT,
 ) -> list[Problem]:
-    """Return the problems of a file in the order of its lines, without running it, then those of its variants.
+    """Return the problems of a file in line order, then those of its variants, without running it.
 
-    `variant` names the only one to check, and "" stands for the file without variants. `portable` adds a warning for
-    what other runtimes do not read. `buffers` are texts, by path, that replace the contents of files: those that an
-    editor has not saved yet.
+    `variant` is the only variant to check, and "" the file without variants. `portable` adds warnings for anything that
+    other runtimes cannot read. `buffers` are texts by path that replace files, such as an editor's unsaved buffers.
     """
     check_path(path, "check()", "the path of a .prompty file")
     unsaved = {Path(buffer).resolve(): text for buffer, text in (buffers or {}).items()}
@@ -77,7 +76,7 @@ def check(
             found = _check_file(
                 path, name, References(None, allowed_roots, env, unsaved, registry.dotenv), registry, portable
             )
-            found = [problem for problem in found if problem not in problems]  # a variant has those of its base
+            found = [problem for problem in found if problem not in problems]  # a variant repeats its base's
             problems += [_name_variant(problem, name, path) for problem in found]
     except LoadError as error:
         return list(error.problems)
@@ -85,7 +84,7 @@ def check(
 
 
 def _name_variant(problem: Problem, variant: str, path: StrPath) -> Problem:
-    """Say that a problem of a base is none without its variant."""
+    """Name the variant in a problem that its base alone does not have."""
     if not variant or Path(problem.path).name != Path(path).name:
         return problem
     return replace(problem, message=f"{problem.message} in the variant `{variant}`")
@@ -141,7 +140,7 @@ def _check(document: Document, references: References, registry: Registry, porta
         built = built._replace(agent=compose(built.agent, base, references, registry))
     except CompositionProblem as problem:
         refused = [BodyPlaces(document, built.agent).place(problem)]
-        find_variables = None  # the template is not complete
+        find_variables = None  # the template is incomplete
     text = built.agent.instructions
     body = analyze_body(text, find_variables)
     unused, undeclared = _check_names(built, body, text, frontmatter)
@@ -175,7 +174,7 @@ def _allow_unset(finding: Finding) -> Finding:
 
 
 def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> Iterator[Finding]:
-    """Yield what is valid by itself, but cannot run or will not do what it says."""
+    """Yield findings for valid parts that cannot run or would not work as intended."""
     if frontmatter.data is None or built.invalid & {"model", "tools", "outputs"}:
         return
     source_map = frontmatter.source_map
@@ -184,19 +183,19 @@ def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> 
 
 
 def _find_variant(base: BaseBody | None, name: str) -> Iterator[Finding]:
-    """Yield a warning for a variant, which other runtimes take for a prompt of its own."""
+    """Yield a warning for a variant, which other runtimes treat as a separate prompt."""
     if base is not None:
-        fix = f"Write a file without a base: prompty build {shlex.quote(name)}"
+        fix = f"Build a file without a base: prompty build {shlex.quote(name)}"
         message = f"other runtimes do not merge this variant with {base.path.name}"
         yield Finding(0, 0, Problem(code="variant-used", message=message, fix=fix, severity="warning"))
 
 
 def _find_includes(agent: PromptAgent, body: str, name: str, registry: Registry) -> Iterator[Finding]:
-    """Yield a warning for each include, which other runtimes do not read."""
+    """Yield a warning for each include, which other runtimes do not support."""
     engine: Any = registry[RENDERERS].get(agent.template.format.kind) if agent.files else None
     for include in engine.includes(body) if engine else ():
-        fix = f"Write a file without partials: prompty build {shlex.quote(name)}"
-        problem = Problem(code="partial-used", message="other runtimes read no partials", fix=fix, severity="warning")
+        fix = f"Build a file without partials: prompty build {shlex.quote(name)}"
+        problem = Problem(code="partial-used", message="other runtimes have no partials", fix=fix, severity="warning")
         yield Finding(include.start, include.end, problem)
 
 
@@ -207,13 +206,13 @@ def _find_mixed_delimiters(text: str, parts: Parts) -> Iterator[Finding]:
     opening = text[: parts.frontmatter_start].strip()
     closing = text[parts.frontmatter_start + at :][:3]
     if opening != closing:
-        message = f"the frontmatter begins with `{opening}` and ends with `{closing}`"
+        message = f"the frontmatter starts with `{opening}` and ends with `{closing}`"
         problem = Problem(code="mixed-delimiters", message=message, fix=f"Write `{opening}`.", severity="warning")
         yield Finding(at, at + 3, problem, (Edit(at, at + 3, opening),))
 
 
 class FrontmatterAnalysis(NamedTuple):
-    """The data of a frontmatter, and the findings that depend on its text alone."""
+    """The data of a frontmatter, and the findings that depend only on its text."""
 
     frontmatter: Frontmatter
     warnings: tuple[Finding, ...]
@@ -232,14 +231,14 @@ def _read_frontmatter(text: str) -> Frontmatter:
 
 def _analyze(frontmatter: Frontmatter) -> FrontmatterAnalysis:
     data = frontmatter.data or {}
-    is_v1 = find_v1_key(data) is not None  # its keys are known once it is read as v2
+    is_v1 = find_v1_key(data) is not None  # its keys are checked after the translation to v2
     unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)
     credentials = first_findings(_find_credentials(data, frontmatter.source_map))
     return FrontmatterAnalysis(frontmatter, (*unknown, *credentials), extensions)
 
 
 def _analyze_keys(frontmatter: Frontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return a finding for each unknown key or doubtful default, and for each key that only this runtime reads."""
+    """Return findings for unknown keys and doubtful defaults, and for keys that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
     doubtful = chain(find_unknown_keys(data, source_map), find_kinds_as_defaults(data, source_map))
     return tuple(first_findings(doubtful)), tuple(first_findings(find_extensions(data, source_map)))
@@ -251,11 +250,11 @@ def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterato
         for variable in _ENV.findall(text):
             if is_credential_name(variable) and not secret_place:
                 message = f"`{variable}` looks like a credential, but its value is used as ordinary text"
-                fix = "Use it in a connection or in the bindings of a tool."
+                fix = "Use it in a connection or in a tool's bindings."
                 yield source_map.locate(keys, "secret-exposed", message, fix, severity="warning")
         if find_secret(text):
             message = "this looks like a secret written into the file"
-            fix = "Keep it in the environment: ${env:NAME}. If it was ever committed, revoke it."
+            fix = "Move it to the environment: ${env:NAME}. If it was ever committed, revoke it."
             yield source_map.locate(keys, "secret-in-file", message, fix, severity="warning")
 
 
@@ -268,7 +267,7 @@ def _walk_texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[KeyPa
 
 
 class BodyAnalysis(NamedTuple):
-    """Findings in a body, and the line of each variable's first use: None if the template could not be read."""
+    """Findings in a body, and the line of each variable's first use, or None if the template is invalid."""
 
     findings: tuple[Finding, ...]
     variables: Mapping[str, Line] | None
@@ -276,7 +275,7 @@ class BodyAnalysis(NamedTuple):
 
 @lru_cache(maxsize=16)
 def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysis:
-    """Analyze a body; `find_variables` belongs to its template engine and returns the line of each variable."""
+    """Analyze a body. `find_variables`, from its template engine, returns the line of each variable."""
     lines = split_lines(body)
     structure = read_structure(body)
     findings = [
@@ -299,13 +298,13 @@ def _find_secrets(lines: Sequence[Line]) -> Iterator[Finding]:
     for line in lines:
         if secret := find_secret(line.text):
             message = "this looks like a secret, and it would be sent to the model"
-            fix = "Remove it. Put credentials into a connection or the bindings of a tool."
+            fix = "Remove it. Put credentials in a connection or in a tool's bindings."
             problem = Problem(code="secret-in-prompt", message=message, fix=fix, severity="warning")
             yield Finding(line.start + secret.start(), line.start + secret.end(), problem)
 
 
 def _find_computed_markers(structure: Structure) -> Iterator[Finding]:
-    """Yield the lines that look like role markers. Where one would be an instruction, `prepare` refuses it."""
+    """Yield findings for computed role markers. `prepare` refuses one that would be an instruction."""
     message, fix = COMPUTED_ROLE
     for start, end, _, is_privileged in structure.computed:
         severity: Severity = "error" if is_privileged else "warning"
@@ -326,7 +325,7 @@ def _find_engine(
 ) -> tuple[FindVariables | None, list[Finding]]:
     """Return the function that finds the variables of a template, and a finding for each unknown engine."""
     if frontmatter.data is None and "template" in frontmatter.source_map.text:
-        return None, []  # a frontmatter that cannot be read names an engine
+        return None, []  # the invalid frontmatter names an engine
     engines, findings = dict[str, object](), []
     for key, known in (("format", registry[RENDERERS]), ("parser", registry[PARSERS])):
         try:
@@ -342,8 +341,8 @@ def _find_engine(
 def _check_names(
     built: Built, body: BodyAnalysis, text: str, frontmatter: Frontmatter
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return warnings for inputs that are not used (in the frontmatter), and for variables without an input (in the
-    body). There are none for what a mistake elsewhere leaves unknown."""
+    """Return warnings for unused inputs (in the frontmatter), and for variables without an input (in the body), unless
+    another mistake leaves them unknown."""
     if body.variables is None or frontmatter.data is None or "inputs" in built.invalid:
         return [], []
     declared = [entry.name for entry in built.agent.inputs]

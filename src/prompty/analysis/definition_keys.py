@@ -1,4 +1,4 @@
-"""Keys of the definitions in a file: those that nothing reads, and those that only this runtime reads."""
+"""Find unknown keys in a file, and keys that only this runtime reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ def _unknown_key(site: "_Site", name: str, known: list[str], source_map: SourceM
     fix = f"Did you mean `{near}`? " if near else ""
     if site.definition is ModelOptions:
         code, message = "unknown-option", f"unknown option `{name}`"
-        fix += "Options of one provider go under `additionalProperties:`."
+        fix += "Provider-specific options go under `additionalProperties:`."
     else:
         code, message = "unknown-key", f"unknown key `{name}`"
         fix += "It has no effect here." if site.keys else "It is kept in `metadata`."
@@ -105,13 +105,13 @@ def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[
 
 
 def _extension(keys: KeyPath, subject: str, source_map: SourceMap) -> Finding:
-    message = f"{subject} is read by this runtime alone"
-    fix = "Other runtimes ignore it, or refuse the file. See docs/explanation/differences.md."
+    message = f"only this runtime reads {subject}"
+    fix = "Other runtimes ignore it or reject the file. See docs/explanation/differences.md."
     return source_map.locate(keys, "extension", message, fix, severity="warning", on_key=True)
 
 
 class _Site(NamedTuple):
-    """A mapping where a definition is expected."""
+    """A mapping that is a definition."""
 
     keys: tuple[str | int, ...]
     value: dict[Any, Any]

@@ -1,4 +1,4 @@
-"""Find endpoints to which a call would refuse to send a credential (F14)."""
+"""Find endpoints that a call would refuse to send a credential to (F14)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,9 +21,9 @@ _PARTIAL = Refusal(
 
 
 def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a warning for each endpoint that gets a credential of the environment only if the host allows it."""
+    """Yield a warning for each endpoint that receives a credential from the environment only if the host allows it."""
     for keys, endpoint, refusal in _find_refusals(agent):
-        if "${" in endpoint:  # its variable is not set
+        if "${" in endpoint:  # an unset variable
             if endpoint in agent.provenance.endpoints:
                 continue
             refusal = _PARTIAL
@@ -31,7 +31,7 @@ def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Itera
 
 
 def _find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
-    """Yield the agent with each model that `metadata.fallbacks` describes. One that cannot be read fails in a run."""
+    """Yield the agent with each model in `metadata.fallbacks`. An invalid fallback fails in a run."""
     entries = agent.metadata.get("fallbacks")
     for index, entry in enumerate(entries if isinstance(entries, list | tuple) else ()):
         if isinstance(entry, Mapping):
@@ -48,7 +48,7 @@ def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]
             yield (*keys, "connection", "endpoint"), getattr(candidate.model.connection, "endpoint", ""), refusal
     for index, tool in enumerate(agent.tools):
         if not isinstance(tool, McpTool | OpenApiTool):
-            continue  # code of the host decides where its own kinds send credentials
+            continue  # the host's code decides where its own kinds send credentials
         connection = tool.connection
         secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
         endpoints = {"endpoint": getattr(connection, "endpoint", None)}

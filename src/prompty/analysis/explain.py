@@ -17,9 +17,9 @@ from prompty.wire.options import list_dropped_options
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """A request and its origin. Nothing in it is secret: credentials are names of variables.
+    """A request and the prompt's messages. It has no secrets: credentials are names of variables.
 
-    `refused` says why a call would not send it, and what allows it.
+    `refused` is the reason why a call would not send it, and how to allow it.
     """
 
     provider: str
@@ -35,7 +35,7 @@ class Explanation:
 
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
-    """Return the messages, the exact request body, the options it omits and why, and a curl command."""
+    """Return the messages, the exact request body, the omitted options with reasons, and a curl command."""
     provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)

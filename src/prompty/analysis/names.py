@@ -1,6 +1,6 @@
-"""Find names in a file that nothing is registered under, and what a provider cannot use.
+"""Find unregistered names in a file, and settings that a provider does not support.
 
-A name like a known one is misspelt: an error. Any other may be registered by the program that runs the file: a warning.
+A name that is similar to a known one is an error. Any other may be registered by the program: a warning.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Regi
     yield from _check_model_id(agent, source_map, registry)
     kinds = ["function", *registry[TOOL_KINDS].names()]
     foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in kinds]
-    # A registered function of its name runs a tool of any kind. To look for it among packages takes milliseconds.
+    # A registered function with its name runs a tool of any kind. Searching packages for it takes milliseconds.
     registered = registry[TOOLS].names() if foreign else []
     for index, tool in foreign:
         if tool.name not in registered:
@@ -43,7 +43,7 @@ def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registr
         yield _locate(source_map, ("model", "provider"), "unknown-provider", error)
         return
     except MissingExtra:
-        return  # running the file says what to install
+        return  # a run reports what to install
     try:
         provider.api(agent.model.api_type)
     except RequestError as error:
@@ -58,11 +58,11 @@ def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registr
 
 
 def _check_model_id(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
-    """Yield a warning for `provider:id`, which the command line reads, and files do not. The ids of a gateway, whose
-    provider the file names, may look like that."""
+    """Yield a warning for `provider:id`, which only the command line accepts. If the file names a provider, the id may
+    be a gateway's, which can look like that."""
     provider, colon, id = agent.model.id.partition(":")
     is_implied = "provider" not in agent.model.model_fields_set or agent.model.provider == provider
     if colon and is_implied and registry[PROVIDERS].has(provider):
-        message = f"the model is called {agent.model.id!r}, with the name of its provider"
-        fix = f"Write them apart: model: {{provider: {provider}, id: {id!r}}}"
+        message = f"the model id {agent.model.id!r} contains the name of a provider"
+        fix = f"Write them separately: model: {{provider: {provider}, id: {id!r}}}"
         yield source_map.locate(("model", "id"), "provider-in-model-id", message, fix, severity="warning")

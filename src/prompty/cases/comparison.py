@@ -109,22 +109,22 @@ _STATUSES: frozenset[str] = frozenset({"passed", "failed", "error", "skipped"})
 
 
 def get_baseline_path(test_file: Path, name: str) -> Path:
-    """Return the path of the baseline beside a test file: `answer.baseline.json`."""
+    """Return the path of a test file's baseline: `answer.baseline.json`."""
     return test_file.with_name(f"{name}.baseline.json")
 
 
 def read_baseline(path: Path) -> dict[str, Status]:
-    """Read the statuses of a baseline by case. Raise RequestError for a file that is none."""
+    """Return the statuses in a baseline by case. Raise RequestError if the file is invalid."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != VERSION:
-            raise ValueError(f"it has version {data['version']}, and this release reads version {VERSION}")
+            raise ValueError(f"it has version {data['version']}, but this release reads version {VERSION}")
         cases: dict[str, Status] = data["cases"]
         unknown = {str(status) for status in cases.values()} - _STATUSES
         if unknown:
             raise ValueError(f"'{min(unknown)}' is not a status")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RequestError(f"the baseline '{path}' cannot be read: {error}", "Write it again with --update.") from None
+        raise RequestError(f"the baseline '{path}' is invalid: {error}", "Write it again with --update.") from None
     return cases
 
 

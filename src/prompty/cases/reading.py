@@ -186,7 +186,7 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
 
 
 def _read_kinds(path: Path, prompt: object) -> dict[str, str]:
-    """Return the kinds of the prompt's inputs. If it cannot be loaded, running its cases says so."""
+    """Return the kinds of the prompt's inputs. If it cannot be loaded, running its cases reports that."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)

@@ -59,7 +59,7 @@ def result_to_json(result: TrialResult) -> Json:
     }
 
 
-# Characters that XML 1.0 does not have, even escaped.
+# Characters that XML 1.0 does not allow, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -125,7 +125,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@-])")
 
 
 def write_summary(results: Sequence[TrialResult], notes: Sequence[str] = ()) -> str:
-    """Return a table of the files, and the cases that did not pass with their reasons. Text of results stays text."""
+    """Return a table of the files, and the cases that did not pass with their reasons. Text from results is escaped."""
     counts = count_statuses(results)
     lines = ["## Prompt tests", "", _describe_counts(counts), ""]
     lines += ["| file | passed | failed | could not run | skipped |", "|---|---|---|---|---|"]

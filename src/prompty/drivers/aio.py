@@ -157,7 +157,7 @@ class AsyncDriver(Driver):
         return None
 
     async def _perform(self, effect: Effect[object]) -> object:
-        """Perform an effect that has an answer and no events."""
+        """Perform an effect without events."""
         if not isinstance(effect, SaveMemory):  # what happened is stored, even after cancellation
             self.check()
         with self.inside(effect):

@@ -20,7 +20,7 @@ _SHOWN = 60  # characters of the text in a repr
 
 
 class StreamState(NotebookView, Generic[T]):
-    """What a stream has received so far."""
+    """The events and result that a stream has received so far."""
 
     def __init__(self) -> None:
         self._end: Done | Paused | None = None

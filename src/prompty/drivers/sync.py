@@ -81,7 +81,7 @@ class Driver:
         return self.spans.call_span.inside() if isinstance(effect, CallModel) else self.spans.inside()
 
     def check(self) -> None:
-        """Raise if the run was cancelled, or has used its time."""
+        """Raise if the run was cancelled, or has used its time budget."""
         if self.cancel:
             self.cancel.check()
         if self.clock.end is not None:
@@ -139,7 +139,7 @@ class SyncDriver(Driver):
         return None
 
     def _perform(self, effect: Effect[object]) -> object:
-        """Perform an effect that has an answer and no events."""
+        """Perform an effect without events."""
         if not isinstance(effect, SaveMemory):  # what happened is stored, even after cancellation
             self.check()
         with self.inside(effect):

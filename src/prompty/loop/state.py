@@ -99,7 +99,7 @@ class TurnState:
     - `calls`: number of model calls, for `CallModel.call`.
     - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
     - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
-    - `dropped`: positions that the context has no room for; `summary` stands for them.
+    - `dropped`: positions that do not fit the context; `summary` replaces them.
     """
 
     messages: list[Message]
@@ -124,7 +124,7 @@ class TurnState:
     replies: list[CountedReply] | None = field(default=None, repr=False)
 
     def count(self, reply: Reply, choice: Choice) -> None:
-        """Add the usage of an answer. If the cost of one answer is unknown, so is that of the turn."""
+        """Add the usage of an answer. If the cost of one answer is unknown, the turn's cost is unknown."""
         self.last_reply = reply
         if self.replies is not None:
             self.replies.append(CountedReply(choice.agent, reply))

@@ -120,7 +120,7 @@ class ToolCall:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Message(NotebookView):
-    """One entry of a conversation. It never changes: use `dataclasses.replace` to get another one.
+    """One entry of a conversation. It is immutable: change a copy with `dataclasses.replace`.
 
     `content` is text or a sequence of parts. `opaque` holds blocks that go back to the same API unchanged
     (`reasoning_details`, Responses items, Anthropic blocks). `attributes` are from the template's role marker. The

@@ -261,10 +261,10 @@ def _find_call_problems(paused: Paused) -> Iterator[str]:
     for tool_call in reply.tool_calls:
         yield from _wrong_types(tool_call, _TOOL_CALL_TYPES, "a call in its reply")
     if len(paused.results) != len(reply.tool_calls):
-        yield "it has not one result for each call"
+        yield "the number of its results differs from that of its calls"
     for result in paused.results:
         if result is not None and Message.from_json(result).role != "tool":
-            yield "one of its results is no result"
+            yield "one of its results is not a tool message"
     keys = [f"{paused.run_id}:{paused.iteration}:{position}" for position in range(len(reply.tool_calls))]
     unanswered = {key: reply.tool_calls[at] for at, key in enumerate(keys) if paused.results[at] is None}
     for call in paused.calls:

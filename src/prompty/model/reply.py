@@ -43,7 +43,7 @@ class Reply:
         )
 
     def to_json(self) -> Json:
-        """Return the reply as plain JSON; `from_json` reads it."""
+        """Return the reply as plain JSON for `from_json`."""
         json: Json = {name: getattr(self, name) for name in self.__slots__}
         calls = [{name: getattr(call, name) for name in ToolCall.__slots__} for call in self.tool_calls]
         return {**json, "tool_calls": calls, "usage": self.usage.to_json()}

@@ -1,4 +1,4 @@
-"""Build a file that any runtime reads from one with partials, or from a variant and its base."""
+"""Build a file that any runtime can read from one with partials, or from a variant and its base."""
 
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -19,7 +19,7 @@ _WIDTH = 100_000  # do not wrap the lines of texts
 def build_text(path: StrPath, *, variant: str | None = None, allowed_roots: Sequence[StrPath] = ()) -> str:
     """Return a prompt, or a variant of it, as one file: partials are inserted, and their inputs are declared.
 
-    Comments of the frontmatter are kept where they can be. Raise LoadError if the file cannot be used.
+    Comments in the frontmatter are kept if possible. Raise LoadError if the file is invalid.
     """
     agent = load(path, variant=variant, allowed_roots=allowed_roots)
     file = agent.path or Path(path)
@@ -46,9 +46,9 @@ def _list_names(inputs: Any) -> set[str]:
 
 
 def _merge_text(text: str, patch: str, merged: Mapping[str, Any], inputs: Sequence[Property]) -> str:
-    """Return a frontmatter after a patch, whose data is `merged`, with more inputs.
+    """Return a patched frontmatter, whose data is `merged`, with more inputs.
 
-    If the text cannot be edited, because values share an anchor for example, the data is written without comments.
+    If the text cannot be edited, for example because values share an anchor, the data is written without comments.
     """
     editor = require("ruamel.yaml", extra="cli").YAML()
     editor.preserve_quotes = True
@@ -78,7 +78,7 @@ def _patch(tree: Any, patch: Any) -> None:
 
 
 def _replace_comment(comments: Any, key: str, new: Any) -> None:
-    """Replace the comment behind a value, which was about the value before. Comments on lines below it stay."""
+    """Replace the comment after a value, which was about the old value. Comments on the lines below stay."""
     old = comments.get(key)
     if new is not None:
         comments[key] = new

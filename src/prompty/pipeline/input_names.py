@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+")
 
 
 def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
-    """Return the names of all inputs that a prompt uses, or None if its template engine does not tell."""
+    """Return the names of all inputs that a prompt uses, or None if its template engine cannot tell."""
     engine = agent.registry[RENDERERS].get(agent.template.format.kind)
     find_variables = getattr(engine, "variables", None)
     used = _find_template_names(find_variables, agent.instructions) if find_variables else None

@@ -12,7 +12,7 @@ from prompty.v1.rewrite import rewrite
 
 
 class Migration(NamedTuple):
-    """The text of a v2 file, and what could not be translated. A file that is v2 already is not changed."""
+    """The text of a v2 file, and the parts that could not be translated. A v2 file is not changed."""
 
     text: str
     notes: list[Problem]
@@ -20,8 +20,8 @@ class Migration(NamedTuple):
 
 
 def migrate_text(text: str, name: str, base_dir: Path | None = None) -> Migration:
-    """Return the v2 file that corresponds to the text of a file called `name`. Raise LoadError if it cannot be read,
-    or a file that it needs is missing."""
+    """Return the equivalent v2 file of a text, named `name` in errors. Raise LoadError if it is invalid or needs a
+    missing file."""
     source, parts, frontmatter, _ = open_document(text, name)
     outdated = None
     if not frontmatter.findings:

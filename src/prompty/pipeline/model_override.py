@@ -59,7 +59,7 @@ def override_model(
 
 
 def _has_same_format(agent: PromptAgent, provider: str) -> bool:
-    """Return True if requests to a provider have the format of those to the agent's own, as Azure's are OpenAI's."""
+    """Return True if a provider has the request format of the agent's own, as Azure has OpenAI's."""
     own, providers = agent.model.provider, agent.registry[PROVIDERS]
     if own == provider or not (providers.has(own) and providers.has(provider)):
         return own == provider
@@ -68,7 +68,7 @@ def _has_same_format(agent: PromptAgent, provider: str) -> bool:
 
 
 def needs_model(agent: PromptAgent) -> bool:
-    """Return True if neither the file nor its provider names a model. An executor of the host may know its own."""
+    """Return True if the file names no model and its provider needs one. A host's executor may choose its own."""
     return not agent.model.id and not agent.registry[EXECUTORS].is_registered(agent.model.provider)
 
 

@@ -85,7 +85,7 @@ async def list_offered_functions(agent: PromptAgent) -> list[Function]:
 
 
 def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
-    """Return a request for people to read and to repeat; `body` is its body without secrets."""
+    """Return a request in readable form. `body` is its body without secrets."""
     address = agent.registry[PROVIDERS].get(agent.model.provider).address(agent, api)
     return {
         "url": mask_url(address.url),
@@ -103,6 +103,6 @@ def build_headers(address: Address, request: WireRequest) -> tuple[str, ...]:
 
 def build_curl(url: str, headers: Sequence[str], body: Json) -> str:
     """Return the command that sends a request."""
-    # Double quotes let the shell expand the variable of the key; nothing else in a header needs the shell.
+    # Double quotes let the shell expand the key's variable. Other headers need no expansion.
     options = [f'-H "{header}"' if "$" in header else f"-H {quote(header)}" for header in headers]
     return " ".join(["curl", quote(url), *options, "-d", quote(json.dumps(body, ensure_ascii=False))])

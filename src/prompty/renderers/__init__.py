@@ -1,7 +1,7 @@
-"""Template engines: they render a template and its inputs to text. They read no files and use no network.
+"""Template engines, which render a template and its inputs to text without reading files or using the network.
 
 A renderer receives the template with `ROLE_MARK` (`prompty.model.marker`) before and after every role marker and every
-rendered value of an attribute, and writes `nonce` in place of each. A minimal engine:
+rendered value of an attribute, and replaces each with `nonce`. A minimal engine:
 
     def render(template, inputs, /, *, nonce="", strict=False):
         return my_engine(template.replace(ROLE_MARK, nonce), inputs)

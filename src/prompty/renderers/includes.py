@@ -1,4 +1,4 @@
-"""The tags of a template by which files are composed when they are loaded: includes of partials, and blocks."""
+"""The tags that compose files on load: includes of partials, and blocks."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ from prompty.errors import RenderError
 
 
 class WrongInclude(RenderError):
-    """An include has a form, or stands in a place, in which its file cannot be inserted as text."""
+    """An include has a form or a position in which its file cannot be inserted as text."""
 
 
 class Include(NamedTuple):
-    """A tag, from the character `start` up to `end` of its template, and the file that it names.
+    """The range of an include in its template, and the file that it names.
 
-    Every line of the file but the first is indented by `indent`, as Mustache does with a tag that is alone on its line.
+    All lines of the file except the first are indented by `indent`, as in Mustache for a tag alone on its line.
     """
 
     start: int
@@ -23,9 +23,9 @@ class Include(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A part of a template that a variant can replace, from the character `start` up to `end`.
+    """The range of a part of a template that a variant can replace.
 
-    Its text is between `inner_start` and `inner_end`, and begins in `line`. `parents` are the blocks around it.
+    Its text is between `inner_start` and `inner_end`, and starts in `line`. `parents` are the blocks around it.
     """
 
     name: str

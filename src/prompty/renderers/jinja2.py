@@ -27,7 +27,7 @@ from prompty.renderers.jinja2_tags import find_blocks, find_includes
 _UNKNOWN_FILTER = re.compile(r"No filter named '(.+)'")
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
-# Besides Jinja2's own errors, Python's compiler raises these: too deep, too many lines, a number with too many digits.
+# Errors of Python's compiler: nested too deep, too many lines, a number with too many digits.
 _COMPILE_ERRORS = (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError)
 
 
@@ -39,7 +39,7 @@ class Jinja2Renderer:
         try:
             context = compiled.new_context({**inputs, NONCE: nonce})
             return _join(list(compiled.root_render_func(context)), inputs)
-        except Exception as error:  # a template can make Python raise anything: 1/0, a missing key, deep recursion
+        except Exception as error:  # a template can raise anything: 1/0, a missing key, deep recursion
             raise _render_error(error) from None
 
     def variables(self, template: str) -> dict[str, int]:
@@ -74,7 +74,7 @@ renderer: Jinja2Renderer = Jinja2Renderer()
 
 
 def _join(pieces: list[str], inputs: Mapping[str, object]) -> str:
-    """Return the output of a template, which may be longer than its inputs by the limit."""
+    """Return the output of a template, which may exceed its inputs' length by the limit."""
     size = sum(map(len, pieces))
     if size > CHARACTERS.maximum:
         CHARACTERS.check(size - sum(len(value) for value in inputs.values() if isinstance(value, str)))
@@ -88,7 +88,7 @@ def _environment(strict: bool) -> LimitedEnvironment:
 
 @lru_cache(maxsize=256)
 def compile_template(template: str, strict: bool) -> Template:
-    """Return the compiled template. Raise `RenderError` if it is not valid or takes too long to compile."""
+    """Return the compiled template. Raise `RenderError` if it is invalid or too large to compile."""
     environment = _environment(strict)
     try:
         parsed = _parse(environment, template)
@@ -111,7 +111,7 @@ def _insert_nonce(parsed: nodes.Template) -> None:
     """Replace every role mark in the template's own text with the nonce.
 
     The nonce is a variable, so one compiled template serves every render. It is inserted into the tree and not into
-    the source, so that `raw` blocks get it too.
+    the source, so that `raw` blocks also get it.
     """
     for output in parsed.find_all(nodes.Output):
         output.nodes = [piece for node in output.nodes for piece in _split_at_marks(node)]
@@ -138,24 +138,24 @@ def _render_error(error: Exception) -> RenderError:
     if isinstance(error, RenderError):
         return error if error.line else RenderError(error.cause, error.fix, line)
     if isinstance(error, LimitExceeded):
-        return RenderError(f"the template asks for {error.message}", "Make the template do less.", line)
+        return RenderError(f"the template asks for {error.message}", "Simplify the template.", line)
     if isinstance(error, RecursionError | MemoryError):
-        return RenderError("the template is nested too deep or calls itself without end", "Make it flatter.", line)
-    cause = f"{type(error).__name__}: {error}"  # Python quotes the value, which can have millions of characters
+        return RenderError("the template is nested too deep or calls itself without end", "Flatten it.", line)
+    cause = f"{type(error).__name__}: {error}"  # may quote a value of millions of characters
     return RenderError(cause[:500], "Correct the expression, or the inputs it reads.", line)
 
 
 def _find_fix(message: str) -> str:
-    """Return what to do about a syntax error. The name of a filter that is not known has probably been misspelt."""
+    """Return the fix of a syntax error. An unknown filter is probably misspelt."""
     unknown = _UNKNOWN_FILTER.match(message)
     if unknown is None:
         return "Correct this line of the template."
     near = nearest(unknown[1], list(_environment(False).filters))
-    return f"Did you mean `{near}`?" if near else "Use a filter of Jinja2, or remove it."
+    return f"Did you mean `{near}`?" if near else "Use one of Jinja2's filters, or remove it."
 
 
 def _template_line(traceback: TracebackType | None) -> int | None:
-    """Return the line of the template in which an error was raised, if it was raised by a template."""
+    """Return the template's line in which an error was raised, or None."""
     innermost = None
     while traceback is not None:
         if "__jinja_template__" in traceback.tb_frame.f_globals:

@@ -1,8 +1,8 @@
-"""The limits of a Jinja2 template, and what its operations cost.
+"""Limits of a Jinja2 template, and the costs of its operations.
 
 One rule prices everything: 1 step for 4 characters and 4 steps for each part that an operation reads, 1 step for 32
-bytes of its result. The tables below list only what this rule does not fit. A result that can be longer than its
-arguments is bounded before it is made, because afterwards the memory is gone. A step stands for about 100 ns.
+bytes of its result. The tables below list only the exceptions. A result that can be longer than its arguments is
+bounded before it is computed, because afterwards it is too late. A step is about 100 ns.
 
 Used by `renderers.jinja2_sandbox`, which does the charging.
 """
@@ -17,11 +17,11 @@ from jinja2.exceptions import SecurityError
 
 
 class LimitExceeded(SecurityError):
-    """The template asked for more than a prompt can need."""
+    """The template exceeded a limit."""
 
 
 class Limit(NamedTuple):
-    """The largest allowed amount of something, and the words for exceeding it."""
+    """The maximum of an amount, and the message for exceeding it."""
 
     maximum: int
     description: str
@@ -40,7 +40,7 @@ BITS = Limit(4096, "a number of more than {} bits")
 WIDE_NUMBERS = Limit(100, "more than {} numbers of more than 64 bits")  # their hashes can all be equal
 SOURCE = Limit(1_000_000, "a template of more than {:,} characters")
 TOKENS = Limit(10_000, "more than {:,} names, values and operators")
-LOOPS = Limit(10, "more than {} loops inside each other")
+LOOPS = Limit(10, "more than {} nested loops")
 _MAX_DEPTH = 500
 
 _EMPTY: dict[str, str] = {}
@@ -49,7 +49,7 @@ _SEARCHED_ITEM_BY_ITEM = (list, tuple, range, type(_EMPTY.values()))
 
 
 def measure(*values: Any) -> int:
-    """Return about how many characters the values take as text, with everything inside them.
+    """Return the approximate number of characters of the values as text, with everything inside them.
 
     A shared part counts each time it appears. A part counts for more the deeper it is, as in indented JSON.
     """
@@ -126,7 +126,7 @@ def comparison_steps(operator: str, left: Any, right: Any) -> int:
 
 
 def operator_steps(operator: str, left: Any, right: Any) -> int:
-    """Return the cost of an operator. Raise if it would make a text, a list or a number that is too large."""
+    """Return the cost of an operator. Raise if its result would be too large."""
     match operator, left, right:
         case "**", int(), int():
             BITS.check(left.bit_length() * right)
@@ -144,10 +144,10 @@ def operator_steps(operator: str, left: Any, right: Any) -> int:
     return 0
 
 
-# Filters and methods that return something that exists already, so that its memory is not charged again.
+# Filters and methods that return an existing object, whose memory is not charged again.
 LIGHT = frozenset({"attr", "count", "d", "default", "first", "items", "last", "length", "random"})
 LIGHT |= {".get", ".items", ".keys", ".values"}
-# Those that do not look inside the items of their first argument.
+# Filters and methods that do not look inside the items of their first argument.
 _SHALLOW = LIGHT | {"map", "reject", "rejectattr", "select", "selectattr"}
 # Filters that run Python code for each item. An attribute path in their arguments is looked up for each item.
 _EACH_ITEM = frozenset({"batch", "dictsort", "groupby", "join", "list", "map", "max", "min", "reject", "rejectattr"})
@@ -155,16 +155,16 @@ _EACH_ITEM |= {"select", "selectattr", "slice", "sort", "sum", "unique", "xmlatt
 _QUADRATIC_SEARCHES = frozenset({"trim", ".rfind", ".rindex", ".rpartition", ".rsplit", ".strip", ".lstrip", ".rstrip"})
 
 
-# Steps for what takes longer than the size of the arguments suggests.
+# Steps of operations that take longer than the size of the arguments suggests.
 _EXTRA_STEPS: dict[str, Callable[..., int]] = {
     "attr": lambda *_: 60,
-    # Each list is added by copying the sum so far.
+    # Adding a list copies the sum so far.
     "sum": lambda weight, values, attribute=None, start=0: isinstance(start, list | tuple) * len(values) * weight // 99,
     # At each dot of a word, the rest of the word is searched.
     "urlize": lambda weight, value, *_, **__: 100 + weight * (30 + max(map(len, str(value).split()), default=0) // 8),
-    # A word that is too long is cut by copying its rest.
+    # Splitting a word that is too long copies its rest.
     "wordwrap": lambda weight, text, width=79, *_, **__: 60 + weight * 8 + weight**2 // max(width, 1) // 1000,
-    # Each comment is removed by copying the rest of the text.
+    # Removing a comment copies the rest of the text.
     "striptags": lambda weight, text: 30 + weight * (8 + str(text).count("<!--") // 1000),
 }
 _EXTRA_STEPS[".striptags"] = _EXTRA_STEPS["striptags"]
@@ -208,7 +208,7 @@ def _brace_format(weight: int, text: str, /, *args: Any, **kwargs: Any) -> int:
 
 
 def _total_width(widths: list[str]) -> int:
-    """Return the sum of field widths. A width that comes from an argument (`*`, `{}`) has no bound."""
+    """Return the sum of field widths. A width from an argument (`*`, `{}`) is unbounded."""
     return sum(int(width) if width.isdecimal() and len(width) < 9 else CHARACTERS.maximum + 1 for width in widths)
 
 

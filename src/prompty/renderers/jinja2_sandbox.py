@@ -1,8 +1,8 @@
-"""Jinja2's sandbox, in which every render has a budget of steps that bounds its time and its memory.
+"""Jinja2's sandbox with a step budget for every render, which bounds its time and memory.
 
-The sandbox keeps a template away from Python. It does not stop a template that asks for half a gigabyte of text, or
-for nested loops that run for minutes. Here filters, tests, calls and operators are charged as they happen; `Meter` adds
-charges to a parsed template for the rest. Used by `renderers.jinja2`; the prices are in `renderers.jinja2_limits`.
+The sandbox isolates a template from Python. It does not stop a template that asks for half a gigabyte of text, or for
+nested loops that run for minutes. Here filters, tests, calls and operators are charged as they run; `Meter` adds
+charges to a parsed template for the rest. Used by `renderers.jinja2`; the costs are in `renderers.jinja2_limits`.
 """
 
 import operator
@@ -58,7 +58,7 @@ class Usage:
 
 
 class LimitedContext(Context):
-    """The state of one render. Methods with `pass_context` are also filters that `Meter` adds to a template."""
+    """The state of one render. Methods with `pass_context` are filters that `Meter` adds to a template."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -101,7 +101,7 @@ class LimitedContext(Context):
 
     @pass_context
     def iterate(self, iterable: Any, steps: int) -> Any:
-        """Charge for all rounds of a `for` before the first one."""
+        """Charge for all iterations of a `for` before the first."""
         if isinstance(iterable, Undefined):
             return iterable
         rounds = iterable if isinstance(iterable, Sized) else to_list(iter(iterable))
@@ -172,12 +172,12 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         """Refuse a source that would take too long to compile."""
         SOURCE.check(len(source))
         TOKENS.check(source.count("{{") + source.count("{%") + source.count("{#"))
-        if _LONG_NUMBER.search(source):  # Jinja2's lexer takes 270 bytes for each digit
+        if _LONG_NUMBER.search(source):  # Jinja2's lexer uses 270 bytes per digit
             BITS.check(BITS.maximum + 1)
         return source
 
     def _tokenize(self, source: str, name: str | None, filename: str | None = None, state: str | None = None) -> Any:
-        # An extension could count the tokens too, but loading `jinja2.ext` takes longer than a first render.
+        # An extension could also count the tokens, but importing `jinja2.ext` takes longer than a first render.
         return TokenStream(_count_tokens(super()._tokenize(source, name, filename, state)), name, filename)
 
     @staticmethod
@@ -256,7 +256,7 @@ def _check_filter(name: str, line: int) -> None:
 
 
 class Meter(NodeTransformer):
-    """Adds charges to a parsed template for everything that Jinja2 compiles to plain Python."""
+    """Adds charges to a parsed template for operations that Jinja2 compiles to plain Python."""
 
     steps: int = 0
     wide_numbers: int = 0
@@ -279,7 +279,7 @@ class Meter(NodeTransformer):
     def _visit_loop(self, node: nodes.For) -> nodes.For:
         iterable = self.visit(node.iter)
         before = self.steps
-        node.iter = nodes.Const(None)  # the iterable is evaluated once, so it is not part of a round
+        node.iter = nodes.Const(None)  # the iterable is evaluated once, so it is not part of an iteration
         self.loops = LOOPS.check(self.loops + 1)
         self.generic_visit(node)
         self.loops -= 1

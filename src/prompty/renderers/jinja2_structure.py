@@ -1,8 +1,8 @@
-"""Keep role markers whole in a Jinja2 template.
+"""Protect role markers in a Jinja2 template.
 
-A marker may stand in a macro, in a `{% set %}` block or inside a filter, and is then part of a value. An operation on
-that value, such as `{{ m()|replace(a, b) }}`, could change a role or remove a marker, depending on the inputs. So a
-value with markers may only be written as it is, or through filters that keep marks whole.
+A marker may be in a macro, in a `{% set %}` block or inside a filter, and is then part of a value. An operation on that
+value, such as `{{ m()|replace(a, b) }}`, could change a role or remove a marker, depending on the inputs. So a value
+with markers may only be written unchanged, or through filters that don't change marks.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from prompty.model.marker import ROLE_MARK
 NONCE = "__prompty_nonce"
 _SAFE_FILTERS = {"upper", "lower", "title", "capitalize", "trim", "indent"}
 _HOLDERS = (nodes.Macro, nodes.AssignBlock, nodes.CallBlock, nodes.Block, nodes.For, nodes.FilterBlock)
-_FIX = "Write the markers outside of it, or apply filters to the text of a message only."
+_FIX = "Move the markers outside it, or only apply filters to the text of a message."
 
 
 def check_structure(template: nodes.Template) -> None:
@@ -23,7 +23,7 @@ def check_structure(template: nodes.Template) -> None:
     marked = _Marked(template)
     for use in _find_uses(template, marked):
         name = _describe(use)
-        raise RenderError(f"{name} has role markers in it, which this use could change", _FIX, use.lineno)
+        raise RenderError(f"{name} contains role markers, which this use could change", _FIX, use.lineno)
 
 
 def _describe(node: nodes.Node) -> str:
@@ -33,7 +33,7 @@ def _describe(node: nodes.Node) -> str:
 
 
 class _Marked:
-    """The values of a template that contain role markers: the nodes that make them, and the names they have.
+    """The values of a template that contain role markers: their nodes and names.
 
     Each node is visited once, because a template can nest and chain hundreds of macros.
     """
@@ -118,7 +118,7 @@ def _find_uses(node: nodes.Node, marked: _Marked) -> Iterator[nodes.Node]:
 
 
 def _find_uses_in_written(node: nodes.Node, marked: _Marked) -> Iterator[nodes.Node]:
-    """Yield the unsafe uses in an expression whose value goes into the text as it is."""
+    """Yield the unsafe uses in an expression whose value is written unchanged."""
     match node:
         case nodes.Name():
             return
@@ -140,7 +140,7 @@ def _find_uses_in_written(node: nodes.Node, marked: _Marked) -> Iterator[nodes.N
 
 
 def _is_safe(node: nodes.Filter, *, alone: bool = False) -> bool:
-    """Return True if a filter, and those it is chained to, keep digits and marks whole whatever the inputs are."""
+    """Return True if a filter, and those it is chained to, never change digits and marks."""
     arguments = [*node.args, *(pair.value for pair in node.kwargs)]
     constant = all(isinstance(argument, nodes.Const) for argument in arguments)
     whole = node.name in _SAFE_FILTERS and constant and not (node.name == "trim" and arguments)

@@ -1,4 +1,4 @@
-"""The tags of a Jinja2 template that files are composed by: `{% include "_name" %}` and `{% block name %}`."""
+"""The Jinja2 tags that compose files: `{% include "_name" %}` and `{% block name %}`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ _Token = tuple[int, str, str]
 
 
 class _Tag(NamedTuple):
-    """A tag, from the character `start` up to `end`, the line it ends in, and what stands in it."""
+    """The range of a tag, the line it ends in, and its tokens."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ def _read_name(tokens: list[_Token]) -> str:
     match tokens:
         case [_, (_, "string", quoted)]:
             return quoted[1:-1]
-    cause = "an include names one file, as text and without options"
+    cause = "an include must name one file in quotes, without options"
     raise WrongInclude(cause, 'Write {% include "_name.md" %}.', tokens[0][0])
 
 
@@ -61,7 +61,7 @@ def _find_tags(environment: Environment, template: str) -> Iterator[_Tag]:
     position, start, tokens = 0, 0, list[_Token]()
     for token in environment.lexer.tokeniter(template, None):
         _, kind, value = token
-        at = template.index(value, position)  # whitespace before a tag that removes it is in no token
+        at = template.index(value, position)  # whitespace that a tag removes is in no token
         before, position = position, at + len(value)
         if kind == "block_begin":
             start = before + len(template[before:at].rstrip()) if value.endswith("-") else at

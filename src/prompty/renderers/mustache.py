@@ -2,7 +2,7 @@
 
 Supports variables, sections, inverted sections, comments and custom delimiters, as in the Mustache manual, with two
 differences: nothing is escaped, because a prompt is not HTML; and partials and parents are refused, because a renderer
-reads no files. `load` inserts partials before it is asked.
+reads no files. `load` inserts partials before rendering.
 """
 
 import re
@@ -72,7 +72,7 @@ renderer: MustacheRenderer = MustacheRenderer()
 
 
 def _input_names(nodes: Iterable[Node], in_section: bool) -> Iterator[tuple[str, int]]:
-    """Yield the names of inputs. In a section, a variable may belong to the section's value, so it is left out."""
+    """Yield the names of inputs. A variable in a section is omitted, because it may belong to the section's value."""
     for node in nodes:
         if isinstance(node, Variable) and node.name != "." and (isinstance(node, Section) or not in_section):
             yield node.path[0], node.line
@@ -103,11 +103,11 @@ class _Render:
         self.pieces.append(text)
         self.characters += len(text)
         if self.characters > MAX_CHARACTERS and self.characters > MAX_CHARACTERS + self.input_characters:
-            raise RenderError(f"the template asks for more than {MAX_CHARACTERS:,} characters", "Make it do less.")
+            raise RenderError(f"the template asks for more than {MAX_CHARACTERS:,} characters", "Simplify it.")
 
     @cached_property
     def input_characters(self) -> int:
-        """The length of all texts among the inputs, by which the output may exceed the limit."""
+        """The length of all texts in the inputs, which the output may have in addition to the limit."""
         return sum(len(value) for value in self.inputs.values() if isinstance(value, str))
 
     def format_value(self, node: Variable, scopes: list[object]) -> str:
@@ -121,7 +121,7 @@ class _Render:
             raise RenderError(f"`{node.name}` cannot be written: {error}", "Pass it as text.", node.line) from None
 
     def count_parts(self, value: object, node: Variable) -> None:
-        """Charge a step for each part of a value, as often as it is written: a list may hold one part many times."""
+        """Charge a step for each part of a value each time it is written: a list may repeat a part many times."""
         level = [value]
         while level:
             item = level.pop()
@@ -132,7 +132,7 @@ class _Render:
     def spend(self, steps: int, node: Variable) -> None:
         self.steps += steps
         if self.steps > MAX_STEPS:
-            raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Make it do less.", node.line)
+            raise RenderError(f"the template asks for more than {MAX_STEPS:,} steps", "Simplify it.", node.line)
 
     def write_section(self, node: Section, scopes: list[object]) -> None:
         value = self.look_up(node, scopes)
@@ -152,7 +152,7 @@ class _Render:
         if value is not _MISSING:
             return value
         if self.strict:
-            raise RenderError(f"`{node.name}` has no value", f"Pass an input called `{node.path[0]}`.", node.line)
+            raise RenderError(f"`{node.name}` has no value", f"Pass an input named `{node.path[0]}`.", node.line)
         return None
 
 
@@ -175,7 +175,7 @@ def _parse(template: str) -> list[Node]:
 
 
 class _Parser:
-    """Reads a template once, from left to right."""
+    """Parses a template in one pass."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -217,9 +217,9 @@ class _Parser:
         return self.template[inner:end].replace(ROLE_MARK, "").strip(), end + len(closing)
 
     def whole_line(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the line if the tag is alone on it, because the line is removed with the tag.
+        """Return the range of the line if the tag is alone on it, because the line is removed with the tag.
 
-        Return the span of the tag otherwise.
+        Return the range of the tag otherwise.
         """
         line_start = max(self.template.rfind("\n", self.position, start) + 1, self.position)
         starts_line = line_start == 0 or self.template[line_start - 1] == "\n"
@@ -242,7 +242,7 @@ class _Parser:
 
     def add_partial(self, name: str, start: int, end: int) -> None:
         cause = f"the partial `{name}` is not part of the template"
-        raise _syntax_error(cause, "Load the prompt from its file: `load` inserts partials.", self.line)
+        raise _syntax_error(cause, "Load the prompt from its file, so that `load` inserts partials.", self.line)
 
     @property
     def children(self) -> list[Node]:
@@ -250,7 +250,7 @@ class _Parser:
 
     def open_section(self, section: Section) -> None:
         if len(self.sections) >= MAX_DEPTH:
-            raise _syntax_error(f"sections nest more than {MAX_DEPTH} deep", "Make it flatter.", self.line)
+            raise _syntax_error(f"sections are nested more than {MAX_DEPTH} deep", "Flatten it.", self.line)
         self.children.append(section)
         self.sections.append(section)
 
@@ -283,7 +283,7 @@ class _IncludeParser(_Parser):
 
     def add_partial(self, name: str, start: int, end: int) -> None:
         if (self.open, self.close) != ("{{", "}}"):
-            cause = "a partial is named where other delimiters are set, which it does not know"
+            cause = "a partial is included where the delimiters are not {{ and }}"
             raise WrongInclude(cause, "Set the delimiters to {{ and }} before it.", self.line)
         first, last = self.whole_line(start, end)
         if (first, last) == (start, end):

@@ -1,4 +1,4 @@
-"""JSON reader: strict for text of models and people, fast for bytes of a server, of any depth for traces.
+"""JSON reader: strict for text from models and users, fast for bytes from a server, of any depth for traces.
 
 Every function raises `ValueError` with the reason.
 """
@@ -19,9 +19,9 @@ class TooDeep(ValueError):
 
 
 def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) -> object:
-    """Parse JSON. `strict` refuses texts that are too long, duplicate keys, and numbers that JSON does not have.
+    """Parse JSON. `strict` rejects texts that are too long, duplicate keys, and numbers that JSON does not have.
 
-    Unless keys must be `unique`, the last of several with one name counts.
+    Unless keys must be `unique`, the last of several with the same name wins.
     """
     if strict and len(data) > MAX_CHARACTERS:
         raise ValueError(f"more than {MAX_CHARACTERS:,} characters of JSON")
@@ -31,9 +31,9 @@ def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) ->
             decoder = _STRICT if unique else _REPEATING
             return decoder.decode(data if isinstance(data, str) else data.decode())
         try:
-            value = from_json(data)  # a sixth of the time of `json`
+            value = from_json(data)  # six times as fast as `json`
         except (TypeError, ValueError):
-            value = json.loads(data)  # also reads half a surrogate pair, a byte order mark and deeper nesting
+            value = json.loads(data)  # also accepts a lone surrogate, a byte order mark and deeper nesting
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -42,7 +42,7 @@ def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) ->
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return True if containers are nested in more than this many levels."""
+    """Return True if containers are nested deeper than this many levels."""
     layer = [value]
     for _ in range(levels):
         if not layer:
@@ -57,7 +57,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def is_larger(value: object, limit: int) -> bool:
-    """Return True if a value has more than this many values in it. A hundred characters count as one."""
+    """Return True if a value contains more than this many values. A hundred characters count as one."""
     unseen = [value]
     while unseen:
         entry = unseen.pop()
@@ -73,12 +73,12 @@ def is_json_object(text: str) -> bool:
     """Return True if `text` is a whole JSON object."""
     try:
         return isinstance(from_json(text, allow_inf_nan=False), dict)
-    except (TypeError, ValueError):  # a TypeError, if it has half a surrogate pair
+    except (TypeError, ValueError):  # a TypeError for a lone surrogate
         return False
 
 
 def reject_constant(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
+    """Reject NaN and Infinity, which Python accepts and JSON does not have."""
     raise ValueError(f"{name} is not JSON")
 
 
@@ -98,7 +98,7 @@ def _read_finite(text: str) -> float:
     return number
 
 
-# Making a decoder takes longer than reading the arguments of a call with it.
+# Creating a decoder takes longer than parsing a call's arguments with it.
 _STRICT = json.JSONDecoder(object_pairs_hook=_read_object, parse_constant=reject_constant, parse_float=_read_finite)
 _REPEATING = json.JSONDecoder(parse_constant=reject_constant, parse_float=_read_finite)
 
@@ -113,11 +113,11 @@ def read_deep_json(data: str | bytes) -> object:
 
 # Strings, brackets, and everything between them; a lone quote starts a string that does not end.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^"\[\]{}]+|"', re.DOTALL)
-_CHILD = "-Infinity"  # stands for a container that has been read; JSON does not have it
+_CHILD = "-Infinity"  # placeholder for a parsed container; not valid JSON
 
 
 def _read_without_recursion(text: str) -> object:
-    """Read containers from the inside out: each is flat JSON in which `_CHILD` stands for the containers inside."""
+    """Parse containers from the inside out: each is flat JSON with `_CHILD` in place of inner containers."""
     stack: list[tuple[list[str], list[object]]] = [([], [])]
     for token in _TOKEN.findall(text):
         if token in ("[", "{"):
@@ -130,7 +130,7 @@ def _read_without_recursion(text: str) -> object:
             stack[-1][0].append(_CHILD)
             stack[-1][1].append(value)
     if len(stack) > 1:
-        raise ValueError("the JSON ends too early")
+        raise ValueError("the JSON is incomplete")
     return _read_flat(*stack[0])
 
 

@@ -1,7 +1,7 @@
 """Decide where a credential may go (F14).
 
-A prompt file may come from anyone, so its own words do not send a credential of the environment anywhere. The decision
-needs where the credential comes from, the origin it would go to, and who named that origin. It does no I/O.
+A prompt file may come from anyone, so it cannot decide alone where a credential from the environment is sent. The
+decision depends on the credential's source, the destination's origin, and the source of that origin. It does no I/O.
 """
 
 import re
@@ -19,12 +19,12 @@ _SEPARATORS = re.compile(r"[\s,]+")
 
 
 class Source(IntEnum):
-    """Where a text comes from. Of two sources, the greater one is the more restricted as a credential."""
+    """The source of a text. The greater of two sources is the more restricted as a credential."""
 
     FILE = 0
     DOTENV = 1
     ENVIRONMENT = 2
-    MACHINE = 3  # tokens that the process gets from its machine, such as those of Entra
+    MACHINE = 3  # tokens that the process gets from its machine, such as Entra's
 
 
 class Origin(NamedTuple):
@@ -53,7 +53,7 @@ class Origin(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def parse_origin(url: str) -> Origin | None:
-    """Return the origin of a URL, or None for anything that two parsers might read differently."""
+    """Return the origin of a URL, or None if two parsers might read it differently."""
     if not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>'):
         return None
     try:
@@ -69,8 +69,8 @@ def parse_origin(url: str) -> Origin | None:
 
 @lru_cache(maxsize=256)
 def parse_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:
-    """Return the origins in a list of endpoints, or in a text that separates them by commas or blanks. An entry
-    without a scheme means https. Raise ValueError for one that is no origin."""
+    """Parse the origins in a list of endpoints, or in a text separated by commas or spaces. An entry without a scheme
+    means https. Raise ValueError for an invalid entry."""
     entries = _SEPARATORS.split(endpoints) if isinstance(endpoints, str) else endpoints
     return frozenset(_parse_entry(entry) for entry in entries if entry)
 
@@ -88,8 +88,8 @@ def may_send(
 ) -> bool:
     """Return True if a request with this credential, or with none, may go to an origin.
 
-    `named_by` is who named the origin: the file, or a variable that gives all of it. `built_in` are the hosts of the
-    provider, where `*.` stands for any subdomain, and `trusted` are the origins that the host program allows.
+    `named_by` is the source of the origin: the file, or a variable with all of it. `built_in` are the provider's hosts,
+    where `*.` matches any subdomain, and `trusted` are the origins that the program allows.
     """
     if origin.is_loopback:
         return True
@@ -103,7 +103,7 @@ def may_send(
 
 
 def is_built_in(origin: Origin, hosts: Iterable[str]) -> bool:
-    """Return True if `origin` is https at the usual port of one of the hosts."""
+    """Return True if `origin` is https on the default port of one of the hosts."""
     if (origin.scheme, origin.port) != ("https", _PORTS["https"]):
         return False
     return any(origin.host.endswith(host[1:]) if host.startswith("*.") else origin.host == host for host in hosts)

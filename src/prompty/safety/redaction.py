@@ -1,8 +1,8 @@
-"""Redaction: recognise secrets and mask them in everything that is shown or stored.
+"""Redaction: detect secrets and mask them in everything that is shown or stored.
 
-A text is masked in three steps: values known to be secret (of this process, or of one `Redactor`), text in the shape of
-a known kind of secret, and values behind a telling name (`password: …`). Traces, errors, logs, reprs, recordings and
-batch results all pass through here.
+A text is masked in three steps: known secret values (of this process, or of one `Redactor`), text in the format of a
+known kind of secret, and values with a credential's name (`password: …`). Traces, errors, logs, reprs, recordings and
+batch results are all masked here.
 """
 
 import re
@@ -14,12 +14,12 @@ from traceback import format_exception
 
 MASK = "••••"
 SHORTEST_SECRET = 8  # shorter values are placeholders (`none`, `ollama`) and parts of other words
-SHORTEST_NAMED = 4  # of a value whose name or file calls it a secret
+SHORTEST_NAMED = 4  # for a value whose name or file marks it as a secret
 _LONGEST_CACHED = 64
-_MOST_SECRETS = 10_000  # only the newest are kept, for a process that renews its credentials again and again
+_MOST_SECRETS = 10_000  # only the newest are kept, for a process that often renews its credentials
 _JSON_LEVELS = 3  # of JSON inside JSON strings
 
-# Each shape is a pattern in which <> stands for one of the literals; a text without any literal need not be searched.
+# Each shape is a pattern with <> for one of the literals. A text without any literal is not searched.
 _PREFIXES = ("ghp", "gho", "ghs", "hf")
 _SHAPES = (
     (r"\b[spr]<>[A-Za-z0-9_-]{8,}", ("k-", "k_")),
@@ -35,7 +35,7 @@ _SHAPES = (
         ("PRIVATE KEY-----",),
     ),
     (r"(?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=<>)", ("@",)),
-    (r"\b<>[0-9a-f]{32,}", ("Signature=",)),  # of AWS
+    (r"\b<>[0-9a-f]{32,}", ("Signature=",)),  # AWS
     (r"(?<=[?&])<>[^&\s\"'#]{4,}", ("sig=", "signature=", "key=", "code=", "auth=")),
 )
 # `token` is a credential and `tokens` a count; `author` is a person and `authorization` a header. `key` is one in a
@@ -51,10 +51,10 @@ def _either(literals: Iterable[str]) -> str:
 
 
 _SHAPE = re.compile("|".join(pattern.replace("<>", _either(literals)) for pattern, literals in _SHAPES))
-# A telling name inside a text, up to its value: of a header, a URL, a setting, or JSON, which may itself stand in JSON,
-# so that its quotes have backslashes.
+# A credential's name in a text, up to its value: in a header, a URL, a setting, or JSON, whose quotes have backslashes
+# if it is inside a JSON string.
 _NAMED = re.compile(
-    rf"(?=[{''.join({word[0] for word in (*_WORDS, *_KINDS_OF_KEY, 'key')})}])"  # a quick no for most characters
+    rf"(?=[{''.join({word[0] for word in (*_WORDS, *_KINDS_OF_KEY, 'key')})}])"  # fails fast for most characters
     rf"(?:{_either(_KINDS_OF_KEY)}[_-]?key|{_either(_WORDS)}"
     r"|(?:(?<![a-z])key|(?-i:(?<=[a-z])Key))(?=\\{0,15}[\"']))"
     r"(\\{0,15}[\"'])?\s{0,4}[:=]\s{0,4}(\\{0,15}[\"'])?(?!\$\{|(?:Bearer|Basic) )",
@@ -68,7 +68,7 @@ _ASSIGNMENT = re.compile(r"^([ \t]*(?:-[ \t]+)?[\"']?([A-Za-z][\w.-]{0,99})[\"']
 
 
 def _by_rarest_character(literals: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Group literals by the character of theirs that ordinary text has least: looking for one character is fast."""
+    """Group literals by their rarest character in ordinary text, because searching for one character is fast."""
     common = " etaoinsrhldcumfpgwybvkxjqz"
     groups: dict[str, tuple[str, ...]] = {}
     for literal in literals:
@@ -80,7 +80,7 @@ def _by_rarest_character(literals: Iterable[str]) -> dict[str, tuple[str, ...]]:
 _SHAPE_HINTS = tuple(_by_rarest_character(literal for _, literals in _SHAPES for literal in literals).items())
 _NAME_HINTS = tuple(word for word in (*_WORDS, "key") if word != "credentials")
 _secrets: dict[str, None] = {}
-_longest_first: tuple[str, ...] = ()  # one secret may begin with another
+_longest_first: tuple[str, ...] = ()  # one secret may be a prefix of another
 
 
 def remember_secrets(values: Iterable[str]) -> None:
@@ -98,9 +98,9 @@ def remember_secrets(values: Iterable[str]) -> None:
 
 
 class Redactor:
-    """Masks the values of one scope (a trace, a call, a recording) beside what is masked everywhere.
+    """Masks the values of one scope (a trace, a call, a recording) in addition to those masked everywhere.
 
-    A redactor with a `parent` masks the values of the parent, too.
+    A redactor with a `parent` also masks the parent's values.
     """
 
     def __init__(self, values: Iterable[object] = (), *, shortest: int = 1, parent: "Redactor | None" = None) -> None:
@@ -117,7 +117,7 @@ class Redactor:
         return text in self._values
 
     def hide(self, values: Iterable[object], *, shortest: int = 1) -> bool:
-        """Mask the texts and numbers in these values from now on, also inside JSON. Return True if there were any."""
+        """Mask the texts and numbers in these values from now on, including in JSON. Return True if there were any."""
         texts = [text for value in values for text in leaves(value) if len(text) >= shortest]
         if not texts:
             return False
@@ -128,26 +128,26 @@ class Redactor:
         return True
 
     def mask(self, text: str) -> str:
-        """Return `text` without these values and without secrets. Short values come last: they may be part of one."""
+        """Mask these values and secrets in `text`. Short values are last: they may be part of a secret."""
         return _replace(self._short, self._mask_others(_replace(self._long, text)))
 
 
 def mask_secrets(text: str) -> str:
-    """Return `text` without the secrets of this process and without whatever has the shape or the name of one."""
+    """Mask this process's secrets in `text`, and anything with the format or the name of a secret."""
     if len(text) <= _LONGEST_CACHED:
         return text if len(text) < SHORTEST_SECRET else _mask_cached(text)
     return _mask(text)
 
 
 def mask_url(url: str) -> str:
-    """Return a URL without its user, its password and the values of its query; the version of an API is shown."""
+    """Mask a URL's user, password and query values, except for an API version."""
     if "@" not in url and "?" not in url:
         return mask_secrets(url)
     return mask_secrets(_URL_VALUE.sub(lambda found: found[1] + MASK, _URL_USER.sub(f"://{MASK}@", url)))
 
 
 def mask_line(line: str) -> str:
-    """Return a line of a prompt file without secrets; the value of a credential key is one unless it is a reference."""
+    """Mask secrets in a line of a prompt file, including a credential key's value unless it is a reference."""
     assignment = _ASSIGNMENT.match(line)
     if assignment and is_credential_name(assignment[2]) and "${" not in assignment[3]:
         return assignment[1] + MASK
@@ -155,24 +155,24 @@ def mask_line(line: str) -> str:
 
 
 def masked_traceback(error: BaseException) -> str:
-    """Return an error with its traceback for a log, without secrets: an error may quote anything."""
+    """Return an error with its traceback for a log. Secrets are masked, because an error may quote anything."""
     return mask_secrets("".join(format_exception(error)).rstrip())
 
 
 @lru_cache(maxsize=4096)
 def is_credential_name(name: str) -> bool:
-    """Return True if a key or variable of this name holds a secret, judging by its words."""
+    """Return True if the words of a key's or variable's name suggest a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     return any(word in _WORDS or word in ("key", "apikey") for word in words) and "".join(words) not in _HARMLESS_NAMES
 
 
 def find_secret(text: str) -> re.Match[str] | None:
-    """Return the first match of a known shape of secret."""
+    """Return the first match of a known secret format."""
     return _SHAPE.search(text) if _has_shape_hint(text) else None
 
 
 def may_hold_secrets(text: str) -> bool:
-    """Return False if masking would change nothing in this text; a quick answer for most texts."""
+    """Return False if masking would not change this text. Fast for most texts."""
     return _has_shape_hint(text) or _has_name_hint(text) or _has(text, _longest_first)
 
 
@@ -196,7 +196,7 @@ def leaves(value: object) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _mask_cached(text: str) -> str:
-    """Traces show the same short names again and again."""
+    """Mask a short text, cached because traces repeat the same names."""
     return _mask(text)
 
 
@@ -233,7 +233,7 @@ def _has(text: str, hints: tuple[str, ...]) -> bool:
 
 
 def _json_forms(text: str) -> list[str]:
-    """Return a text as it stands by itself and in JSON strings, up to three levels deep."""
+    """Return a text as it is, and as it appears in JSON strings, up to three levels deep."""
     forms = {text: None}
     for _ in range(_JSON_LEVELS):
         forms |= {dumps(form, ensure_ascii=ascii_only)[1:-1]: None for form in forms for ascii_only in (False, True)}
@@ -254,8 +254,8 @@ def _mask_named(text: str) -> str:
 
 
 def _find_value_end(text: str, start: int, name_quote: str, opening: str | None) -> int:
-    """Return where a value ends: at its closing quote, or at the end of the string that holds it. A quote inside the
-    value has more backslashes than those around it."""
+    """Return the end of a value: its closing quote, or the end of the string around it. A quote inside the value has
+    more backslashes than those around it."""
     if not opening:
         bare = None if name_quote and text.startswith(("{", "["), start) else _BARE_VALUE.match(text, start)
         return bare.end() if bare else start

@@ -1,13 +1,13 @@
-"""Replace lone surrogates: half a character, which JSON can write and UTF-8 cannot hold.
+"""Replace lone surrogates, which JSON can express and UTF-8 cannot encode.
 
-Text that has one can be neither sent nor stored, so it is repaired where it is read.
+Such text can be neither sent nor stored, so it is repaired when it is read.
 """
 
 from typing import Any
 
 
 def repair_text(text: str) -> str:
-    """Return text in which every lone surrogate is the replacement character. The halves of a pair are joined."""
+    """Replace every lone surrogate with the replacement character. The halves of a pair are joined."""
     if text.isascii():
         return text
     try:
@@ -18,7 +18,7 @@ def repair_text(text: str) -> str:
 
 
 def repair_json(value: Any) -> Any:
-    """Return JSON whose texts and names have no lone surrogates."""
+    """Repair all texts and names in JSON."""
     if isinstance(value, str):
         return repair_text(value)
     if isinstance(value, list | tuple):
@@ -29,5 +29,5 @@ def repair_json(value: Any) -> Any:
 
 
 def may_have_surrogates(source: str) -> bool:
-    """Return True if the source of JSON has an escaped surrogate, be it alone or one of a pair."""
+    """Return True if JSON source has an escaped surrogate, alone or in a pair."""
     return "\\" in source and ("\\ud" in source or "\\uD" in source)

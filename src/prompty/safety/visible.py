@@ -1,6 +1,6 @@
 """Escape characters that hide, reorder or control text.
 
-Used wherever text from outside is shown: to a person on a terminal, and to a model as the description of a tool.
+Used where text from outside is shown: to a user on a terminal, and to a model as a tool's description.
 `viewer/page.js` has the same rule for the browser; a test compares the two.
 """
 
@@ -9,8 +9,8 @@ from unicodedata import category
 
 # Controls, formatting (bidi marks, zero-width characters, tags), unassigned, private use, surrogates, line separators.
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-# Letters, marks and symbols that show nothing and have carried hidden text: fillers, the blank Braille pattern, vowel
-# signs without a form, variation selectors.
+# Invisible letters, marks and symbols that have been used to hide text: fillers, the blank Braille pattern, vowel signs
+# without a form, variation selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
     map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
 )
@@ -21,8 +21,8 @@ _UNCOMMON = re.compile(r"[^\n\t -~]")
 def visible(text: str) -> str:
     """Return `text` with every hidden, control, ANSI and bidi character written as its Python escape.
 
-    Newlines and tabs stay. So does an emoji selector (U+FE0F) after a symbol, because models write ⚠️ and ❤️ all the
-    time, and one at the start, because a stream may be cut before it.
+    Newlines and tabs stay. So does an emoji selector (U+FE0F) after a symbol, because models often write ⚠️ and ❤️, and
+    one at the start, because a chunk of a stream may start with it.
     """
     return _UNCOMMON.sub(_escape, text)
 

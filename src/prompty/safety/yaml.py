@@ -1,8 +1,8 @@
-"""YAML reader: plain data, without what makes YAML dangerous.
+"""YAML reader: plain data, without YAML's dangerous features.
 
-libyaml's parser gives events, and this module builds the data from them. That is faster than PyYAML's constructor, and
-every limit applies while reading: depth, the number of values with aliases expanded (the nine-level alias bomb is 324
-bytes), no tags that construct objects, no timestamps and times of day. Keys are always text, as written.
+libyaml parses events, and this module builds the data from them. That is faster than PyYAML's constructor, and every
+limit applies while reading: depth, the number of values with aliases expanded (the nine-level alias bomb is 324 bytes),
+no tags that construct objects, no timestamps and times of day. Keys are always text, as written.
 """
 
 import re
@@ -15,12 +15,12 @@ from yaml._yaml import CParser
 from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
 
 Data = object
-Event = Any  # PyYAML's types do not say what the events of each kind carry
+Event = Any  # PyYAML's types lack the fields of each kind of event
 _TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 class YamlProblem(NamedTuple):
-    """A mistake and its place; lines and columns count from 0, as libyaml's do."""
+    """A mistake and its position. Lines and columns count from 0, as in libyaml."""
 
     message: str
     fix: str
@@ -97,13 +97,13 @@ def _read_finite(text: str) -> float:
 
 
 YAML_1_1 = _build_yaml_1_1()  # `no` is a boolean
-JSON = _build_json()  # what JSON can say: `no` is a word
-_MAX_BITS = 14_000  # Python reads a hexadecimal number of any length, and then cannot write it in decimal
+JSON = _build_json()  # only JSON's types: `no` is a word
+_MAX_BITS = 14_000  # Python parses hexadecimal numbers of any length, but cannot format long ones in decimal
 PROMPT_FILE = Rules(YAML_1_1, max_depth=64, max_nodes=100_000)
 
 
 def read_yaml(text: str, rules: Rules = PROMPT_FILE) -> tuple[Data, list[YamlProblem]]:
-    """Return the data, and a problem for each duplicate key. The first of them counts."""
+    """Return the data, and a problem for each duplicate key. The first value wins."""
     try:
         reader = _Reader(text, rules)
         return reader.document(), reader.problems
@@ -112,7 +112,7 @@ def read_yaml(text: str, rules: Rules = PROMPT_FILE) -> tuple[Data, list[YamlPro
     except UnicodeEncodeError as error:
         line, column = text.count("\n", 0, error.start), error.start - text.rfind("\n", 0, error.start) - 1
         raise YamlError(
-            YamlProblem("half a character (a lone surrogate)", "Remove it, or write the whole character.", line, column)
+            YamlProblem("a lone surrogate (half a character)", "Remove it, or write the whole character.", line, column)
         ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position)
@@ -130,14 +130,14 @@ def _from_libyaml(error: yaml.MarkedYAMLError) -> YamlProblem:
 
 _FIXES = {
     "mapping values are not allowed": "Put the value in quotes if it contains a colon, or check the indentation.",
-    "cannot start any token": "Indent with spaces, not tabs; quote values that begin with @, ` or %.",
+    "cannot start any token": "Indent with spaces, not tabs. Quote values that start with @, ` or %.",
     "could not find expected ':'": "Write `key: value` on this line, or indent it under the key above.",
     "did not find expected ',' or ']'": "Close the list with `]`.",
     "did not find expected ',' or '}'": "Close the mapping with `}`.",
     "found undefined tag": "Remove the `!tag`.",
     "undefined alias": "Define the anchor with `&name` before using `*name`.",
 }
-_GENERAL_FIX = "Check the indentation, the quotes and the colons of this line and the one above."
+_GENERAL_FIX = "Check the indentation, the quotes and the colons in this line and the one above."
 
 
 class _Anchor(NamedTuple):
@@ -173,7 +173,7 @@ class _Reader:
         if kind is ScalarEvent:
             value = self.scalar(event)
         elif depth >= self.max_depth:
-            raise _error(event, f"nested more than {self.max_depth} levels deep", "Make it flatter.")
+            raise _error(event, f"nested more than {self.max_depth} levels deep", "Flatten it.")
         elif kind is MappingStartEvent:
             value = self.mapping(event, depth + 1)
         elif kind is SequenceStartEvent:
@@ -187,7 +187,7 @@ class _Reader:
     def count(self, event: Event, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > self.max_nodes:
-            raise _error(event, f"more than {self.max_nodes:,} values, aliases expanded", "Move data out of the file.")
+            raise _error(event, f"more than {self.max_nodes:,} values with aliases expanded", "Move data elsewhere.")
 
     def alias(self, event: Event) -> Data:
         anchor = self.anchors.get(event.anchor)
@@ -232,7 +232,7 @@ class _Reader:
     def merge(self, event: Event, merged: dict[str, Data], value: Data) -> None:
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
-                raise _error(event, "`<<` needs a mapping", "Write `<<: *anchor` of a mapping.")
+                raise _error(event, "`<<` needs a mapping", "Use an anchor of a mapping in `<<: *anchor`.")
             self.count(event, len(source))
             for key, entry in source.items():
                 merged.setdefault(key, entry)
@@ -241,7 +241,7 @@ class _Reader:
         text: str = event.value
         if event.tag is not None and event.tag != "!":
             return self.tagged(event, text)
-        if not event.implicit[0] or ":" in text:  # YAML 1.1 would read 12:30 as a number to base sixty
+        if not event.implicit[0] or ":" in text:  # YAML 1.1 would read 12:30 as a base-60 number
             return text
         for tag, pattern in self.schema.patterns.get(text[:1], ()):
             if pattern.match(text):

@@ -156,7 +156,7 @@ def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[Un
 
 
 def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
-    """Return the kind of a declared tool. One without a handler is an error before the first model call (L5)."""
+    """Return the kind of a declared tool. A kind without a handler is an error before the first model call (L5)."""
     kinds = agent.registry[TOOL_KINDS]
     if not kinds.has(tool.kind):
         raise UnknownKind(tool, ["function", *kinds.names()])

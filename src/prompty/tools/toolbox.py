@@ -220,5 +220,5 @@ TOOLS: Kind[Callable[..., object]] = Kind("tool")
 
 
 def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:
-    """Let files declare a function tool of this name without passing it to every turn."""
+    """Register a function for tools with this name, so that turns find it without `tools=`."""
     registry[TOOLS].register(name, function)

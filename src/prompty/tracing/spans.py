@@ -25,10 +25,10 @@ R = TypeVar("R")
 
 
 class Sink(Protocol):
-    """Receives spans. Its errors go to the log, and do not affect the run.
+    """Receives spans. Its errors are logged and do not affect the run.
 
-    `content`: it needs inputs, results and messages, which are not recorded otherwise. `wire`: it needs the requests
-    and replies of models as they were sent.
+    Set `content` if it needs inputs, results and messages, which are not recorded otherwise, and `wire` if it needs the
+    exact requests and replies of models.
     """
 
     content: bool
@@ -39,7 +39,7 @@ class Sink(Protocol):
 
 
 class EnteringSink(Sink, Protocol):
-    """A sink that is also told when code runs inside a span, because it keeps a context of its own."""
+    """A sink with its own context, which is notified when code runs inside a span."""
 
     def entered(self, span: "Span", /) -> Callable[[], object]:
         """Called before the code. The returned function is called after it, in the same context."""
@@ -63,7 +63,7 @@ def get_sinks() -> Sequence[Sink]:
 
 
 def set_sink(name: str, sink: Sink | None) -> None:
-    """Set the sink of a name, or remove it with None."""
+    """Set the sink with this name, or remove it if `sink` is None."""
     global _active
     get_sinks()
     with _lock:
@@ -74,7 +74,7 @@ def set_sink(name: str, sink: Sink | None) -> None:
 
 
 def clear_sinks() -> None:
-    """Remove all sinks, also those named in the environment."""
+    """Remove all sinks, including those from the environment."""
     global _active
     with _lock:
         _sinks.clear()

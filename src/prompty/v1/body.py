@@ -1,4 +1,4 @@
-"""The body: loops over a conversation become threads, and images on lines of their own become image inputs."""
+"""The body: loops over a conversation become threads, and images on their own lines become image inputs."""
 
 import re
 from bisect import bisect_right
@@ -22,7 +22,7 @@ _MAX_LOOP_LINES = 20  # between `for` and `endfor`: a conversation takes two
 
 
 class BodyEdit(NamedTuple):
-    """Replace the characters from `start` up to `end` by the input `name`, of kind thread or image."""
+    """Replace the characters from `start` up to `end` with the input `name`, of kind thread or image."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class _Line(NamedTuple):
 
 
 def find_edits(body: str, data: Data) -> list[BodyEdit]:
-    """Return the edits of a body, in its order. An input that the template also uses otherwise stays what it is."""
+    """Return the edits of a body, in order. An input that the template also uses elsewhere does not change."""
     lines = _split(body)
     taken = {*as_mapping(data.get("inputs")), *as_mapping(data.get("sample")), *_find_words(body)}
     is_mustache = "mustache" in str(data.get("template"))
@@ -58,7 +58,7 @@ def find_edits(body: str, data: Data) -> list[BodyEdit]:
 
 
 def apply_edits(body: str, edits: Sequence[BodyEdit]) -> str:
-    """Return the body with its edits. Everything else stays byte for byte."""
+    """Return the body with its edits. Everything else is unchanged."""
     pieces, position = [], 0
     for edit in edits:
         pieces += [body[position : edit.start], edit.text]
@@ -67,7 +67,7 @@ def apply_edits(body: str, edits: Sequence[BodyEdit]) -> str:
 
 
 def find_original(offset: int, edits: Sequence[BodyEdit]) -> int:
-    """Return the place in the v1 body of a place in the new one."""
+    """Map a position in the new body to the v1 body."""
     shift = 0
     for edit in edits:
         if offset < edit.start + shift:
@@ -92,7 +92,7 @@ def _find_words(body: str) -> set[str]:
 
 
 def _find_loops(lines: Sequence[_Line]) -> Iterator[BodyEdit]:
-    """Yield the loops that write each item's role as a marker, and its content below it."""
+    """Yield the loops that write each item's role as a marker, followed by its content."""
     for index, line in enumerate(lines):
         head = _FOR.fullmatch(line.text)
         if head is None:
@@ -111,7 +111,7 @@ def _read(field: re.Match[str]) -> tuple[str, str, str]:
 
 
 def _find_images(lines: Sequence[_Line], taken: set[str]) -> Iterator[BodyEdit]:
-    """Yield the images that stand alone on a line of a user message."""
+    """Yield the images that are alone on a line of a user message."""
     role, number = "system", 1
     for line in lines:
         if marker := read_marker(line.text):
@@ -130,14 +130,14 @@ def _find_images(lines: Sequence[_Line], taken: set[str]) -> Iterator[BodyEdit]:
 
 
 def find_untranslatable(body: str, edits: Sequence[BodyEdit]) -> Iterator[Note]:
-    """Yield the lines that v1 makes structure, and v2 does not, and text that a thread cuts off."""
+    """Yield the lines that are structure only in v1, and text after a thread."""
     starts = [edit.start for edit in edits]
     images = {edit.start for edit in edits if edit.kind == "image"}
     for start, end, _, _ in read_structure(body).computed:
         before = bisect_right(starts, start) - 1
         if before < 0 or start >= edits[before].end:
-            message = "v1 starts a message with this line. Here it is text, because its role is computed"
-            fix = "Write the role out, or pass the conversation as an input of kind `thread`."
+            message = "v1 starts a message with this line. In v2 it is text, because its role is computed"
+            fix = "Write the role literally, or pass the conversation as an input of kind `thread`."
             yield Note((), message, fix, start, end)
     threads = {edit.end for edit in edits if edit.kind == "thread"}
     is_behind_thread, role = False, "system"
@@ -149,17 +149,17 @@ def find_untranslatable(body: str, edits: Sequence[BodyEdit]) -> Iterator[Note]:
             is_behind_thread = False
         elif is_behind_thread and line.text.strip():
             message = (
-                f"v1 adds this text to the last message of the conversation. Here it is a message of its own: {role}"
+                f"v1 adds this text to the last message of the conversation. In v2 it is a separate message: {role}"
             )
             yield Note((), message, "Write a role marker before it.", stripped, line.end)
             is_behind_thread = False
         if line.end in threads:
             is_behind_thread = True
         if _TOOL_MARKER.fullmatch(line.text) or _TOOL_FIELD.fullmatch(line.text):
-            message = "v1 makes this line part of a tool call. Here it is text"
+            message = "v1 reads this line as part of a tool call. In v2 it is text"
             yield Note((), message, "Pass the conversation as an input of kind `thread`.", stripped, line.end)
         elif role == "user" and _IMAGE.fullmatch(line.text) and line.start not in images:
-            message = "v1 makes this line an image. Here it is text"
+            message = "v1 reads this line as an image. In v2 it is text"
             yield Note(
-                (), message, "Declare an input of kind `image`, and write it in double braces.", stripped, line.end
+                (), message, "Declare an input of kind `image`, and insert it with double braces.", stripped, line.end
             )

@@ -1,4 +1,4 @@
-"""Move the comments of one YAML text to another, in which the same values may have other keys."""
+"""Copy comments from one YAML text to another, in which the same values may have other keys."""
 
 import re
 from bisect import bisect_right
@@ -22,15 +22,15 @@ class _Site(NamedTuple):
 
 class _Comment(NamedTuple):
     text: str
-    keys: Keys | None  # of the key that it precedes or that it stands beside; None at the end of the text
+    keys: Keys | None  # of the key on or below its line; None at the end of the text
     is_beside: bool
 
 
 def insert_comments(source: str, target: str, moves: Mapping[Keys, Keys]) -> str:
-    """Return the target with every comment of the source, at the key that its own key became. A comment of a key that
-    is left out stands above the nearest one.
+    """Return the target with every comment of the source, at the key that its own key became. The comment of a dropped
+    key goes above the nearest key.
 
-    `moves` leads from key paths of the target to those of the source.
+    `moves` maps key paths of the target to those of the source.
     """
     comments = list(_find_comments(source))
     if not comments:
@@ -62,7 +62,7 @@ def insert_comments(source: str, target: str, moves: Mapping[Keys, Keys]) -> str
 
 
 def _find_place(keys: Keys, places: Mapping[Keys, _Site], origins: Mapping[Keys, Keys]) -> _Site | None:
-    """Return where a key of the source went, or the nearest key around it."""
+    """Return the new site of a source key, or of its nearest parent."""
     for length in range(len(keys), 0, -1):
         moved = origins.get(keys[:length], keys[:length])
         for kept in (moved + keys[length:], moved):
@@ -72,7 +72,7 @@ def _find_place(keys: Keys, places: Mapping[Keys, _Site], origins: Mapping[Keys,
 
 
 def _find_comments(text: str) -> Iterator[_Comment]:
-    """Yield the comments of a text. A `#` inside a scalar is none."""
+    """Yield the comments of a text. A `#` inside a scalar does not start one."""
     if "#" not in text:
         return
     sites = _find_sites(text)
@@ -108,7 +108,7 @@ def _find_scalars(text: str) -> list[tuple[int, int]]:
         seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
             start, end = node.start_mark.index, node.end_mark.index
-            if node.style in ("|", ">"):  # a comment may follow the sign, and others below the block
+            if node.style in ("|", ">"):  # comments may follow the sign and the block
                 start = text.find("\n", start)
                 end = start + len(text[start:end].rstrip())
             found.append((start, end))
@@ -120,7 +120,7 @@ def _find_scalars(text: str) -> list[tuple[int, int]]:
 
 
 def _find_sites(text: str) -> list[_Site]:
-    """Return the keys and the entries of lists, in the order of their lines; the outer of two on a line first."""
+    """Return the keys and list entries in the order of their lines, the outer first."""
     sites: list[_Site] = []
     stack: list[tuple[yaml.Node | None, Keys]] = [(yaml.compose(text, yaml.CSafeLoader), ())]
     seen: set[int] = set()

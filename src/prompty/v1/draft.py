@@ -1,4 +1,4 @@
-"""The v2 data under construction: its values, where each comes from, and notes on what has no counterpart."""
+"""The v2 data under construction: its values, their origins, and notes on parts without a counterpart."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ Data = dict[str, Any]
 
 
 class Note(NamedTuple):
-    """A part of a v1 file that cannot be translated, or that has several readings.
+    """A part of a v1 file that cannot be translated, or that is ambiguous.
 
-    It is at a key path of the frontmatter, or from the character `start` up to `end` of the body.
+    Its location is a key path of the frontmatter, or a range of the body.
     """
 
     keys: Keys
@@ -23,14 +23,14 @@ class Note(NamedTuple):
 
 @dataclass
 class Draft:
-    """A v2 frontmatter. `moves` leads from its key paths to those of the v1 file."""
+    """A v2 frontmatter. `moves` maps its key paths to those of the v1 file."""
 
     data: Data = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     moves: dict[Keys, Keys] = field(default_factory=dict)
 
     def put(self, keys: Keys, value: Any, origin: Keys) -> bool:
-        """Set a value, unless the file has one there already: its own v2 keys count."""
+        """Set a value, unless the file already has one: its own v2 keys take precedence."""
         target: Any = self.data
         for key in keys[:-1]:
             if not isinstance(target, dict):
@@ -46,8 +46,8 @@ class Draft:
         self.notes.append(Note(keys, message, fix))
 
     def drop(self, keys: Keys, reason: str, fix: str) -> None:
-        """Note that a key is left out."""
-        self.note(keys, f"`{keys[-1]}` is left out: {reason}", fix)
+        """Note that a key is dropped."""
+        self.note(keys, f"`{keys[-1]}` is dropped: {reason}", fix)
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
@@ -61,5 +61,5 @@ def is_reference(value: Any) -> bool:
 
 
 def is_file_reference(value: Any) -> bool:
-    """Return True if a text is one reference to a file, whose content may be of any type."""
+    """Return True if a text is a single file reference, whose content may be of any type."""
     return isinstance(value, str) and value.startswith("${file:") and value.find("}") == len(value) - 1

@@ -26,7 +26,7 @@ _ENDPOINT_VARIABLE = "${env:AZURE_OPENAI_ENDPOINT}"
 
 
 def translate_model(draft: Draft, model: Any, data: Data) -> None:
-    """Translate `model`. Keys of v2 that it has already count."""
+    """Translate `model`. Existing v2 keys take precedence."""
     if not isinstance(model, dict):
         draft.put(("model",), model, ("model",))
         return
@@ -42,7 +42,7 @@ def translate_model(draft: Draft, model: Any, data: Data) -> None:
         elif key == "parameters":
             _translate_parameters(draft, value, data)
         elif key == "response" and value != "first":
-            reason = "an answer is the first choice of a reply"
+            reason = "v2 always uses the first choice of a reply"
             draft.drop(("model", "response"), reason, "Call the model once for each answer that you need.")
         elif _is_name(key, value) and "configuration" in model:
             draft.put(("model", "connection"), {"kind": "reference", "name": value}, ("model", key))
@@ -60,7 +60,7 @@ def _translate_api(draft: Draft, value: Any) -> None:
     if value is None:
         return
     if value == "completion":
-        reason = "the API `completion` has no counterpart, so that a call of this file fails"
+        reason = "the API `completion` has no counterpart, so a call of this file fails"
         draft.note(("model", "api"), reason, "Write `apiType: chat` if the model can chat.")
     draft.put(("model", "apiType"), value, ("model", "api"))
 
@@ -82,7 +82,7 @@ def _translate_configuration(draft: Draft, value: Any, model: Data, place: Keys 
         draft.put(("model", "provider"), "openai", (*place, "type"))
     elif kind is not None:
         draft.put(("model", "provider"), kind, (*place, "type"))
-        message = f"no provider corresponds to the type `{kind}`, and the file has no endpoint, so that a call fails"
+        message = f"no provider corresponds to the type `{kind}`, and the file has no endpoint, so a call fails"
         draft.note((*place, "type"), message, "Write `provider:` and `connection:` under `model:`.")
     _put_id(draft, configuration, model, place)
     _translate_connection(draft, configuration, endpoint, "azure" if is_azure else "openai" if is_openai else "", place)
@@ -91,11 +91,11 @@ def _translate_configuration(draft: Draft, value: Any, model: Data, place: Keys 
             reason = "a file cannot set this header"
             draft.drop((*place, key), reason, "Set OPENAI_ORG_ID in the environment.")
         elif key not in _READ_KEYS:
-            draft.drop((*place, key), "no key of v2 corresponds to it", "Write what the provider needs by hand.")
+            draft.drop((*place, key), "v2 has no corresponding key", "Add the provider's settings by hand.")
 
 
 def _looks_azure(configuration: Any, model: Data) -> bool:
-    """Return True if keys without a `type` are those of Azure."""
+    """Return True if a configuration without `type` has Azure's keys."""
     parameters = as_mapping(model.get("parameters"))
     names = ("azure_deployment", "azure_endpoint", "api_version")
     return any(name in configuration for name in names) or "deployment_name" in parameters
@@ -110,10 +110,10 @@ def _put_id(draft: Draft, configuration: Any, model: Data, place: Keys = _CONFIG
     named = [key for key in _ID_KEYS if configuration.get(key)]
     for key in named:
         if not draft.put(("model", "id"), configuration[key], (*place, key)):
-            draft.drop((*place, key), "the model is named already", "Keep one name.")
+            draft.drop((*place, key), "the model is already named", "Keep one name.")
     parameter = _get_id_parameter(model)
     if parameter and not draft.put(("model", "id"), model["parameters"][parameter], (*_PARAMETERS, parameter)):
-        draft.drop((*_PARAMETERS, parameter), "the model is named already", "Keep one name.")
+        draft.drop((*_PARAMETERS, parameter), "the model is already named", "Keep one name.")
 
 
 def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None, provider: str, place: Keys) -> None:
@@ -126,7 +126,7 @@ def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None
             draft.moves[(*target, "name")] = (*place, "connection")
         for unused in (endpoint, key, "api_version" if version is not None else None):
             if unused:
-                reason = f"the connection `{name}` is registered by the program, with its endpoint and key"
+                reason = f"the program registers the connection `{name}` with its endpoint and key"
                 draft.drop((*place, unused), reason, "Register it there.")
         return
     if name is not None:
@@ -139,12 +139,12 @@ def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None
     if provider == "azure" and version is not None:
         fields.append(("apiVersion", version, (*place, "api_version")))
     elif version is not None:
-        draft.drop((*place, "api_version"), "only Azure has versions of its API", "Remove it.")
+        draft.drop((*place, "api_version"), "only Azure has API versions", "Remove it.")
     if not fields or "connection" in draft.data["model"]:
         return
     if provider == "azure" and not endpoint:
         fields.insert(0, ("endpoint", _ENDPOINT_VARIABLE, place))
-    # Without its own key, a connection of kind `key` has that of the provider.
+    # Without its own key, a connection of kind `key` uses the provider's.
     kind = "key" if key or provider == "openai" else "foundry" if provider == "azure" else "anonymous"
     draft.put((*target, "kind"), kind, place)
     for field, value, origin in fields:
@@ -162,7 +162,7 @@ def _translate_parameters(draft: Draft, value: Any, data: Data) -> None:
         if key in _OPTIONS:
             _put_option(draft, key, entry, parameters)
         elif key == "stream":
-            draft.drop(origin, "the caller chooses whether a call streams", "Pass stream=True, or --stream.")
+            draft.drop(origin, "the caller chooses whether to stream", "Pass stream=True, or --stream.")
         elif key == "tools":
             translate_tools(draft, entry, origin)
         elif key == "response_format":
@@ -173,7 +173,7 @@ def _translate_parameters(draft: Draft, value: Any, data: Data) -> None:
 
 def _put_option(draft: Draft, key: str, value: Any, parameters: Any) -> None:
     if key == "max_tokens" and parameters.get("max_completion_tokens") is not None:
-        draft.drop((*_PARAMETERS, key), "`max_completion_tokens` says the same", "Keep one of them.")
+        draft.drop((*_PARAMETERS, key), "`max_completion_tokens` has the same meaning", "Keep one of them.")
         return
     if key == "stop" and isinstance(value, str):
         value = [value]

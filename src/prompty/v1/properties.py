@@ -21,12 +21,12 @@ _V1_KEYS = frozenset({"type", "is_required", "optional", "is_chat_history", "is_
 
 
 def translate_inputs(draft: Draft, data: Data, edits: Sequence[BodyEdit]) -> None:
-    """Translate `inputs` and `sample` together, at the place of the first of them."""
+    """Translate `inputs` and `sample` together, at the position of the first."""
     if "inputs" in draft.data:
         return
     sample, entries = data.get("sample"), data.get("inputs")
     if sample is not None and not isinstance(sample, dict):
-        draft.drop(("sample",), "it is not a mapping of inputs", "Write a `default:` on each input.")
+        draft.drop(("sample",), "it is not a mapping of inputs", "Add a `default:` to each input.")
     samples = as_mapping(sample)
     if isinstance(entries, list):
         named = {entry["name"]: entry for entry in entries if isinstance(entry, dict) and _is_named(entry)}
@@ -71,7 +71,7 @@ def _translate_input(draft: Draft, name: str, entry: Any, place: Keys, samples: 
         entry = {"type": "string"}
     elif not _is_property(entry):
         if not isinstance(entry, dict):
-            message = f"the input `{name}` has a value and no `type`: the value is read as its default"
+            message = f"the input `{name}` has a value but no `type`: the value is read as its default"
             draft.note(place, message, "Write it as `default:`.")
         entry = {"default": entry}
     is_v1 = "kind" not in entry
@@ -99,7 +99,7 @@ def _is_property(entry: Any) -> bool:
 
 
 def _translate_property(draft: Draft, entry: Data, place: Keys) -> Data:
-    """Return a property with `kind` for `type`, and without the other keys of v1."""
+    """Return a property with `kind` instead of `type`, and without v1's other keys."""
     declared: Data = {}
     for key, value in entry.items():
         if key == "type" and "kind" not in entry:
@@ -107,7 +107,7 @@ def _translate_property(draft: Draft, entry: Data, place: Keys) -> Data:
             if kind:
                 declared["kind"] = kind
             else:
-                message = f"no kind corresponds to the type `{value}`: the kind is that of the default"
+                message = f"no kind corresponds to the type `{value}`: the default's kind is used"
                 draft.note((*place, "type"), message, "Write a `kind:`.")
         elif key == "is_required" and isinstance(value, bool):
             declared.setdefault("required", value)
@@ -124,8 +124,8 @@ def _translate_property(draft: Draft, entry: Data, place: Keys) -> Data:
 
 
 def _put_default(draft: Draft, keys: Keys, declared: Data, default: Any, origin: Keys, rich: str | None) -> None:
-    """Put a property with its default. If they contradict each other, the kind is that of the value: kinds of v1 never
-    fail a call."""
+    """Set a property with its default. If they contradict each other, use the value's kind: in v1 a wrong kind never
+    failed a call."""
     kind = declared.get("kind")
     if rich:
         declared = {"kind": rich, **{key: value for key, value in declared.items() if key not in ("kind", "items")}}
@@ -134,7 +134,7 @@ def _put_default(draft: Draft, keys: Keys, declared: Data, default: Any, origin:
             declared["required"] = True
     elif default is not None and isinstance(kind, str) and kind in _TYPES:
         if is_file_reference(default) and kind != "string":
-            del declared["kind"]  # that of the file's content
+            del declared["kind"]  # the file's content decides
         elif not _fits(kind, default):
             actual = kind_of_value(default)
             where = "sample" if origin[0] == "sample" else "default"
@@ -153,7 +153,7 @@ def _fits(kind: str, value: Any) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     if is_reference(value) and kind != "string":
-        return False  # a variable has a text
+        return False  # a variable is text
     return isinstance(value, _TYPES[kind])
 
 
@@ -172,7 +172,7 @@ def _read_rich_default(draft: Draft, kind: str, default: Any, origin: Keys) -> A
             return value if source == "url" else f"{form};base64,{value}"
     if isinstance(default, str) and ";path:" not in default:
         return default
-    reason = "an image of a prompt is a URL or a data URI"
+    reason = "an image in a prompt is a URL or a data URI"
     draft.drop(origin, reason, "Pass the image when you call the prompt, or write a data URI.")
     return None
 
@@ -190,6 +190,6 @@ def translate_outputs(draft: Draft, outputs: Any, data: Data) -> None:
             for name in entries:
                 draft.moves[("outputs", name, "kind")] = ("outputs", name, "type")
         return
-    message = "`outputs` goes to `metadata`: v1 reads it only with `response_format: {type: json_object}`"
+    message = "`outputs` is moved to `metadata`: v1 reads it only with `response_format: {type: json_object}`"
     draft.note(("outputs",), message, "Write `outputs:` with a `kind:` for each entry to request data of that shape.")
     draft.put(("metadata", "outputs"), outputs, ("outputs",))

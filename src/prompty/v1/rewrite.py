@@ -18,7 +18,7 @@ _WIDTH = 100_000  # do not wrap the lines of texts
 def rewrite(text: str, source: Data, data: Data, moves: Mapping[Keys, Keys]) -> str:
     """Return the YAML of v2 data that was translated from `source`, whose YAML is `text`.
 
-    `moves` leads from the key paths of the data to those of the source.
+    `moves` maps key paths of the data to those of the source.
     """
     ruamel = require("ruamel.yaml", extra="cli")
     editor = ruamel.YAML()
@@ -32,7 +32,7 @@ def rewrite(text: str, source: Data, data: Data, moves: Mapping[Keys, Keys]) -> 
         editor.dump(_Builder(tree, source, moves, ruamel).build(data, ()), stream)
         drafts.append(stream.getvalue())
     except (ruamel.error.YAMLError, ValueError):
-        pass  # it reads the text in another way
+        pass  # it parses the text differently
     plain: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=_WIDTH)
     for draft in (*drafts, plain):
         written = insert_comments(text, draft, moves)
@@ -43,7 +43,7 @@ def rewrite(text: str, source: Data, data: Data, moves: Mapping[Keys, Keys]) -> 
 
 
 def _indents_lists(text: str) -> bool:
-    """Return True if lists are indented below their keys, as far as the first list tells."""
+    """Return True if the first list is indented below its key."""
     above = ""
     for line in text.split("\n"):
         if line.lstrip().startswith("- ") and above.rstrip().endswith(":"):
@@ -64,7 +64,7 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 class _Builder:
-    """Builds a tree for ruamel.yaml. A scalar that the source has too keeps its style, a mapping or a list its form."""
+    """Builds a tree for ruamel.yaml. A scalar from the source keeps its style, a mapping or a list its form."""
 
     def __init__(self, tree: Any, source: Data, moves: Mapping[Keys, Keys], ruamel: Any) -> None:
         self._tree, self._source, self._moves = tree, source, moves
@@ -105,7 +105,7 @@ def _get(data: Any, keys: Keys) -> Any:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Return True if plain YAML would not be this text for our reader, which follows an older version of YAML."""
+    """Return True if prompty's reader, which follows YAML 1.1, would not read plain YAML as this text."""
     try:
         return bool(read_yaml(text)[0] != text)
     except YamlError:

@@ -1,4 +1,4 @@
-"""Function definitions and JSON Schemas of OpenAI's API become tools and properties, if these can say the same."""
+"""OpenAI's function definitions and JSON Schemas become tools and properties, if these can express them."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ _SCHEMA_KEYS = frozenset({"type", "properties", "required", "additionalPropertie
 
 
 def translate_tools(draft: Draft, tools: Any, origin: Keys) -> None:
-    """Declare functions as tools. If one of them says more than a tool can, all are sent as they are given."""
+    """Declare functions as tools. If a tool cannot express one of them, all are sent unchanged."""
     entries = [_translate_function(entry) for entry in tools] if isinstance(tools, list) else [None]
     for index, entry in enumerate(entries):
         if entry is None:
-            message = "`tools` is sent to the model as it is: a tool of v2 cannot say all of it"
-            fix = "Declare the functions under `tools:`, with `parameters:` that name a `kind:`, to run them in a turn."
+            message = "`tools` is sent to the model unchanged: a v2 tool cannot express all of it"
+            fix = "To run them in a turn, declare the functions under `tools:`, with `parameters:` that name a `kind:`."
             draft.note((*origin, index) if isinstance(tools, list) else origin, message, fix)
             draft.put((*_ADDITIONAL, "tools"), tools, origin)
             return
@@ -49,7 +49,7 @@ def _translate_function(entry: Any) -> Data | None:
 
 
 def translate_response_format(draft: Draft, value: Any, data: Data) -> None:
-    """Declare a JSON Schema as outputs. Any other format is sent as it is given, unless `outputs` say more."""
+    """Declare a JSON Schema as outputs. Any other format is sent unchanged, unless `outputs` replaces it."""
     origin: Keys = ("model", "parameters", "response_format")
     entry = as_mapping(value)
     if entry.get("type") == "json_schema":
@@ -57,8 +57,8 @@ def translate_response_format(draft: Draft, value: Any, data: Data) -> None:
         outputs = _translate_object(schema.get("schema"), strict=True) if schema.get("strict") is True else None
         if outputs and draft.put(("outputs",), outputs, origin):
             return
-        message = "the JSON Schema is sent to the model as it is: `outputs` cannot say all of it"
-        draft.note(origin, message, "Write `outputs:`, or pass output_type= to the call, to get data as a result.")
+        message = "the JSON Schema is sent to the model unchanged: `outputs` cannot express all of it"
+        draft.note(origin, message, "To get data as a result, write `outputs:`, or pass output_type= to the call.")
     elif has_json_outputs(data):
         return  # as `outputs`, which request JSON of this shape
     draft.put((*_ADDITIONAL, "response_format"), value, origin)
@@ -72,7 +72,7 @@ def has_json_outputs(data: Data) -> bool:
 
 
 def _translate_object(schema: Any, strict: bool) -> Data | None:
-    """Return the properties of an object's schema, or None if properties cannot say all of it."""
+    """Return the properties of an object's schema, or None if properties cannot express all of it."""
     schema = as_mapping(schema)
     properties = schema.get("properties") or {}
     required = schema.get("required") or []

@@ -24,8 +24,8 @@ class Translation(NamedTuple):
 
 
 def translate(source: Data, body: str) -> Translation:
-    """Return the v2 file that corresponds to a v1 file. References stay as they are; files that hold structure, such
-    as `sample: ${file:…}`, and `base` must be part of the data already."""
+    """Return the v2 file that corresponds to a v1 file. References are unchanged. Files with structure, such as
+    `sample: ${file:…}`, and `base` must already be part of the data."""
     data = lower_protocols(deepcopy(source))
     draft, names = Draft(), list(data)
     edits = find_edits(body, data)
@@ -43,7 +43,7 @@ def translate(source: Data, body: str) -> Translation:
         elif key in _OWN_KEYS:
             draft.put((key,), value, (key,))
         elif key == "base":
-            draft.drop(("base",), "it does not name a file", "Write the keys of the other file here.")
+            draft.drop(("base",), "it does not name a file", "Copy the other file's keys here.")
         else:
             _keep_in_metadata(draft, key, value, data)
     add_media_inputs(draft, edits)
@@ -62,7 +62,7 @@ def lower_protocols(value: Any) -> Any:
 
 
 def _translate_template(draft: Draft, value: Any) -> None:
-    """Translate `{type: jinja2, parser: prompty}`. A text is the same in both versions."""
+    """Translate `{type: jinja2, parser: prompty}`. A plain text is the same in both versions."""
     if not isinstance(value, dict):
         draft.put(("template",), value, ("template",))
         return

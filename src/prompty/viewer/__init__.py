@@ -1,6 +1,6 @@
 """Read recorded traces, price them, and show them as text or as one HTML page.
 
-Above: `cli.trace`. Below: `pricing`, `model`, `errors`. Nothing here runs while a prompt does.
+Above: `cli.trace`. Below: `pricing`, `model`, `errors`. Nothing here runs during a prompt.
 """
 
 from prompty.viewer.reader import find_traces, read_trace

@@ -1,7 +1,7 @@
 """Views for notebooks: agents, messages, results, streams and traces as small pieces of HTML.
 
-Every text is masked, made visible and escaped on its way in. Styles are inline and use the notebook's own colours, so
-that they suit a light and a dark theme. Nothing is loaded from elsewhere, and nothing runs.
+Every text is masked, made visible and escaped. Styles are inline and use the notebook's own colours, so that they suit
+light and dark themes. No external resource is loaded, and no script runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ _CELL = f"text-align:left;padding:.2em 1em .2em 0;border-bottom:1px solid {_LINE
 
 @singledispatch
 def render(value: object) -> str:
-    """Return the view of a value. A value without one is shown as text."""
+    """Return the view of a value. Other values are shown as text."""
     return _box(_pre(repr(value)))
 
 
@@ -107,7 +107,7 @@ def _(result: Result) -> str:  # type: ignore[type-arg]  # dispatch needs the cl
 
 
 def _mask_message(message: Message, redactor: Redactor) -> Message:
-    """Return a message without the values of sensitive inputs: notebooks are saved, and passed on."""
+    """Mask sensitive inputs in a message, because notebooks are saved and shared."""
     content = tuple([replace(part, value=redactor.mask(part.value)) for part in message.content])
     calls = tuple([replace(call, arguments=redactor.mask(call.arguments)) for call in message.tool_calls])
     return replace(message, content=content, tool_calls=calls, reasoning=redactor.mask(message.reasoning))
@@ -145,7 +145,7 @@ def _frame_cells(frame: Frame) -> list[str]:
 
 
 def _text(value: object) -> str:
-    """Return a text for HTML: without secrets, without characters that hide, and cut if it is very long."""
+    """Return a text for HTML: without secrets and hidden characters, and truncated if it is very long."""
     shown = visible(mask_secrets(str(value)))
     if len(shown) > LONGEST_TEXT:
         shown = f"{shown[:LONGEST_TEXT]}… ({len(shown) - LONGEST_TEXT:,} more characters)"

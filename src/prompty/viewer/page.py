@@ -19,8 +19,8 @@ def render_page(trace: RecordedTrace) -> str:
 
 
 def build_page(package: str, name: str, title: str, data: Json) -> str:
-    """Return a page of `name`.html, .css and .js of a package, on our base page. Its policy allows our style and script
-    by their hashes, and loads nothing."""
+    """Return a page from a package's `name`.html, .css and .js, on the base page. Its content security policy allows
+    only this style and script, by their hashes, and loads nothing."""
     body, own_style, script = (_read_asset(package, f"{name}.{kind}") for kind in ("html", "css", "js"))
     style = _read_asset("prompty.viewer", "base.css") + own_style
     policy = (

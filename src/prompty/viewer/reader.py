@@ -1,7 +1,7 @@
 """Find and read recorded traces, and add up their tokens and costs.
 
-A finished trace is one JSON document (`.tracy`). The trace of a run that is going on, or whose process was killed, is
-a list of start and end events (`.jsonl`). Both become the same list of frames.
+A finished trace is one JSON document (`.tracy`). The trace of a run in progress, or of a killed process, is a list of
+start and end events (`.jsonl`). Both become the same list of frames.
 """
 
 import re
@@ -20,7 +20,7 @@ from prompty.viewer.trace import MODEL_CALL, Frame, RecordedTrace, TraceUnreadab
 
 MAX_BYTES = 256 * 1024 * 1024
 _TIMESTAMP = re.compile(r"\.(\d{8}\.\d{6})(?=\D|$)")
-_RECORD_AGAIN = "Copy the file again from where it was written, or record the run again."
+_RECORD_AGAIN = "Copy the original file again, or record the run again."
 _USAGE_ATTRIBUTES = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
@@ -67,8 +67,8 @@ def _read_bytes(file: Path) -> bytes:
         if size > MAX_BYTES:
             raise TraceUnreadable(
                 str(file),
-                f"the trace has {size / 1e6:,.0f} MB, and the limit is {MAX_BYTES / 1e6:,.0f} MB",
-                "Record less: trace without content, or one turn per file.",
+                f"the trace has {size / 1e6:,.0f} MB, but the limit is {MAX_BYTES / 1e6:,.0f} MB",
+                "Record less: trace without content, or only one turn.",
             )
         return file.read_bytes()
     except OSError as error:
@@ -103,7 +103,7 @@ def _parse_events(file: Path, data: bytes) -> tuple[Json, list[Json]]:
 
 
 def _read_lines(file: Path, data: bytes) -> list[Json]:
-    """Parse each line. A crash can cut off the last one, which is then ignored."""
+    """Parse each line. A last line that a crash truncated is ignored."""
     lines = data.rstrip(b"\n").split(b"\n")
     events: list[Json] = []
     for number, line in enumerate(lines, 1):
@@ -120,7 +120,7 @@ def _read_lines(file: Path, data: bytes) -> list[Json]:
 
 
 def _build_trees(events: list[Json]) -> list[Json]:
-    """Return the frames that started, as trees, with the fields of their ends merged in."""
+    """Return the started frames as trees, merged with the fields of their ends."""
     known: dict[object, Json] = {}
     roots: list[Json] = []
     for event in events:

@@ -66,14 +66,14 @@ def format_duration(milliseconds: float | None) -> str:
 
 
 def format_tokens(usage: dict[str, int]) -> str:
-    """Format input and output tokens like `1,204 → 56`, or as nothing if none were counted."""
+    """Format input and output tokens like `1,204 → 56`. Return "" if none were counted."""
     if not usage:
         return ""
     return f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,}"
 
 
 def format_cost(frame: Frame) -> str:
-    """Format dollars, with `≥` if a price is unknown, or as nothing if all are."""
+    """Format dollars, with `≥` if a price is unknown. Return "" if all are unknown."""
     if frame.cost is None:
         return ""
     cost = frame.cost

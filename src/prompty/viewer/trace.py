@@ -1,7 +1,7 @@
 """A recorded trace in memory: frames in tree order, parents before children.
 
-The list is flat on purpose: a trace can be deeper than recursion allows. A file can hold anything, so the type of
-every value is checked.
+The list is flat, because a trace can be deeper than recursion allows. A file can contain anything, so the type of every
+value is checked.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class TraceUnreadable(PromptyError, ValueError):
-    """A recorded trace cannot be read. `place` is the file, with the line if it is known."""
+    """A recorded trace is missing or invalid. `place` is the file, with the line if it is known."""
 
     def __init__(self, place: str, cause: str, fix: str) -> None:
         super().__init__(f"{place}: {cause}\n    {fix}")
@@ -64,7 +64,7 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class RecordedTrace(NotebookView):
-    """The frames of one file; there is at least one."""
+    """The frames of one file, at least one."""
 
     path: Path
     runtime: str
@@ -128,7 +128,7 @@ def _parse_frame(fields: Json, parent: int | None, depth: int) -> Frame:
 
 
 def _limit(value: object, levels: int = _MAX_LEVELS) -> object:
-    """Return the value without infinite numbers and cut off below `levels`, so that it can be written as JSON."""
+    """Return the value without infinite numbers and truncated below `levels`, so that it can be written as JSON."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if not isinstance(value, dict | list):

@@ -161,7 +161,7 @@ class McpKind:
 
 
 def _get_permissions(registry: Registry) -> Permissions:
-    """Return the permissions of OpenAPI tools, which count for addresses of MCP servers too."""
+    """Return the permissions of OpenAPI tools, which also apply to MCP servers."""
     kind = registry[TOOL_KINDS].get("openapi")
     return kind.permissions if isinstance(kind, OpenApiKind) else Permissions()
 
