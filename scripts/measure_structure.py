@@ -1,21 +1,25 @@
-"""Measure how many files and functions a call passes through, and how large the source is.
+"""Measure how many files and functions a call passes through, how large the source is, and which names it has twice.
 
     python scripts/measure_structure.py            print the figures
     python scripts/measure_structure.py --limits   fail if a limit is exceeded
 
-Calls go to the scripted provider, warm (the second one counts) and with tracing off. To measure another checkout, put
-its sources first: PYTHONPATH=../other/src python scripts/measure_structure.py
+Calls go to the scripted provider, or over HTTP to a server on loopback, warm (the second one counts) and with tracing
+off. To measure another checkout, put its sources first: PYTHONPATH=../other/src python scripts/measure_structure.py
 """
 
 import argparse
 import ast
 import asyncio
+import json
 import os
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -23,8 +27,11 @@ import prompty
 from prompty.testing import Script, call
 
 PACKAGE = Path(prompty.__file__).parent
-MOST_FILES = {"invoke": 25, "turn + 1 tool": 40}
+HTTP = "turn + 1 tool, HTTP"
+MOST_FILES = {"invoke": 25, "turn + 1 tool": 40, HTTP: 45}
 MOST_SPAN_ENDS = 2
+MOST_SHARED_NAMES = 14
+_CONVENTIONS = ("TypeVar", "ParamSpec", "getLogger")  # a name of one of these means the same in every module
 
 
 class Route(NamedTuple):
@@ -79,6 +86,50 @@ def look(at: str) -> str:
     return f"seen {at}"
 
 
+class ChatHandler(BaseHTTPRequestHandler):
+    """Answers the first request of a turn with a tool call, and the second with a text."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        asked = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "a"}'}}
+        is_second = request["messages"][-1]["role"] == "tool"
+        message = {"role": "assistant", **({"content": "Done."} if is_second else {"tool_calls": [asked]})}
+        reason = "stop" if is_second else "tool_calls"
+        body = json.dumps({"model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}]})
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def serve_chat() -> Iterator[str]:
+    """Serve OpenAI's chat API on loopback, and give its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), ChatHandler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+
+
+def measure_http() -> Route:
+    """Measure a turn with one tool over HTTP, from a file."""
+    with serve_chat() as url, TemporaryDirectory() as folder:
+        file = Path(folder, "look.prompty")
+        model = f"{{id: m, provider: openai, connection: {{kind: anonymous, endpoint: '{url}'}}}}"
+        file.write_text(f"---\nmodel: {model}\ninputs: {{q: Hi}}\n---\nuser:\n{{{{q}}}}")
+        os.utime(file, (0, 0))  # a file that has just changed is not cached
+        return measured(lambda: prompty.turn(file, {"q": "Look."}, tools=[look]))
+
+
 def measured_calls() -> dict[str, Route]:
     os.environ.pop("PROMPTY_TRACE", None)
     model = {"id": "m", "provider": "scripted"}
@@ -106,6 +157,7 @@ def measured_calls() -> dict[str, Route]:
         "turn + 1 tool": measured(turn),
         "turn(stream) + 1 tool": measured(lambda: turn(stream=True)),
         "turn_async + 1 tool": measured(turn_async),
+        HTTP: measure_http(),
     }
 
 
@@ -160,6 +212,30 @@ def _is_constant(node: ast.expr) -> bool:
     return name.isidentifier() and not name[0].islower()  # SENTINEL or Class
 
 
+def public_names(file: Path) -> set[str]:
+    """Return the classes, functions and constants that a module defines for others."""
+    names: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if not ast.unparse(node.value).startswith(_CONVENTIONS):
+                names.update(target.id for target in targets if isinstance(target, ast.Name))
+    return {name for name in names if not name.startswith("_") and name != "TYPE_CHECKING"}
+
+
+def shared_names(*, with_durable: bool) -> dict[str, list[str]]:
+    """Return the public names that two or more modules define, with those modules."""
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sources():
+        path = file.relative_to(PACKAGE)
+        if with_durable or path.parts[0] != "durable":
+            for name in public_names(file):
+                modules[name].append(str(path))
+    return {name: paths for name, paths in sorted(modules.items()) if len(paths) > 1}
+
+
 def print_sizes() -> None:
     lines: Counter[str] = Counter()
     files: Counter[str] = Counter()
@@ -172,10 +248,12 @@ def print_sizes() -> None:
     for package in sorted(lines):
         print(f"{package:<14}{files[package]:>7}{lines[package]:>8}")
     print(f"{'all':<14}{files.total():>7}{lines.total():>8}")
+    print(f"{'but durable':<14}{files.total() - files['durable']:>7}{lines.total() - lines['durable']:>8}")
+    print(f"files per 1,000 lines: {1000 * files.total() / lines.total():.1f}")
     print(f"\npublic names: {len(dir(prompty))}")
 
 
-def exceeded(calls: dict[str, Route], ends: list[str], decided: list[str]) -> list[str]:
+def exceeded(calls: dict[str, Route], ends: list[str], decided: list[str], shared: int) -> list[str]:
     """Return the limits that are exceeded, in words."""
     found = [
         f"{name} enters {calls[name].files} files; the limit is {most}"
@@ -184,6 +262,8 @@ def exceeded(calls: dict[str, Route], ends: list[str], decided: list[str]) -> li
     ]
     if len(ends) > MOST_SPAN_ENDS:
         found.append(f"spans end in {len(ends)} places; the limit is {MOST_SPAN_ENDS}")
+    if shared > MOST_SHARED_NAMES:
+        found.append(f"{shared} public names are in two modules or more; the limit is {MOST_SHARED_NAMES}")
     return [*found, *(f"the identity of an object decides: {one}" for one in decided)]
 
 
@@ -192,6 +272,7 @@ def main() -> None:
     parser.add_argument("--limits", action="store_true", help="fail if a limit is exceeded")
     limits = parser.parse_args().limits
     calls, ends, decided = measured_calls(), span_ends(), identities()
+    shared, everywhere = shared_names(with_durable=False), shared_names(with_durable=True)
     print(f"prompty {prompty.__version__} in {PACKAGE}\n")
     print(f"{'call':<24}{'calls':>7}{'functions':>11}{'files':>7}{'switches':>10}")
     for name, route in calls.items():
@@ -199,7 +280,10 @@ def main() -> None:
     print_sizes()
     print(f"\nspans end in {len(ends)} places", *ends, sep="\n    ")
     print(f"\nthe identity of an object decides in {len(decided)} places", *decided, sep="\n    ")
-    if limits and (found := exceeded(calls, ends, decided)):
+    print(f"\npublic names in two modules or more: {len(shared)}, with durable {len(everywhere)}")
+    for name, modules in shared.items():
+        print(f"    {name}: {', '.join(modules)}")
+    if limits and (found := exceeded(calls, ends, decided, len(shared))):
         sys.exit("\n" + "\n".join(found))
 
 

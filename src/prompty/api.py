@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, get_type_hints, overload
 from typing_extensions import TypeVar  # pydantic brings it; `typing` has defaults from 3.13 on
 
 from prompty.chunks import chunk_events, get_decoder
-from prompty.drivers.run import Inputs, Invocation, Result, Source, start
+from prompty.drivers.run import AgentOrPath, Inputs, Invocation, Result, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError, WrongArgument
@@ -72,7 +72,7 @@ def make_resume_settings(function: str, paused: object, options: Mapping[str, An
 
 @overload
 def run(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[T] | None = ...,
@@ -82,7 +82,7 @@ def run(
 ) -> T: ...
 @overload
 def run(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[T] | None = ...,
@@ -92,7 +92,7 @@ def run(
 ) -> Result[T]: ...
 @overload
 def run(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[T] | None = ...,
@@ -101,7 +101,7 @@ def run(
 ) -> PromptyStream[T]: ...
 @takes_options(CallOptions)
 def run(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[Any] | None = None,
@@ -115,7 +115,7 @@ def run(
 
 
 def run_invocation(
-    source: Source,
+    source: AgentOrPath,
     messages: Sequence[object],
     settings: Settings,
     output_type: type[Any] | None,
@@ -147,7 +147,7 @@ def check_details(details: bool, stream: bool) -> bool:
 
 @overload
 def invoke(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -157,7 +157,7 @@ def invoke(
 ) -> T: ...
 @overload
 def invoke(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -167,7 +167,7 @@ def invoke(
 ) -> Result[T]: ...
 @overload
 def invoke(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -176,7 +176,7 @@ def invoke(
 ) -> PromptyStream[T]: ...
 @takes_options(CallOptions)
 def invoke(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,
@@ -205,7 +205,7 @@ def invoke(
 
 @overload
 def turn(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     stream: Literal[False] = ...,
@@ -214,7 +214,7 @@ def turn(
 ) -> Any: ...
 @overload
 def turn(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -224,7 +224,7 @@ def turn(
 ) -> Result[T] | Paused: ...
 @overload
 def turn(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
@@ -234,11 +234,11 @@ def turn(
 ) -> T | Paused: ...
 @overload
 def turn(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
+    agent_or_path: AgentOrPath, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
 ) -> PromptyStream[Any]: ...
 @overload
 def turn(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
@@ -247,7 +247,7 @@ def turn(
 ) -> PromptyStream[T | Paused]: ...
 @takes_options(TurnOptions)
 def turn(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,
@@ -279,7 +279,7 @@ invoke_agent = turn
 
 @overload
 def resume(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -290,7 +290,7 @@ def resume(
 ) -> Any: ...
 @overload
 def resume(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -302,7 +302,7 @@ def resume(
 ) -> Result[T] | Paused: ...
 @overload
 def resume(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -314,7 +314,7 @@ def resume(
 ) -> T | Paused: ...
 @overload
 def resume(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -324,7 +324,7 @@ def resume(
 ) -> PromptyStream[Any]: ...
 @overload
 def resume(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -335,7 +335,7 @@ def resume(
 ) -> PromptyStream[T | Paused]: ...
 @takes_options(TurnOptions)
 def resume(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = None,
@@ -365,12 +365,12 @@ def resume(
     )
 
 
-def process(agent_or_path: Source, response: object) -> object:
+def process(agent_or_path: AgentOrPath, response: object) -> object:
     """Return the result of a raw reply: the provider's JSON, or its SDK's object (§8)."""
     return process_response(open_agent(agent_or_path, "process()"), response)
 
 
-def process_stream(agent_or_path: Source, chunks: Iterable[object]) -> PromptyStream[Any]:
+def process_stream(agent_or_path: AgentOrPath, chunks: Iterable[object]) -> PromptyStream[Any]:
     """Return a stream of raw chunks that you receive yourself: JSON objects, or objects of the provider's SDK (§8.6).
 
     Iterate over it for text, then tool calls. `result` is the same as for the whole reply.

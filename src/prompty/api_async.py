@@ -8,7 +8,7 @@ from typing_extensions import TypeVar
 
 from prompty.api import Verdicts, check_details, make_resume_settings, make_settings, run_invocation, takes_options
 from prompty.chunks import chunk_events_async, get_decoder
-from prompty.drivers.run import Inputs, Invocation, Result, Source, start_async
+from prompty.drivers.run import AgentOrPath, Inputs, Invocation, Result, start_async
 from prompty.drivers.stream import AsyncPromptyStream
 from prompty.drivers.target import process_response_async
 from prompty.errors import RequestError
@@ -45,7 +45,7 @@ async def load_async(
     )
 
 
-async def _open_agent(agent_or_path: Source, function: str) -> PromptAgent:
+async def _open_agent(agent_or_path: AgentOrPath, function: str) -> PromptAgent:
     """Return an agent unchanged, or load it from its file in a thread."""
     if isinstance(agent_or_path, PromptAgent):
         return agent_or_path
@@ -53,32 +53,32 @@ async def _open_agent(agent_or_path: Source, function: str) -> PromptAgent:
 
 
 async def render_async(
-    agent_or_path: Source, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
+    agent_or_path: AgentOrPath, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
 ) -> str:
     """Render a prompt, like `render`."""
     agent = await _open_agent(agent_or_path, "render_async()")
     return render(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
-async def parse_async(agent_or_path: Source, text: str, *, nonce: str | None = None) -> list[Message]:
+async def parse_async(agent_or_path: AgentOrPath, text: str, *, nonce: str | None = None) -> list[Message]:
     """Parse rendered text, like `parse`."""
     return parse(await _open_agent(agent_or_path, "parse_async()"), text, nonce=nonce)
 
 
 async def prepare_async(
-    agent_or_path: Source, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
+    agent_or_path: AgentOrPath, inputs: Inputs = None, *, strict: bool = False, extra_inputs: ExtraInputs = "error"
 ) -> list[Message]:
     """Prepare messages, like `prepare`."""
     agent = await _open_agent(agent_or_path, "prepare_async()")
     return prepare(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
-async def process_async(agent_or_path: Source, response: object) -> object:
+async def process_async(agent_or_path: AgentOrPath, response: object) -> object:
     """Process a raw reply, like `process`."""
     return await process_response_async(await _open_agent(agent_or_path, "process_async()"), response)
 
 
-async def process_stream_async(agent_or_path: Source, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
+async def process_stream_async(agent_or_path: AgentOrPath, chunks: AsyncIterable[object]) -> AsyncPromptyStream[Any]:
     """Return a stream of raw chunks that you receive yourself, like `process_stream`, in async code."""
     agent = await _open_agent(agent_or_path, "process_stream_async()")
     iterable: object = chunks
@@ -91,7 +91,7 @@ async def process_stream_async(agent_or_path: Source, chunks: AsyncIterable[obje
 
 @overload
 async def run_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[T] | None = ...,
@@ -101,7 +101,7 @@ async def run_async(
 ) -> T: ...
 @overload
 async def run_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[T] | None = ...,
@@ -111,7 +111,7 @@ async def run_async(
 ) -> Result[T]: ...
 @overload
 async def run_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[T] | None = ...,
@@ -120,7 +120,7 @@ async def run_async(
 ) -> AsyncPromptyStream[T]: ...
 @takes_options(CallOptions)
 async def run_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     messages: Sequence[object],
     *,
     output_type: type[Any] | None = None,
@@ -135,7 +135,7 @@ async def run_async(
 
 @overload
 async def invoke_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -145,7 +145,7 @@ async def invoke_async(
 ) -> T: ...
 @overload
 async def invoke_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -155,7 +155,7 @@ async def invoke_async(
 ) -> Result[T]: ...
 @overload
 async def invoke_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -164,7 +164,7 @@ async def invoke_async(
 ) -> AsyncPromptyStream[T]: ...
 @takes_options(CallOptions)
 async def invoke_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,
@@ -189,7 +189,7 @@ async def invoke_async(
 
 @overload
 async def turn_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     stream: Literal[False] = ...,
@@ -198,7 +198,7 @@ async def turn_async(
 ) -> Any: ...
 @overload
 async def turn_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T] | None = ...,
@@ -208,7 +208,7 @@ async def turn_async(
 ) -> Result[T] | Paused: ...
 @overload
 async def turn_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
@@ -218,11 +218,11 @@ async def turn_async(
 ) -> T | Paused: ...
 @overload
 async def turn_async(
-    agent_or_path: Source, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
+    agent_or_path: AgentOrPath, inputs: Inputs = ..., *, stream: Literal[True], **options: Unpack[TurnOptions]
 ) -> AsyncPromptyStream[Any]: ...
 @overload
 async def turn_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = ...,
     *,
     output_type: type[T],
@@ -231,7 +231,7 @@ async def turn_async(
 ) -> AsyncPromptyStream[T | Paused]: ...
 @takes_options(TurnOptions)
 async def turn_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     inputs: Inputs = None,
     *,
     output_type: type[Any] | None = None,
@@ -259,7 +259,7 @@ invoke_agent_async = turn_async
 
 @overload
 async def resume_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -270,7 +270,7 @@ async def resume_async(
 ) -> Any: ...
 @overload
 async def resume_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -282,7 +282,7 @@ async def resume_async(
 ) -> Result[T] | Paused: ...
 @overload
 async def resume_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -294,7 +294,7 @@ async def resume_async(
 ) -> T | Paused: ...
 @overload
 async def resume_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -304,7 +304,7 @@ async def resume_async(
 ) -> AsyncPromptyStream[Any]: ...
 @overload
 async def resume_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = ...,
@@ -315,7 +315,7 @@ async def resume_async(
 ) -> AsyncPromptyStream[T | Paused]: ...
 @takes_options(TurnOptions)
 async def resume_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     paused: Paused,
     verdicts: Verdicts,
     inputs: Inputs = None,

@@ -50,4 +50,4 @@ def message_to_wire(
     if read.role == "tool":
         require_text(read)
     profile = OPENAI if reasoning_field is None else replace(GENERIC, reasoning=reasoning_field)
-    return chat.message_to_wire(read, profile)
+    return chat.write_message(read, profile)

@@ -27,18 +27,21 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "anthropic": "prompty.providers.anthropic:PROVIDER",
         "scripted": "prompty.testing:PROVIDER",
     },
-    "renderer": {"jinja2": "prompty.renderers.jinja2:renderer", "mustache": "prompty.renderers.mustache:renderer"},
-    "parser": {"prompty": "prompty.parsers.prompty:parse"},
+    "renderer": {
+        "jinja2": "prompty.renderers.jinja2:jinja2_renderer",
+        "mustache": "prompty.renderers.mustache:mustache_renderer",
+    },
+    "parser": {"prompty": "prompty.parsers.prompty:parse_roles"},
     "tool_kind": {
         "prompty": "prompty.drivers.children:ChildKind",
         "mcp": "prompty.tools.mcp:McpKind",
         "openapi": "prompty.tools.openapi:OpenApiKind",
     },
-    "view": {"html": "prompty.viewer.notebook:render"},
+    "view": {"html": "prompty.viewer.notebook:render_html"},
 }
 
 
-class Kind(NamedTuple, Generic[T]):
+class ExtensionPoint(NamedTuple, Generic[T]):
     """A kind of implementation, and the key of its table in a registry. It is declared beside the type `T`, so that
     the registry knows none of the layers above it: `PROVIDERS: Kind[Provider] = Kind("provider")`.
     """
@@ -162,7 +165,7 @@ class Registry:
         self.connections: Connections = Connections()
         self._tables: dict[str, Implementations[Any]] = {}
 
-    def __getitem__(self, kind: Kind[T]) -> Implementations[T]:
+    def __getitem__(self, kind: ExtensionPoint[T]) -> Implementations[T]:
         """Return the implementations of one kind: `registry[PROVIDERS].get("openai")`."""
         if (table := self._tables.get(kind.name)) is None:
             table = self._tables.setdefault(kind.name, Implementations(kind.name, BUILT_IN.get(kind.name)))

@@ -33,7 +33,7 @@ from prompty.model.request import Function
 from prompty.model.tool import ToolDefinition
 from prompty.parsers import register_parser
 from prompty.providers import PROVIDERS, AsyncTransport, Provider, Transport, register_connection, register_provider
-from prompty.registry import BUILT_IN, DEFAULT, Implementations, Kind, Registry
+from prompty.registry import BUILT_IN, DEFAULT, ExtensionPoint, Implementations, Registry
 from prompty.renderers import RENDERERS, Renderer, register_renderer
 from prompty.testing import Script, call, register_script
 from prompty.tools import KindTool, register_tool, register_tool_kind
@@ -56,7 +56,7 @@ def test_what_is_registered_wins_and_can_be_taken_back() -> None:
 
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_every_built_in_exists(kind: str) -> None:
-    implementations: Implementations[object] = Registry()[Kind(kind)]
+    implementations: Implementations[object] = Registry()[ExtensionPoint(kind)]
     assert all(implementations.get(name) for name in BUILT_IN[kind])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as some
 
 from prompty.batches.concurrency_limit import MAX_PAUSE_SECONDS
 from prompty.batches.throttle import Throttle, ThrottledCalls
-from prompty.drivers.aio import Outcome, drain
+from prompty.drivers.aio import Outcome, drain_async
 from prompty.errors import ModelError
 from prompty.model.event import Event
 
@@ -40,7 +40,7 @@ class Provider:
 
 
 async def ended(calls: ThrottledCalls, provider: Provider, ending: str) -> object:
-    running = asyncio.create_task(drain(calls(provider.call(ending))))
+    running = asyncio.create_task(drain_async(calls(provider.call(ending))))
     if ending == "cancelled":
         await asyncio.sleep(0)
         running.cancel()
@@ -83,7 +83,7 @@ def test_nobody_begins_while_the_provider_wants_to_be_left_alone() -> None:
     async def calls_after_a_refusal() -> float:
         loop = asyncio.get_running_loop()
         with pytest.raises(ModelError):
-            await drain(calls(provider.call("left alone")))
+            await drain_async(calls(provider.call("left alone")))
         begun = loop.time()
         await asyncio.gather(*(ended(calls, provider, "fine") for _ in range(5)))
         return loop.time() - begun

@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from prompty.cases.plan import get_recording_path, parse_selection, plan_trials
-from prompty.cases.results import decide
+from prompty.cases.results import decide_status
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.errors import RequestError
@@ -255,7 +255,7 @@ def test_the_early_verdict_is_that_of_all_attempts() -> None:
         while verdict is None:
             taken += 1
             passes = sum(outcomes[:taken])
-            verdict = decide(passes, taken - passes, repeat, needed)
+            verdict = decide_status(passes, taken - passes, repeat, needed)
         assert (verdict == "passed") == (sum(outcomes) >= needed)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from typer import BadParameter
 
-from prompty.cli.durations import format_duration, parse_duration
+from prompty.cli.durations import format_age, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_any_other_text_is_named_with_an_example(text: str) -> None:
 @given(st.integers(min_value=0, max_value=10**8))
 def test_a_formatted_duration_is_at_most_one_unit_short(seconds: int) -> None:
     duration = timedelta(seconds=seconds)
-    read = parse_duration(format_duration(duration))
-    assert read <= duration < read + parse_duration("1" + format_duration(duration)[-1])
+    read = parse_duration(format_age(duration))
+    assert read <= duration < read + parse_duration("1" + format_age(duration)[-1])

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from prompty.model.agent import Place
+from prompty.model.agent import FileLine
 from prompty.model.property import Property
 from prompty.pipeline.files import Unreadable
 from prompty.pipeline.partials import Composition, CompositionProblem, Partial, insert_partials
-from prompty.renderers.jinja2 import renderer as jinja2
-from prompty.renderers.mustache import renderer as mustache
+from prompty.renderers.jinja2 import jinja2_renderer as jinja2
+from prompty.renderers.mustache import mustache_renderer as mustache
 
 
 def insert(body: str, files: Mapping[str, str | Partial], engine: object = jinja2) -> Composition | None:
@@ -77,19 +77,19 @@ def test_a_body_without_includes_stays_what_it_is(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "files", "code", "place"),
     [
-        ('a\n{% include "_no" %}', {}, "file-missing", Place(None, 2)),
-        ('{% include "_a" %}', {"_a": 'x\n{% include "_no" %}'}, "file-missing", Place(Path("_a"), 2)),
+        ('a\n{% include "_no" %}', {}, "file-missing", FileLine(None, 2)),
+        ('{% include "_a" %}', {"_a": 'x\n{% include "_no" %}'}, "file-missing", FileLine(Path("_a"), 2)),
         ('{% include "_a" %}', {"_a": "{% include '_b' %}", "_b": '{% include "_a" %}'}, "include-cycle", None),
-        ('{% include "_a" %}', {"_a": "x\n{% endif %}"}, "template-syntax", Place(Path("_a"), 2)),
-        ('{% if x %}{% include "_a" %}', {"_a": "{% endif %}"}, "template-syntax", Place(Path("_a"), 1)),
-        ('{% include "_a" %}', {"_a": "{% include x %}"}, "include-form", Place(Path("_a"), 1)),
-        ("{% include x %}", {}, "include-form", Place(None, 1)),
-        ('{% include "_a" ignore missing %}', {}, "include-form", Place(None, 1)),
+        ('{% include "_a" %}', {"_a": "x\n{% endif %}"}, "template-syntax", FileLine(Path("_a"), 2)),
+        ('{% if x %}{% include "_a" %}', {"_a": "{% endif %}"}, "template-syntax", FileLine(Path("_a"), 1)),
+        ('{% include "_a" %}', {"_a": "{% include x %}"}, "include-form", FileLine(Path("_a"), 1)),
+        ("{% include x %}", {}, "include-form", FileLine(None, 1)),
+        ('{% include "_a" ignore missing %}', {}, "include-form", FileLine(None, 1)),
         ('{% include "_a" %}', {"_a": "x" * 1_000_001}, "include-size", None),
     ],
 )
 def test_a_partial_that_cannot_be_inserted_is_a_problem_at_its_line(
-    body: str, files: dict[str, str | Partial], code: str, place: Place | None
+    body: str, files: dict[str, str | Partial], code: str, place: FileLine | None
 ) -> None:
     problem = problem_of(body, files)
     assert problem.code == code
@@ -120,7 +120,7 @@ def test_a_partial_with_inputs_reads_nothing_else() -> None:
     assert composition.inputs == own
     other = Partial(Path("_tone"), "{{ tone }}\n{{ secret }}", 4, own)
     problem = problem_of('{% include "_tone" %}', {"_tone": other})
-    assert (problem.code, problem.place) == ("partial-input", Place(Path("_tone"), 5))
+    assert (problem.code, problem.place) == ("partial-input", FileLine(Path("_tone"), 5))
     assert "`secret`" in problem.cause
 
 

@@ -21,7 +21,7 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
 from prompty.providers import PROVIDERS
-from prompty.providers.openai.chat import API, ChatDecoder, message_to_wire, part_to_wire, reply, request
+from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, request, write_message
 from prompty.registry import DEFAULT
 from prompty.wire.schema import build_function
 from tests.legality import assert_legal
@@ -70,14 +70,14 @@ MESSAGES: dict[str, tuple[Message, Json]] = {
 @pytest.mark.spec("000 §7.1.1", "a message with one text is a plain string")
 @pytest.mark.parametrize(("given", "expected"), MESSAGES.values(), ids=MESSAGES)
 def test_a_message_of_one_text_has_a_string_for_content(given: Message, expected: Json) -> None:
-    assert message_to_wire(given) == expected
+    assert write_message(given) == expected
 
 
 @pytest.mark.spec("000 §7.1.1", "a message with several parts is an array")
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant", "tool"])
 def test_a_message_of_several_texts_is_an_array_for_every_role(role: str) -> None:
     blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert message_to_wire(Message(role, [TextPart("a"), TextPart("b")]))["content"] == blocks
+    assert write_message(Message(role, [TextPart("a"), TextPart("b")]))["content"] == blocks
 
 
 @pytest.mark.spec("000 §7.1.1", "a message with several parts is an array")
@@ -124,7 +124,7 @@ CROSSING = {
 @pytest.mark.parametrize(("role", "crossing"), CROSSING.items())
 def test_a_field_crosses_only_where_the_role_allows_it(role: str, crossing: set[str]) -> None:
     expected = {name: WIRE_FIELDS[name] for name in crossing}
-    assert message_to_wire(Message(role, "x", **ALL_FIELDS)) == {"role": role, "content": "x", **expected}
+    assert write_message(Message(role, "x", **ALL_FIELDS)) == {"role": role, "content": "x", **expected}
 
 
 def test_every_field_of_a_message_is_covered_by_the_test_above() -> None:
@@ -139,7 +139,7 @@ def test_a_name_that_a_marker_made_a_number_is_text_again() -> None:
 @pytest.mark.spec("001 assistant — text and/or tool calls", "a turn of calls alone has empty content")
 @pytest.mark.spec("001 assistant — text and/or tool calls", "an answer has text, calls or both")
 def test_a_turn_of_calls_alone_has_empty_content() -> None:
-    assert message_to_wire(calling(ONE)) == {
+    assert write_message(calling(ONE)) == {
         "role": "assistant",
         "content": "",
         "tool_calls": [
@@ -151,7 +151,7 @@ def test_a_turn_of_calls_alone_has_empty_content() -> None:
 @pytest.mark.spec("001 assistant — text and/or tool calls", "an answer has text, calls or both")
 def test_what_was_said_before_a_call_goes_with_it() -> None:
     said = assistant("Let me see", tool_calls=[ONE])
-    assert message_to_wire(said)["content"] == "Let me see"
+    assert write_message(said)["content"] == "Let me see"
 
 
 # Parts (W3).
@@ -269,7 +269,7 @@ def test_media_in_results_follow_the_batch_in_one_user_message() -> None:
 @pytest.mark.parametrize("role", ["system", "developer", "assistant"])
 def test_media_outside_user_messages_is_an_error_that_says_where_to_move_it(role: str) -> None:
     with pytest.raises(RequestError, match="Move it to a user message"):
-        message_to_wire(Message(role, [ImagePart("https://x.example/a.png")]))
+        write_message(Message(role, [ImagePart("https://x.example/a.png")]))
 
 
 def test_media_in_the_last_results_come_last() -> None:

@@ -12,7 +12,7 @@ import pytest
 from jinja2 import Environment
 
 from prompty.errors import RenderError
-from prompty.renderers.jinja2 import compile_template, renderer
+from prompty.renderers.jinja2 import compile_template, jinja2_renderer
 from tests.machine import time_factor
 
 BUDGET = 0.05
@@ -34,7 +34,7 @@ def answered(template: str, within: float) -> RenderError | str:
     while len(seconds) < TRIES:
         start = time.process_time()
         try:
-            answer: RenderError | str = renderer(template, {})
+            answer: RenderError | str = jinja2_renderer(template, {})
         except RenderError as error:
             answer = error
         seconds.append(time.process_time() - start)
@@ -351,7 +351,7 @@ def test_no_template_takes_more_than_100_megabytes(template: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(RenderError, match="asks for"):
-            renderer(template, {})
+            jinja2_renderer(template, {})
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -398,7 +398,7 @@ def test_compiling_takes_no_more_than_100_megabytes(template: str) -> None:
     tracemalloc.start()
     try:
         with suppress(RenderError):
-            renderer(template, {})
+            jinja2_renderer(template, {})
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -480,26 +480,26 @@ ORDINARY: dict[str, tuple[str, dict[str, object]]] = {
 
 @pytest.mark.parametrize(("template", "inputs"), ORDINARY.values(), ids=ORDINARY)
 def test_ordinary_work_is_not_refused(template: str, inputs: dict[str, object]) -> None:
-    assert renderer(template, inputs) == PLAIN_JINJA2.from_string(template).render(inputs)
+    assert jinja2_renderer(template, inputs) == PLAIN_JINJA2.from_string(template).render(inputs)
 
 
 def test_each_render_has_a_budget_of_its_own() -> None:
     template = "{% for i in range(100000) %}x{% endfor %}"
-    assert {len(renderer(template, {})) for _ in range(5)} == {100_000}
+    assert {len(jinja2_renderer(template, {})) for _ in range(5)} == {100_000}
 
 
 def test_an_input_may_be_longer_than_the_limit_of_what_a_template_writes() -> None:
     long = "x" * 10_000_000
-    assert renderer("{{ text }}", {"text": long}) == long
+    assert jinja2_renderer("{{ text }}", {"text": long}) == long
     with pytest.raises(RenderError, match=CHARACTERS):
-        renderer("{{ text }}{{ text }}", {"text": long})
+        jinja2_renderer("{{ text }}{{ text }}", {"text": long})
     with pytest.raises(RenderError, match=CHARACTERS):
-        renderer("{{ text|upper }}", {"text": long})
+        jinja2_renderer("{{ text|upper }}", {"text": long})
 
 
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(RenderError, match="Simplify the template"):
-        renderer("{{ 'x'*500000000 }}", {})
+        jinja2_renderer("{{ 'x'*500000000 }}", {})
 
 
 def test_every_filter_of_jinja2_was_looked_at_when_its_price_was_set() -> None:

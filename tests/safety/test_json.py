@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from prompty.safety.json import (
-    MAX_CHARACTERS,
+    MAX_JSON_CHARACTERS,
     TooDeep,
     _read_without_recursion,
     is_json_object,
@@ -48,7 +48,7 @@ def test_what_is_not_json_is_refused_with_the_reason(data: str | bytes, reason: 
 
 
 def test_only_the_strict_reader_has_a_limit_of_length() -> None:
-    text = f'"{"x" * MAX_CHARACTERS}"'
+    text = f'"{"x" * MAX_JSON_CHARACTERS}"'
     with pytest.raises(ValueError, match="more than 4,000,000 characters"):
         read_json(text)
     assert read_json(text, strict=False) == text[1:-1]

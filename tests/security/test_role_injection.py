@@ -18,8 +18,8 @@ from prompty.errors import RenderError
 from prompty.pipeline.blocks import merge_bodies
 from prompty.pipeline.frontmatter import BaseBody
 from prompty.pipeline.partials import CompositionProblem, Partial, insert_partials
-from prompty.renderers.jinja2 import renderer as jinja2_renderer
-from prompty.renderers.mustache import renderer as mustache_renderer
+from prompty.renderers.jinja2 import jinja2_renderer as jinja2_renderer
+from prompty.renderers.mustache import mustache_renderer as mustache_renderer
 from tests.soak import SOAK
 
 TEMPLATES = 10_000 if SOAK else 100  # of each engine, and each with five sets of hostile values

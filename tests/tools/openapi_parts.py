@@ -16,7 +16,7 @@ from prompty.testing import Script
 from prompty.testing.script import create_call
 from prompty.tools.kinds import TOOL_KINDS
 from prompty.tools.openapi import OpenApiKind
-from prompty.tools.openapi.document import Document, parse_document
+from prompty.tools.openapi.document import ApiDocument, parse_document
 from prompty.tools.openapi.operations import Operation, list_operations
 from tests.conversations.turns import scripted
 from tests.ways import SYNC, Seen, Way
@@ -38,7 +38,7 @@ def one_operation(
 PLAIN = one_operation({})
 
 
-def read(data: Mapping[str, Any]) -> Document:
+def read(data: Mapping[str, Any]) -> ApiDocument:
     return parse_document(json.dumps(data).encode(), "api.json")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
-from prompty.tools.arguments import find_problems, get_validator, parse_arguments
+from prompty.tools.arguments import find_schema_problems, get_validator, parse_arguments
 from prompty.tools.toolbox import fill_bindings
 
 READ: dict[str, tuple[str, Any]] = {
@@ -96,7 +96,9 @@ def test_a_value_that_the_validator_cannot_read_has_a_problem() -> None:
     for _ in range(300):
         deep = [deep]
     for value in (deep, [deep] * 1000, "\ud800", ["\ud800"] * 1000):
-        assert len(find_problems({"a": value}, {"type": "object", "properties": {"a": {"type": "integer"}}})) == 1
+        assert (
+            len(find_schema_problems({"a": value}, {"type": "object", "properties": {"a": {"type": "integer"}}})) == 1
+        )
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])

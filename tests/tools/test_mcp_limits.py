@@ -48,7 +48,7 @@ def test_a_long_description_is_cut(own: OwnServer) -> None:
         SYNC.turn(scripted(tools=[{"name": "own", "kind": "mcp"}]))
     [function] = [one["function"] for one in script.requests[0]["tools"]]
     parameter = function["parameters"]["properties"]["a"]
-    assert len(function["description"]) == len(parameter["description"]) == limits.MAX_DESCRIPTION_LENGTH
+    assert len(function["description"]) == len(parameter["description"]) == limits.MAX_TOOL_DESCRIPTION
     assert parameter["enum"] == ["q" * 9000]  # a value that counts is not prose
 
 

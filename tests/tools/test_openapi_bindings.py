@@ -9,7 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from prompty.errors import ArgumentsError
 from prompty.tools.openapi.names import is_same_parameter
-from prompty.tools.openapi.request import HttpRequest, build_request
+from prompty.tools.openapi.request import HttpRequest, build_call
 from tests.loopback import Server
 from tests.tools.openapi_parts import KEY, agent_of, called, document, one_operation, operation_of, refusal, result_of
 
@@ -104,7 +104,7 @@ def test_a_bound_parameter_without_a_value_is_not_for_the_model_either(service: 
 def test_an_exploded_object_cannot_stand_in_for_a_parameter_that_an_approval_condition_reads() -> None:
     operation = operation_of(one_operation({"parameters": [parameter("amount", "query"), QUERY["parameters"][1]]}))
     with pytest.raises(ArgumentsError, match="would be read as the parameter 'amount'"):
-        build_request(operation, {"filter": {"amount": 5000}})
+        build_call(operation, {"filter": {"amount": 5000}})
 
 
 def test_objects_that_keep_their_names_apart_are_sent(service: Server, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_request_that_is_built_has_a_bound_name_once(
     ]
     operation = operation_of(one_operation({"parameters": parameters}))
     try:
-        request: HttpRequest = build_request(operation, {"tenant": "acme", "filter": entries}, ["tenant"])
+        request: HttpRequest = build_call(operation, {"tenant": "acme", "filter": entries}, ["tenant"])
     except ArgumentsError:
         return
     pairs = "&".join(request.query).replace(";", "&").split("&")  # some servers separate parameters by semicolons

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
-from prompty.tools.arguments import find_problems
+from prompty.tools.arguments import find_schema_problems
 from prompty.tools.openapi import find_base_url
 from prompty.tools.openapi.credentials import find_scheme
 from prompty.tools.openapi.document import parse_document
 from prompty.tools.openapi.operations import list_operations
 from prompty.tools.openapi.permissions import Permissions
-from prompty.tools.openapi.request import build_request
+from prompty.tools.openapi.request import build_call
 from prompty.tools.openapi.schemas import is_legal
 from tests.machine import time_factor
 from tests.tools.openapi_parts import document, read
@@ -148,7 +148,7 @@ def test_whatever_stands_in_a_document_the_error_is_ours(place: tuple[Any, ...],
             assert is_legal(one.function.parameters)
             find_scheme(found, one)
             with suppress(ArgumentsError):
-                build_request(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
+                build_call(one, {"id": "a", "q": [1], "h": {}, "n": {}, "body": {"a": 1}})
 
 
 def test_half_a_character_in_a_document_is_replaced() -> None:
@@ -156,7 +156,7 @@ def test_half_a_character_in_a_document_is_replaced() -> None:
     body = {"content": {"application/json": {"schema": schema}}}
     [found] = list_operations(read(document({"/x": {"post": {"operationId": "x", "requestBody": body}}})))
     assert is_legal(found.function.parameters)
-    assert find_problems({"a": "\ufffd"}, found.function.parameters) == []
+    assert find_schema_problems({"a": "\ufffd"}, found.function.parameters) == []
 
 
 @pytest.mark.parametrize("url", ["https://[a", "https://[x]/", "//[1, None]", "https://a\u2100.example"])
@@ -184,4 +184,4 @@ def check_large(path: Path, number: int) -> None:
     assert len({one.function.name for one in found}) == len(found)
     assert all(is_legal(one.function.parameters) for one in found)
     for one in found:
-        find_problems(json.loads("{}"), one.function.parameters)  # a validator can be built of it
+        find_schema_problems(json.loads("{}"), one.function.parameters)  # a validator can be built of it

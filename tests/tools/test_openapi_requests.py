@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prompty.tools.openapi.request import build_request
+from prompty.tools.openapi.request import build_call
 from tests.loopback import Request, Server, json_reply, reply
 from tests.tools.openapi_parts import agent_of, called, document, one_operation, operation_of, own_kind, result_of
 from tests.ways import Way, sync_and_async
@@ -295,7 +295,7 @@ def test_any_text_comes_back_from_a_query(text: str, entries: dict[str, str], se
         {"name": "list", "in": "query", "explode": False, "schema": {}},
     ]
     operation = operation_of(one_operation({"parameters": parameters}))
-    query = build_request(operation, {"text": text, "deep": entries, "list": several}).query
+    query = build_call(operation, {"text": text, "deep": entries, "list": several}).query
     pairs = [pair.split("=") for pair in query]
     assert ["text", text] in [[unquote(name), unquote(value)] for name, value in pairs]
     deep = {unquote(name): unquote(value) for name, value in pairs if unquote(name).startswith("deep[")}

@@ -16,7 +16,7 @@ from prompty import Message, Result, loads, tool_result, trace_to, user
 from prompty.testing import Script, answer, call
 from prompty.tracing import Tracer
 from prompty.viewer import find_traces, read_trace
-from prompty.viewer.notebook import LONGEST_TEXT, render
+from prompty.viewer.notebook import LONGEST_TEXT, render_html
 
 ATTACK = "<script>alert(1)</script> & \"quoted\" 'too' \x1b[31m\u202e"
 KEY = "sk-abcdefgh12345678"
@@ -142,7 +142,7 @@ def test_a_trace_shows_its_spans_with_time_tokens_and_cost(traces: Path) -> None
 @given(st.text(), st.text())
 def test_no_text_becomes_html(role: str, text: str) -> None:
     looks_right(Message(role, text, reasoning=text, name=text)._repr_html_())
-    looks_right(render(Result(value=text, messages=(), usage=prompty.Usage(), finish_reason=text, model=role)))
+    looks_right(render_html(Result(value=text, messages=(), usage=prompty.Usage(), finish_reason=text, model=role)))
 
 
 def test_a_long_text_is_cut() -> None:

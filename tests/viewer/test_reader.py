@@ -83,13 +83,13 @@ def test_a_line_whose_parent_is_unknown_or_comes_later_makes_no_circle(tmp_path:
 
 
 DAMAGED = {
-    "no JSON": ("a.tracy", b"{", "the trace is damaged", "Copy the original file again"),
-    "not text": ("a.tracy", b"\xff\xfe\x00", "the trace is damaged", "Copy the original file again"),
-    "cut off": ("a.tracy", document(day_out()).encode()[:-1], "the trace is damaged", "Copy the original file again"),
-    "deep and cut off": ("a.tracy", document(nested(3000)).encode()[:-3], "the trace is damaged", "Copy the original file"),
+    "no JSON": ("a.tracy", b"{", "the trace is damaged", "Copy the original"),
+    "not text": ("a.tracy", b"\xff\xfe\x00", "the trace is damaged", "Copy the original"),
+    "cut off": ("a.tracy", document(day_out()).encode()[:-1], "the trace is damaged", "Copy the original"),
+    "deep and cut off": ("a.tracy", document(nested(3000)).encode()[:-3], "the trace is damaged", "Copy the original"),
     "another document": ("a.tracy", b'{"name": "x"}', "it has no object `trace`", "that prompty recorded"),
     "a list": ("a.tracy", b"[1]", "it has no object `trace`", "that prompty recorded"),
-    "an endless number": ("a.tracy", b'{"trace": ' + b"9" * 5000 + b"}", "the trace is damaged", "Copy the original file again"),
+    "an endless number": ("a.tracy", b'{"trace": ' + b"9" * 5000 + b"}", "the trace is damaged", "Copy the original"),
     "lines of another kind": ("a.jsonl", b'{"question": "x"}\n', "`lines` is not 1", "Update prompty"),
     "lines of the future": ("a.jsonl", b'{"lines": 2}\n', "`lines` is not 1", "Update prompty"),
     "a damaged line in the middle": ("a.jsonl", b'{"lines": 1}\n{"sta\n{}\n', "a.jsonl:2: the line is damaged", "Copy"),

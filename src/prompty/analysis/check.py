@@ -27,9 +27,9 @@ from prompty.parsers import PARSERS
 from prompty.pipeline.body_places import BodyPlaces
 from prompty.pipeline.compose import compose
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
-from prompty.pipeline.frontmatter import BaseBody, Document, Frontmatter, Parts, open_document, read_frontmatter
+from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document, read_frontmatter
 from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
-from prompty.pipeline.packages import locate
+from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.partials import CompositionProblem
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
@@ -71,7 +71,7 @@ def check(
     unsaved = {Path(buffer).resolve(): text for buffer, text in (buffers or {}).items()}
     problems: list[Problem] = []
     try:
-        path = locate(path)
+        path = locate_prompt(path)
         for name in ["", *variants(path)] if variant is None else [variant]:
             found = _check_file(
                 path, name, References(None, allowed_roots, env, unsaved, registry.dotenv), registry, portable
@@ -173,7 +173,7 @@ def _allow_unset(finding: Finding) -> Finding:
     return finding._replace(problem=replace(finding.problem, severity="warning"))
 
 
-def _find_doubts(built: Built, frontmatter: Frontmatter, registry: Registry) -> Iterator[Finding]:
+def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registry) -> Iterator[Finding]:
     """Yield findings for valid parts that cannot run or would not work as intended."""
     if frontmatter.data is None or built.invalid & {"model", "tools", "outputs"}:
         return
@@ -214,7 +214,7 @@ def _find_mixed_delimiters(text: str, parts: Parts) -> Iterator[Finding]:
 class FrontmatterAnalysis(NamedTuple):
     """The data of a frontmatter, and the findings that depend only on its text."""
 
-    frontmatter: Frontmatter
+    frontmatter: ParsedFrontmatter
     warnings: tuple[Finding, ...]
     extensions: tuple[Finding, ...]
 
@@ -225,11 +225,11 @@ def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
     return _analyze(read_frontmatter(text))
 
 
-def _read_frontmatter(text: str) -> Frontmatter:
+def _read_frontmatter(text: str) -> ParsedFrontmatter:
     return analyze_frontmatter(text).frontmatter
 
 
-def _analyze(frontmatter: Frontmatter) -> FrontmatterAnalysis:
+def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
     data = frontmatter.data or {}
     is_v1 = find_v1_key(data) is not None  # its keys are checked after the translation to v2
     unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)
@@ -237,7 +237,7 @@ def _analyze(frontmatter: Frontmatter) -> FrontmatterAnalysis:
     return FrontmatterAnalysis(frontmatter, (*unknown, *credentials), extensions)
 
 
-def _analyze_keys(frontmatter: Frontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def _analyze_keys(frontmatter: ParsedFrontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return findings for unknown keys and doubtful defaults, and for keys that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
     doubtful = chain(find_unknown_keys(data, source_map), find_kinds_as_defaults(data, source_map))
@@ -321,7 +321,7 @@ def _whole_word(name: str) -> re.Pattern[str]:
 
 
 def _find_engine(
-    agent: PromptAgent, frontmatter: Frontmatter, registry: Registry
+    agent: PromptAgent, frontmatter: ParsedFrontmatter, registry: Registry
 ) -> tuple[FindVariables | None, list[Finding]]:
     """Return the function that finds the variables of a template, and a finding for each unknown engine."""
     if frontmatter.data is None and "template" in frontmatter.source_map.text:
@@ -339,7 +339,7 @@ def _find_engine(
 
 
 def _check_names(
-    built: Built, body: BodyAnalysis, text: str, frontmatter: Frontmatter
+    built: Built, body: BodyAnalysis, text: str, frontmatter: ParsedFrontmatter
 ) -> tuple[list[Finding], list[Finding]]:
     """Return warnings for unused inputs (in the frontmatter), and for variables without an input (in the body), unless
     another mistake leaves them unknown."""

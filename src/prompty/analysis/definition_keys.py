@@ -11,7 +11,7 @@ from prompty.model.agent import Frontmatter, Model
 from prompty.model.connection import infer_connection_kind
 from prompty.model.options import ModelOptions
 from prompty.model.property import PROPERTY_KEYS, Property
-from prompty.model.template import Format, Parser, Template
+from prompty.model.template import Format, Template, TemplateParser
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
@@ -139,7 +139,7 @@ def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
     if isinstance(template, dict):
         yield from _site(template, ("template",), Template)
         yield from _site(template.get("format"), ("template", "format"), Format)
-        yield from _site(template.get("parser"), ("template", "parser"), Parser)
+        yield from _site(template.get("parser"), ("template", "parser"), TemplateParser)
 
 
 def _connection_site(value: Any, keys: tuple[str | int, ...]) -> Iterator[_Site]:

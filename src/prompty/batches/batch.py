@@ -11,7 +11,7 @@ from prompty.api_async import turn_async
 from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.throttle import CallTimer, Throttle
 from prompty.concurrency import in_event_loop
-from prompty.drivers.run import Result, Source
+from prompty.drivers.run import AgentOrPath, Result
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import Listener, TurnOptions
 from prompty.model.agent import PromptAgent
@@ -45,7 +45,7 @@ class RowResult(Generic[T]):
 
 @overload
 def batch(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     *,
     concurrency: int = ...,
@@ -53,7 +53,7 @@ def batch(
 ) -> list[RowResult[Any]]: ...
 @overload
 def batch(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     *,
     output_type: type[T],
@@ -62,7 +62,7 @@ def batch(
 ) -> list[RowResult[T]]: ...
 @takes_options(TurnOptions)
 def batch(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     *,
     output_type: type[Any] | None = None,
@@ -83,7 +83,7 @@ def batch(
 
 @overload
 async def batch_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     *,
     concurrency: int = ...,
@@ -91,7 +91,7 @@ async def batch_async(
 ) -> list[RowResult[Any]]: ...
 @overload
 async def batch_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     *,
     output_type: type[T],
@@ -100,7 +100,7 @@ async def batch_async(
 ) -> list[RowResult[T]]: ...
 @takes_options(TurnOptions)
 async def batch_async(
-    agent_or_path: Source,
+    agent_or_path: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     *,
     output_type: type[Any] | None = None,
@@ -123,7 +123,7 @@ def _check(function: str, rows: object, options: Mapping[str, Any]) -> dict[str,
 
 
 async def _run_rows(
-    source: Source,
+    source: AgentOrPath,
     rows: Iterable[Mapping[str, object]],
     output_type: type[Any] | None,
     concurrency: int,

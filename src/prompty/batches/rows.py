@@ -10,7 +10,7 @@ from random import Random
 
 from prompty.errors import InputError, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.safety.json import MAX_CHARACTERS, read_json
+from prompty.safety.json import MAX_JSON_CHARACTERS, read_json
 
 Kinds = Mapping[str, str]
 _TEXT_KINDS = frozenset({"string", "image", "audio", "file"})
@@ -74,10 +74,10 @@ def _parse_json_row(number: int, line: bytes) -> Row:
 def _read_json_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines that are not blank. A line that is too long is truncated, so that it is invalid JSON."""
     with path.open("rb") as file:
-        while line := file.readline(MAX_CHARACTERS + 2):
+        while line := file.readline(MAX_JSON_CHARACTERS + 2):
             rest = line
             while rest and not rest.endswith(b"\n"):
-                rest = file.readline(MAX_CHARACTERS)
+                rest = file.readline(MAX_JSON_CHARACTERS)
             if line.strip():
                 yield line
 

@@ -10,7 +10,7 @@ ROWS_REFERENCE = r"^\$\{file:(.+\.(?:csv|jsonl|ndjson))\}$"
 LEVELS: tuple[Level, ...] = ("render", "wire", "replay", "live")
 
 
-class FilePart(BaseModel):
+class SuitePart(BaseModel):
     """Base class of the parts of a test file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -31,7 +31,7 @@ def _to_checks(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-class Range(FilePart):
+class Range(SuitePart):
     """Limits, both inclusive. A number alone is exactly that number."""
 
     min: float | None = Field(None, description="The smallest value that passes.")
@@ -42,7 +42,7 @@ Bounds = Annotated[Range | None, BeforeValidator(_to_range, json_schema_input_ty
 Texts = Annotated[tuple[str, ...], BeforeValidator(_to_list, json_schema_input_type=str | tuple[str, ...])]
 
 
-class Similarity(FilePart):
+class Similarity(SuitePart):
     """The required similarity of the answer to a text, by the vectors of an embedding prompt."""
 
     to: str = Field(description="The text to compare with.")
@@ -50,7 +50,7 @@ class Similarity(FilePart):
     at_least: float = Field(0.8, ge=-1, le=1, description="The smallest cosine that passes.")
 
 
-class Check(FilePart):
+class Check(SuitePart):
     """One or more conditions on a level's observation. All of them must hold."""
 
     path: str | None = Field(None, description="The part to look at, for example `messages[0].content`.")
@@ -88,7 +88,7 @@ class Check(FilePart):
 Checks = Annotated[tuple[Check, ...], BeforeValidator(_to_checks, json_schema_input_type=Check | tuple[Check, ...])]
 
 
-class Expect(FilePart):
+class Expect(SuitePart):
     """Checks by level, cheapest first. If a level fails, the more expensive levels do not run."""
 
     render: Checks = Field((), description="Checks of the messages. Nothing is sent.")
@@ -110,7 +110,7 @@ class Expect(FilePart):
 NO_EXPECTATIONS = Expect()
 
 
-class Defaults(FilePart):
+class Defaults(SuitePart):
     """Values for every case. A case adds to `inputs`, `tools`, `tags` and `expect`, and replaces the others."""
 
     inputs: dict[str, Any] = Field({}, description="The inputs of the prompt.")
@@ -136,7 +136,7 @@ class Case(Defaults):
     )
 
 
-class JudgeRules(FilePart):
+class JudgeRules(SuitePart):
     """When a judge agrees with people well enough to fail a build."""
 
     at_least: float | None = Field(None, description="Scores from here on count as a pass.")
@@ -150,7 +150,7 @@ Cases = Annotated[
 ]
 
 
-class CaseFile(FilePart):
+class CaseFile(SuitePart):
     """The whole file. `cases` may be `${file:rows.csv}` or `${file:rows.jsonl}`."""
 
     prompt: str | None = Field(None, description="The prompt. By default the .prompty file of the same name.")

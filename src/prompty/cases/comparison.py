@@ -147,7 +147,7 @@ class EarlierResults(NamedTuple):
     results: dict[str, TrialResult]
 
 
-class Report(NamedTuple):
+class SuiteReport(NamedTuple):
     """Results, notes on judges and comparisons, and the keys and judges that make the command fail."""
 
     results: Sequence[TrialResult]
@@ -189,14 +189,16 @@ def update_baselines(
         write_baseline(path, {**kept, **own})
 
 
-def build_report(results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None) -> Report:
+def build_report(
+    results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None
+) -> SuiteReport:
     """Compare the results with earlier ones, and compute the agreement of judges."""
     judges = [report_suite(suite, results) for suite in suites if suite.judge]
     notes = [describe_report(judge) for judge in judges]
     untrusted = [judge.judge for judge in judges if not judge.trusted]
     if earlier is None:
         failing = [result.key for result in results if result.status in ("failed", "error")]
-        return Report(results, notes, [*failing, *untrusted])
+        return SuiteReport(results, notes, [*failing, *untrusted])
     comparison = compare(earlier.statuses, results)
     notes += describe_comparison(comparison, earlier.name)
-    return Report(results, notes, [*comparison.failing, *untrusted], comparison, earlier)
+    return SuiteReport(results, notes, [*comparison.failing, *untrusted], comparison, earlier)

@@ -1,4 +1,4 @@
-"""Judges: .prompty files that score answers. A judge may fail a case only if it agrees with people on labelled cases."""
+"""Judges: prompts that score answers. A judge may fail a case only if it agrees with people on labelled cases."""
 
 import json
 import re

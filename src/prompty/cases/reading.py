@@ -20,7 +20,7 @@ from prompty.pipeline.files import Unreadable
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
-from prompty.pipeline.source_map import Finding, KeyPath, Source, SourceMap, first_findings, first_problems
+from prompty.pipeline.source_map import Finding, KeyPath, SourceMap, SourceText, first_findings, first_problems
 from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_yaml
 
 SUFFIXES = (".test.yaml", ".test.yml")
@@ -71,7 +71,7 @@ def find_test_file(prompt: Path) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def is_file_reference(text: str) -> bool:
+def refers_to_file(text: str) -> bool:
     """Return True if a test file would read a text as a file reference."""
     return _FILE.fullmatch(text) is not None
 
@@ -89,7 +89,7 @@ def make_file_name(text: str) -> str:
 def read_suite(path: Path) -> Suite:
     """Read a test file. Raise LoadError with all of its problems."""
     text, _ = read_prompt(path, str(path))
-    source = Source(str(path), normalize(text))
+    source = SourceText(str(path), normalize(text))
     file, findings = _read(source.text, path)
     if findings or file is None:
         raise LoadError(first_problems(source.problems(sorted(findings, key=lambda finding: finding.start), 0)))

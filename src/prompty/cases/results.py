@@ -108,7 +108,7 @@ def format_key(suite: str, case: str, variant: str | None, model: str | None) ->
     return f"{suite}::{case} [{chosen}]" if chosen else f"{suite}::{case}"
 
 
-def decide(passes: int, failures: int, repeat: int, needed: int) -> Status | None:
+def decide_status(passes: int, failures: int, repeat: int, needed: int) -> Status | None:
     """Return the status of a case as soon as it is certain, or None if another run is needed."""
     if passes >= needed:
         return "passed"

@@ -24,7 +24,7 @@ from prompty.cases.evaluators import CaseEvaluators, Functions, load_prompt
 from prompty.cases.judges import JudgeReport, report_judge
 from prompty.cases.plan import Trial, plan_trials
 from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
-from prompty.cases.results import CaseRun, Status, TrialResult, decide, run_from_json
+from prompty.cases.results import CaseRun, Status, TrialResult, decide_status, run_from_json
 from prompty.cases.statistics import compute_agreement
 from prompty.cases.trial import OFFLINE, Mode, TrialContext, has_work, run_case
 from prompty.errors import LoadError, PromptyError
@@ -137,7 +137,7 @@ class Runner:
             if outcome == "error":
                 return _build_result(trial, "error", runs, resumed=resumed)
             passed += outcome == "passed"
-            status = decide(passed, number - passed, trial.repeat, trial.needed)
+            status = decide_status(passed, number - passed, trial.repeat, trial.needed)
             if status is not None and not self.options.mode.record:  # all runs are recorded
                 break
         note = NEEDS_LIVE if trial.case.expect.live and not self.options.mode.live else ""

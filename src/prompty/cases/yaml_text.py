@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from prompty.cases.reading import RULES, is_file_reference
+from prompty.cases.reading import RULES, refers_to_file
 from prompty.safety.yaml import YamlError, read_yaml
 
 _WIDTH = 120
@@ -19,7 +19,7 @@ def write_yaml(data: object) -> str:
 
 def find_file_reference(value: object) -> str | None:
     """Return a text in the data that a test file would read as a file reference, or None."""
-    return next(filter(is_file_reference, _list_texts(value)), None)
+    return next(filter(refers_to_file, _list_texts(value)), None)
 
 
 def _reads_back(text: str, data: object) -> bool:

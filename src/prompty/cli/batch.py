@@ -23,10 +23,10 @@ from prompty.batches.progress import BatchProgress
 from prompty.batches.rows import count_rows, select_rows
 from prompty.batches.shared import SharedBatch, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
-from prompty.cli.console import err, fail, out, print_json
+from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import ApiType, AsJson, File, ModelId, ProviderKey, TraceTo, Variant, start_tracing
+from prompty.cli.options import ApiType, AsJson, ModelId, PromptFile, ProviderKey, TraceTo, Variant, start_tracing
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import RequestError
@@ -36,17 +36,15 @@ from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
-EXIT_INTERRUPTED = 130
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DRAIN_SECONDS = 30.0
 LOCK_SECONDS = 1.0
 BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
 Rows = Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")]
-Output = Annotated[Path, Option("--output", "-o", help="Append the results to this JSONL file.")]
+OutputFile = Annotated[Path, Option("--output", "-o", help="Append the results to this JSONL file.")]
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
-Limit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
+RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
 Sample = Annotated[
     int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
 ]
@@ -58,13 +56,13 @@ Database = Annotated[
 Name = Annotated[str | None, Option(help="With --database: also run rows in this process, as the worker NAME.")]
 
 
-def batch(
-    file: File,
+def run_batch(
+    file: PromptFile,
     rows: Rows,
-    output: Output,
+    output: OutputFile,
     variant: Variant = None,
     retry_failed: RetryFailed = False,
-    limit: Limit = None,
+    limit: RowLimit = None,
     sample: Sample = None,
     budget: BudgetDollars = None,
     max_concurrency: MaxConcurrency = 64,

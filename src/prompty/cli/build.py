@@ -7,14 +7,14 @@ from typer import Option, echo
 
 from prompty.cli.console import fail, out
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import File, Variant
+from prompty.cli.options import PromptFile, Variant
 from prompty.pipeline.build import build_text
 from prompty.pipeline.variants import find_base
 from prompty.safety.visible import visible
 
 
 def build(
-    file: File,
+    file: PromptFile,
     variant: Variant = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Write to this file instead of printing.")] = None,
 ) -> None:

@@ -24,11 +24,11 @@ from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import (
     ApiType,
     Approve,
-    File,
     InputFile,
     InputPairs,
     ModelId,
     ModelOptionPairs,
+    PromptFile,
     ProviderKey,
     TraceTo,
     Variant,
@@ -63,7 +63,7 @@ _USUAL_NAMES = ("question", "input", "message", "query", "text")
 
 
 def chat(
-    file: File,
+    file: PromptFile,
     variant: Variant = None,
     inputs: InputPairs = None,
     inputs_file: InputFile = None,

@@ -15,12 +15,12 @@ from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
 from prompty.pipeline.load import load
-from prompty.pipeline.packages import locate
+from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.variants import find_base
 from prompty.safety.visible import visible
 
 
-def check(
+def check_prompts(
     files: Annotated[list[Path], Argument(help="Prompts and test files, or folders to search for them.")],
     variant: Annotated[
         str | None, Option("--variant", metavar="NAME", help="Check only this variant of FILES instead of all.")
@@ -61,7 +61,7 @@ def check(
 def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the given files, and the prompts in the given folders."""
     for path in paths:
-        path = Path(locate(path))
+        path = Path(locate_prompt(path))
         found = sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
         if not found:
             fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")

@@ -1,5 +1,6 @@
 """Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
+import signal
 from typing import NoReturn, TextIO
 
 from rich.console import Console
@@ -13,6 +14,8 @@ from prompty.safety.visible import visible
 out: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
+EXIT_INTERRUPTED = 130
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 

@@ -14,12 +14,12 @@ db: Typer = Typer(name="db", help="Create and update the tables of durable runs.
 
 
 @db.callback()
-def main() -> None:
+def describe_db() -> None:
     """Create and update the tables of durable runs."""
 
 
-@db.command()
-def migrate(
+@db.command("migrate")
+def migrate_tables(
     database: DatabaseUrl = None,
     role: Annotated[str | None, Option(metavar="ROLE", help="Grant this PostgreSQL role access to the tables.")] = None,
 ) -> None:

@@ -19,9 +19,9 @@ from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv, read_pairs
 from prompty.cli.options import (
     ApiType,
-    File,
     InputPairs,
     ModelId,
+    PromptFile,
     ProviderKey,
     TraceTo,
     Variant,
@@ -149,7 +149,7 @@ def _parse_rate(text: str | None) -> tuple[int, float] | None:
 
 
 def submit(
-    file: File,
+    file: PromptFile,
     variant: Variant = None,
     inputs: InputPairs = None,
     database: DatabaseUrl = None,

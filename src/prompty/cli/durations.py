@@ -19,7 +19,7 @@ def parse_duration(text: str | timedelta) -> timedelta:
     return timedelta(seconds=float(number) * _SECONDS[unit])
 
 
-def format_duration(duration: timedelta) -> str:
+def format_age(duration: timedelta) -> str:
     """Format a duration in its largest whole unit up to days."""
     seconds = max(int(duration.total_seconds()), 0)
     unit = next((unit for unit in "dhm" if seconds >= _SECONDS[unit]), "s")

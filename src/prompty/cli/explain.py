@@ -29,7 +29,7 @@ from prompty.pipeline.model_override import override_model
 from prompty.safety.visible import visible
 
 
-def explain(
+def explain_request(
     file: FileOrStdin,
     value: InputValue = None,
     variant: Variant = None,

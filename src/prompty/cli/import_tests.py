@@ -10,12 +10,14 @@ from prompty.cases.reading import SUFFIXES
 from prompty.cli.console import err, fail, out, print_problem
 from prompty.safety.visible import visible
 
-Source = Annotated[Path, Argument(help="A promptfoo config, a .prompt.yml file, or rows in a .csv or .jsonl file.")]
-Prompt = Annotated[Path | None, Option("--prompt", metavar="FILE", help="The prompt that rows are cases of.")]
+ForeignFile = Annotated[
+    Path, Argument(help="A promptfoo config, a .prompt.yml file, or rows in a .csv or .jsonl file.")
+]
+RowsPrompt = Annotated[Path | None, Option("--prompt", metavar="FILE", help="The prompt that rows are cases of.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FOLDER", help="Write to this folder.")]
 
 
-def import_tests(file: Source, prompt: Prompt = None, output: Output = None) -> None:
+def import_tests(file: ForeignFile, prompt: RowsPrompt = None, output: Output = None) -> None:
     """Turn FILE, with tests of another tool, into .prompty files and .test.yaml files beside it.
 
     The command lists everything that has no counterpart. It runs nothing that FILE names, and overwrites no file.

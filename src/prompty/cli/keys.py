@@ -15,12 +15,12 @@ from prompty.providers.keys import find_stores, get_key_names, get_stored_name
 _LONGEST = 10_000
 
 keys: Typer = Typer(name="keys", help="Store, list and remove provider keys.", no_args_is_help=True)
-Provider = Annotated[str, Argument(help="A provider or a server: openai, anthropic, groq …")]
+ProviderName = Annotated[str, Argument(help="A provider or a server: openai, anthropic, groq …")]
 
 
 # Any argument after the name would be a key, which no error may repeat.
 @keys.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def set_key(context: Context, provider: Provider) -> None:
+def set_key(context: Context, provider: ProviderName) -> None:
     """Store the key for PROVIDER, read from a hidden prompt or from standard input.
 
     The key is stored in the system keyring (extra keyring), or else in a file that only you can read.
@@ -59,7 +59,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 
 @keys.command("remove")
-def remove_key(provider: Provider) -> None:
+def remove_key(provider: ProviderName) -> None:
     """Remove the stored key for PROVIDER."""
     name = _find_name(provider)
     removed = [str(store) for store in find_stores() if store.remove(name)]

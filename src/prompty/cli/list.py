@@ -12,7 +12,7 @@ from prompty.cli.options import AsJson
 from prompty.errors import LoadError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.load import read_agent
-from prompty.pipeline.packages import locate
+from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.variants import find_base, variants
 from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
@@ -36,7 +36,7 @@ def list_prompts(
     as_json: AsJson = False,
 ) -> None:
     """List the prompts below PATH with their variants, inputs and models. Required inputs are marked with *."""
-    folder = Path(locate(path))
+    folder = Path(locate_prompt(path))
     entries: list[Entry] = []
     for file in find_prompts([folder]):
         if find_base(file) is None:

@@ -16,7 +16,7 @@ from prompty.pipeline.migrate import Migration, migrate_text
 from prompty.safety.visible import visible
 
 
-def migrate(
+def migrate_files(
     files: Annotated[list[Path], Argument(help="Files, or folders to search for .prompty files.")],
     check: Annotated[bool, Option("--check", help="Write nothing, and exit with 1 if a file would change.")] = False,
     diff: Annotated[bool, Option("--diff", help="Print the changes as a unified diff.")] = False,

@@ -18,7 +18,7 @@ _OPENAI = "openai:gpt-5-mini"
 _OLLAMA = "ollama:llama3.2"
 
 
-class Template(NamedTuple):
+class NewTemplate(NamedTuple):
     """A template: its purpose, its additional files, how to run it, and models that can answer it.
 
     In `arguments`, `{name}` is the path of the new prompt without its suffix.
@@ -33,14 +33,14 @@ class Template(NamedTuple):
 
 
 TEMPLATES = {
-    "chat": Template("answers a question", '"What is a monad?"', chats=True),
-    "structured": Template("returns data of a fixed shape", '"Ada is 36 years old."'),
-    "tools": Template("calls Python functions", '"What should I wear in Oslo?" --tools {name}.py', (".py",)),
-    "vision": Template("looks at a picture", "@{name}.png", (".png",), (_OPENAI, "ollama:gemma3")),
-    "embedding": Template(
+    "chat": NewTemplate("answers a question", '"What is a monad?"', chats=True),
+    "structured": NewTemplate("returns data of a fixed shape", '"Ada is 36 years old."'),
+    "tools": NewTemplate("calls Python functions", '"What should I wear in Oslo?" --tools {name}.py', (".py",)),
+    "vision": NewTemplate("looks at a picture", "@{name}.png", (".png",), (_OPENAI, "ollama:gemma3")),
+    "embedding": NewTemplate(
         "turns text into a vector", '"Hello"', models=("openai:text-embedding-3-small", "ollama:nomic-embed-text")
     ),
-    "agent-mcp": Template(
+    "agent-mcp": NewTemplate(
         "uses the tools of an MCP server", '"What do I have to do?" --mcp {name}.json', (".py", ".json"), extra="mcp"
     ),
 }
@@ -89,7 +89,7 @@ def _read_template(template: str, suffix: str, target: Path) -> bytes:
     return text.encode()
 
 
-def _print_next_steps(template: Template, target: Path, paths: list[Path]) -> None:
+def _print_next_steps(template: NewTemplate, target: Path, paths: list[Path]) -> None:
     """Print the created files and the commands to try."""
     file = visible(f"{target}.prompty")
     run = f"prompty run {file} {visible(template.arguments.format(name=target))}"

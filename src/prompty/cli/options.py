@@ -10,7 +10,7 @@ from prompty.errors import RequestError
 from prompty.safety.json import read_json
 from prompty.tracing.sinks import trace_to
 
-File = Annotated[Path, Argument(help="The .prompty file.")]
+PromptFile = Annotated[Path, Argument(help="The .prompty file.")]
 FileOrStdin = Annotated[Path, Argument(help="The .prompty file, or - to read it from standard input.")]
 Variant = Annotated[
     str | None,

@@ -17,7 +17,7 @@ from prompty.safety.visible import visible
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
 
 
-def render(
+def render_prompt(
     file: FileOrStdin,
     value: InputValue = None,
     variant: Variant = None,

@@ -46,7 +46,7 @@ from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 
 
-def run(
+def run_prompt(
     file: FileOrStdin,
     value: InputValue = None,
     variant: Variant = None,

@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Exit, Option, Typer
 
 from prompty.cli.console import err, out, print_error, print_json
 from prompty.cli.durable import DatabaseUrl, open_client
-from prompty.cli.durations import format_duration, parse_duration
+from prompty.cli.durations import format_age, parse_duration
 from prompty.cli.options import AsJson
 from prompty.durable.engine import VersionCount
 from prompty.durable.runs import RunSummary, explain_version
@@ -37,7 +37,7 @@ OlderThan = Annotated[
     ),
 ]
 RunIds = Annotated[list[str] | None, Argument(help="The ids of the runs.")]
-Prompt = Annotated[str | None, Option(metavar="NAME", help="Only runs of the prompt with this file name.")]
+PromptName = Annotated[str | None, Option(metavar="NAME", help="Only runs of the prompt with this file name.")]
 
 
 class Filters(NamedTuple):
@@ -55,7 +55,7 @@ _VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
 def list_runs(
     database: DatabaseUrl = None,
     state: Annotated[RunState | None, Option(help="Only runs in this state.")] = None,
-    prompt: Prompt = None,
+    prompt: PromptName = None,
     older_than: OlderThan = None,
     limit: Annotated[int, Option(min=1, metavar="N", help="List at most N runs.")] = 100,
     after: Annotated[str | None, Option(metavar="CURSOR", help="List the page after this cursor.")] = None,
@@ -86,7 +86,7 @@ def list_runs(
 def _to_row(run: RunSummary, now: datetime) -> list[str]:
     tokens = "" if run.tokens is None else str(run.tokens)
     cost = "" if run.cost is None else f"${run.cost:.4f}"
-    age = format_duration(now - run.since)
+    age = format_age(now - run.since)
     return [run.id, run.state, age, run.prompt or "", str(run.segments), tokens, cost, run.worker or ""]
 
 
@@ -107,8 +107,8 @@ def _to_json(run: RunSummary) -> dict[str, object]:
     }
 
 
-@runs.command()
-def show(run_id: RunId, database: DatabaseUrl = None) -> None:
+@runs.command("show")
+def show_run(run_id: RunId, database: DatabaseUrl = None) -> None:
     """Show the events of a run, and the calls that need approval."""
     with open_client(database) as runtime:
         run = runtime.summary(run_id)
@@ -165,14 +165,14 @@ def tail(run_id: RunId, database: DatabaseUrl = None) -> None:
         _show_outcome(runtime, run_id)
 
 
-@runs.command()
-def answer(
+@runs.command("answer")
+def answer_run(
     run_id: Annotated[str | None, Argument(help="The id of the run.")] = None,
     verdicts: Annotated[list[str] | None, Argument(help=f"One verdict for each call, in order: {_VERDICTS}.")] = None,
     each: Annotated[
         str | None, Option(metavar="VERDICT", help="Give this verdict to every pending call of all selected runs.")
     ] = None,
-    prompt: Prompt = None,
+    prompt: PromptName = None,
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
@@ -218,7 +218,7 @@ def _parse_verdict(word: str) -> object:
 def cancel(
     run_ids: RunIds = None,
     state: Annotated[RunState | None, Option(help="Cancel all runs in this state.")] = None,
-    prompt: Prompt = None,
+    prompt: PromptName = None,
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
@@ -233,7 +233,7 @@ def cancel(
 def retry(
     run_ids: RunIds = None,
     state: Annotated[RunState | None, Option(help="Retry all runs in this state: failed or cancelled.")] = None,
-    prompt: Prompt = None,
+    prompt: PromptName = None,
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
@@ -288,7 +288,7 @@ def prune(
         ),
     ] = None,
     state: Annotated[RunState | None, Option(help="Delete only runs in this state.")] = None,
-    prompt: Prompt = None,
+    prompt: PromptName = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Delete runs that have ended. Paused runs stay. Workers don't have to stop."""
@@ -300,8 +300,8 @@ def prune(
         out.print(f"{count} runs deleted")
 
 
-@runs.command()
-def migrate(database: DatabaseUrl = None) -> None:
+@runs.command("migrate")
+def list_versions(database: DatabaseUrl = None) -> None:
     """List the versions of stored runs, with advice for those that this release cannot run.
 
     Exits with 1 if runs need a worker of another release.

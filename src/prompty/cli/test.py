@@ -25,7 +25,7 @@ from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
-from prompty.cli.console import err, print_problem
+from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, print_problem
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import AsJson, TraceTo, get_state_path, start_tracing
@@ -34,9 +34,6 @@ from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
-
-EXIT_INTERRUPTED = 130
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Paths = Annotated[
     list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from rich.text import Text
 
-from prompty.cases.comparison import Comparison, Report, get_case_key
+from prompty.cases.comparison import Comparison, SuiteReport, get_case_key
 from prompty.cases.report import render_report, result_to_json, write_junit, write_summary
 from prompty.cases.results import TrialResult, count_statuses
 from prompty.cli.console import err, out, print_json
@@ -21,7 +21,7 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
-def print_results(results: Sequence[TrialResult], report: Report | None = None, *, as_json: bool) -> None:
+def print_results(results: Sequence[TrialResult], report: SuiteReport | None = None, *, as_json: bool) -> None:
     notes = report.notes if report else []
     if as_json:
         listed = [result_to_json(result) for result in results]
@@ -74,7 +74,7 @@ def _show_dollars(amount: float) -> str:
     return f"${amount:.4f}" if amount >= 0.0001 else "less than $0.0001"
 
 
-def write_reports(report: Report, *, junit: Path | None, html: Path | None, github: bool) -> None:
+def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None, github: bool) -> None:
     """Write the requested reports, creating their folders."""
     for file in filter(None, (junit, html)):
         file.parent.mkdir(parents=True, exist_ok=True)

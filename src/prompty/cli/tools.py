@@ -8,7 +8,7 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_dotenv
-from prompty.cli.options import ApiType, AsJson, File, ProviderKey, Variant
+from prompty.cli.options import ApiType, AsJson, PromptFile, ProviderKey, Variant
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
@@ -33,7 +33,11 @@ class OfferedFunction(NamedTuple):
 
 
 def tools(
-    file: File, variant: Variant = None, provider: ProviderKey = None, api: ApiType = None, as_json: AsJson = False
+    file: PromptFile,
+    variant: Variant = None,
+    provider: ProviderKey = None,
+    api: ApiType = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the functions that the model in FILE can call.
 

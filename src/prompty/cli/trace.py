@@ -38,8 +38,8 @@ def list_traces(
         )
 
 
-@trace_app.command()
-def show(
+@trace_app.command("show")
+def show_trace(
     file: TraceFile,
     content: Annotated[bool, Option("--content", "-c", help="Include messages, arguments and results.")] = False,
     as_json: AsJson = False,

@@ -57,7 +57,7 @@ class Outcome(Generic[V]):
     value: V
 
 
-async def drain(events: AsyncGenerator[Event | Outcome[T], None]) -> T:
+async def drain_async(events: AsyncGenerator[Event | Outcome[T], None]) -> T:
     """Exhaust the event generator and return its result.
 
     It is read to its end, because closing a suspended async generator costs the event loop a task.
@@ -153,7 +153,7 @@ class AsyncDriver(Driver):
                 return self._stream_model(effect)
             case CallTools() if self.tools:
                 self.check()
-                return run_stage(self.tools, effect, self.cancel)
+                return run_stage_async(self.tools, effect, self.cancel)
         return None
 
     async def _perform(self, effect: Effect[object]) -> object:
@@ -295,7 +295,7 @@ async def _interruptible_chunks(chunks: AsyncIterator[bytes], cancel: CancelToke
         yield chunk
 
 
-async def run_stage(
+async def run_stage_async(
     runner: ToolRunner, stage: CallTools, cancel: CancelToken | None
 ) -> AsyncGenerator[Event | Outcome[Results], None]:
     """Run the calls of a stage in parallel. Yield their events, and their results as the `Outcome`."""

@@ -30,7 +30,7 @@ from prompty.tools.results import Metered
 from prompty.tools.toolbox import handlers_of
 from prompty.wire.schema import build_schema
 
-MAX_DEPTH = 5
+MAX_CHILD_DEPTH = 5
 
 
 class ChildKind:
@@ -50,7 +50,7 @@ class ChildKind:
         async def call(arguments: Json, context: ToolContext) -> object:
             invocation = child_invocation(child, arguments, context, agentic=agentic)
             _, events = await open_run_async(invocation, context.run)
-            return _metered_result(await aio.drain(events))
+            return _metered_result(await aio.drain_async(events))
 
         def call_sync(arguments: Json, context: ToolContext) -> object:
             invocation = child_invocation(child, arguments, context, agentic=agentic)
@@ -93,8 +93,8 @@ def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, 
     lineage = (*parent.lineage, str(parent.agent.path))
     if str(child.path) in lineage:
         raise ToolError(f"the prompt '{child.name or child.path}' would call itself", "Break the cycle.")
-    if len(lineage) >= MAX_DEPTH:
-        raise ToolError(f"prompts call each other more than {MAX_DEPTH} levels deep", "Nest fewer prompts.")
+    if len(lineage) >= MAX_CHILD_DEPTH:
+        raise ToolError(f"prompts call each other more than {MAX_CHILD_DEPTH} levels deep", "Nest fewer prompts.")
     declared = {tool.name for tool in child.tools} if agentic else set()
     settings = parent.settings.for_child(
         tools={name: tool for name, tool in handlers_of(parent.settings.tools).items() if name in declared},

@@ -54,12 +54,12 @@ from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.registry import DEFAULT, Registry
 from prompty.safety import origins
-from prompty.tools.arguments import find_problems
+from prompty.tools.arguments import find_schema_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.output_type import with_output_type
 from prompty.wire.structured import cast, output_schema
 
-Source = PromptAgent | StrPath
+AgentOrPath = PromptAgent | StrPath
 CUT_ANSWER = "the model reached its token limit before the answer was complete. Raise `maxOutputTokens`."
 Inputs = Mapping[str, object] | None
 
@@ -104,7 +104,7 @@ class Invocation(NamedTuple):
     """
 
     operation: Literal["run", "invoke", "turn"]
-    source: Source
+    source: AgentOrPath
     settings: Settings
     inputs: Inputs = None
     output_type: type[Any] | None = None
@@ -124,7 +124,7 @@ def start(invocation: Invocation) -> Any:
 async def start_async(invocation: Invocation) -> Any:
     """Run in async code: return the result, or the stream."""
     run, events = await open_run_async(invocation)
-    return await AsyncPromptyStream.start(events) if invocation.stream else run.result(await aio.drain(events))
+    return await AsyncPromptyStream.start(events) if invocation.stream else run.result(await aio.drain_async(events))
 
 
 def open_run(
@@ -165,7 +165,7 @@ async def open_run_async(
             raise
 
 
-def load_agent(source: Source, settings: Settings) -> PromptAgent:
+def load_agent(source: AgentOrPath, settings: Settings) -> PromptAgent:
     """Return an agent, loaded from its file if `source` is a path, with the registry and the model of the caller."""
     registry = settings.registry
     if not isinstance(source, PromptAgent):
@@ -442,11 +442,11 @@ def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list
         return []
     # The host's word is not checked against its endpoints, the file's is.
     if option is None:
-        return [_with_model(agent, entry, agent.provenance, origins.Source.FILE) for entry in entries]
-    return [_with_model(agent, entry, HOST_BUILT, origins.Source.ENVIRONMENT) for entry in entries]
+        return [_with_model(agent, entry, agent.provenance, origins.TextOrigin.FILE) for entry in entries]
+    return [_with_model(agent, entry, HOST_BUILT, origins.TextOrigin.ENVIRONMENT) for entry in entries]
 
 
-def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named_by: origins.Source) -> PromptAgent:
+def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named_by: origins.TextOrigin) -> PromptAgent:
     if isinstance(entry, PromptAgent):
         return agent.model_copy(update={"model": entry.model, "provenance": entry.provenance})
     if isinstance(entry, str):
@@ -481,7 +481,7 @@ def result_maker(
                 raise
         if schema is not None and not reply.refusal:
             value = dict(result) if isinstance(result, dict) else result
-            if problems := find_problems(value, schema):
+            if problems := find_schema_problems(value, schema):
                 problems = [CUT_ANSWER] if reply.finish_reason == "length" else problems
                 raise ResultError("value of the declared outputs", ValueError("; ".join(problems)))
         return result

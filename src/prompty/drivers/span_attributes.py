@@ -37,8 +37,8 @@ def begin_call_span(
     attributes = {
         **_additional_options(agent, request),
         names.OPERATION_NAME: api.operation,
-        names.PROVIDER: agent.model.provider,
-        names.PROVIDER_NAME: names.PROVIDERS.get(agent.model.provider, agent.model.provider),
+        names.PROVIDER_KEY: agent.model.provider,
+        names.PROVIDER_NAME: names.GEN_AI_PROVIDERS.get(agent.model.provider, agent.model.provider),
         names.REQUEST_MODEL: agent.model.id or None,
         names.REQUEST_STREAM: request.stream or None,
         names.OUTPUT_TYPE: _output_type(agent, api),

@@ -13,7 +13,7 @@ from logging import Logger, getLogger
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
-from prompty.drivers.aio import AsyncDriver, Outcome, drain
+from prompty.drivers.aio import AsyncDriver, Outcome, drain_async
 from prompty.drivers.host import Host
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
 from prompty.durable.codec import answer_to_json, error_to_json, result_to_json
@@ -114,7 +114,7 @@ class Performer:
         return {"answer": answer_to_json(effect, await self._run(effect))}
 
     async def _run(self, effect: Effect[object]) -> object:
-        return await self.deadline.limit(lambda: drain(self.inner.perform(effect)))
+        return await self.deadline.limit(lambda: drain_async(self.inner.perform(effect)))
 
     def _describe_failure(self, error: Exception) -> PromptyError:
         if isinstance(error, PromptyError):
@@ -137,7 +137,7 @@ class Performer:
 
     async def _metered(self, events: AsyncGenerator[Event | Outcome[Reply], None]) -> Reply:
         try:
-            received = await drain(events)
+            received = await drain_async(events)
         except ModelError as error:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
                 self.metrics.count("prompty.model.rate_limited")

@@ -14,7 +14,7 @@ from prompty.model.message import Json
 from prompty.model.provenance import Provenance, read_trusted
 from prompty.pipeline.load import load, read_document, read_outdated
 from prompty.pipeline.references import References
-from prompty.safety.origins import Source
+from prompty.safety.origins import TextOrigin
 from prompty.safety.redaction import is_credential_name
 
 Keys = tuple[str | int, ...]
@@ -62,10 +62,10 @@ def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Prov
     outside = [*values, *_find_fallback_keys(data), *stored["carriers"]]
     exposed = stored["exposed"]
     return Provenance(
-        texts=dict.fromkeys(map(str, outside), Source.ENVIRONMENT),
-        endpoints={endpoint: Source(source) for endpoint, source in stored["endpoints"].items()},
+        texts=dict.fromkeys(map(str, outside), TextOrigin.ENVIRONMENT),
+        endpoints={endpoint: TextOrigin(source) for endpoint, source in stored["endpoints"].items()},
         carriers=stored["carriers"],
-        exposed=None if exposed is None else Source(exposed),
+        exposed=None if exposed is None else TextOrigin(exposed),
         trusted=read_trusted(tuple(stored["trusted"])),
         from_file=stored["from_file"],
     )

@@ -66,7 +66,7 @@ def _name_value(value: object) -> str:
     return f"{value!r:.100}" if value is None or isinstance(value, bool | int | str) else f"a {type(value).__name__}"
 
 
-Answer = object | Awaitable[object]
+MaybeAwaitable = object | Awaitable[object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +77,9 @@ class Guardrails:
     its text. `tool` gets a call and may replace its arguments.
     """
 
-    input: Callable[[list[Message]], Answer] | None = None
-    output: Callable[[Message], Answer] | None = None
-    tool: Callable[[GatedCall], Answer] | None = None
+    input: Callable[[list[Message]], MaybeAwaitable] | None = None
+    output: Callable[[Message], MaybeAwaitable] | None = None
+    tool: Callable[[GatedCall], MaybeAwaitable] | None = None
 
     def __post_init__(self) -> None:
         for kind in ("input", "output", "tool"):

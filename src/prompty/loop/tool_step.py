@@ -167,7 +167,9 @@ def gated_calls(planned: Planned, toolset: Toolset) -> tuple[GatedCall, ...]:
     return tuple(gated_call(call, toolset) for call in planned.values())
 
 
-def decide(planned: Planned, toolset: Toolset, *, gated: bool, decided: Mapping[str, Verdict]) -> Loop[list[Verdict]]:
+def decide_calls(
+    planned: Planned, toolset: Toolset, *, gated: bool, decided: Mapping[str, Verdict]
+) -> Loop[list[Verdict]]:
     """Return a verdict for each call: the decision made during a pause, or else the gate's.
 
     Without a gate, calls that need no approval may run, and the others are deferred.

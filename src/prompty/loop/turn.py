@@ -25,7 +25,7 @@ from prompty.loop.tool_step import (
     Slots,
     Toolset,
     allow_calls,
-    decide,
+    decide_calls,
     gated_calls,
     guard_calls,
     plan_calls,
@@ -46,7 +46,7 @@ from prompty.model.event import (
 from prompty.model.message import Json, user
 from prompty.model.paused import Paused
 from prompty.model.reply import Reply
-from prompty.pipeline.history import find_problems, parse_stored
+from prompty.pipeline.history import find_repairs, parse_stored
 from prompty.pipeline.process import process_reply
 
 
@@ -134,7 +134,7 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> 
     slots = state.pending_batch[1] if state.pending_batch else []
     planned = yield from _plan_batch(plan, state, reply, toolset, slots)
     if plan.hooks.gate or toolset.has_policies or state.decided:
-        verdicts = yield from decide(planned, toolset, gated=plan.hooks.gate, decided=state.decided)
+        verdicts = yield from decide_calls(planned, toolset, gated=plan.hooks.gate, decided=state.decided)
         if any(verdict.deferred for verdict in verdicts):
             yield from _save(plan, state)
             calls = gated_calls(planned, toolset)  # private copies
@@ -205,7 +205,7 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     if state.pending_batch:  # a resumed turn carries its messages
         return
     history, unreadable = parse_stored(stored)
-    problems = [*unreadable, *find_problems(history)]
+    problems = [*unreadable, *find_repairs(history)]
     if problems:
         yield Emit(HistoryRepaired(tuple(problems)))
     at = plan.session.history_at

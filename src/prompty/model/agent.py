@@ -51,7 +51,7 @@ class Frontmatter(Definition):
     template: TemplateField = Template()
 
 
-class Place(NamedTuple):
+class FileLine(NamedTuple):
     """A line of a file. `path` is None for the prompt itself, whose lines count from the start of its body."""
 
     path: Path | None
@@ -63,13 +63,13 @@ class BodyLines:
     """The origins of a body's lines: lines from `starts[i]` on come from `places[i]`."""
 
     starts: tuple[int, ...]
-    places: tuple[Place, ...]
+    places: tuple[FileLine, ...]
 
-    def locate(self, line: int) -> Place:
+    def locate(self, line: int) -> FileLine:
         """Return the origin of a line of the body."""
         index = bisect_right(self.starts, line) - 1
         if index < 0:
-            return Place(None, line)
+            return FileLine(None, line)
         place = self.places[index]
         return place._replace(line=place.line + line - self.starts[index])
 

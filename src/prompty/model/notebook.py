@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from prompty.registry import DEFAULT, Kind
+from prompty.registry import DEFAULT, ExtensionPoint
 
-VIEWS: Kind[Callable[[object], str]] = Kind("view")
+VIEWS: ExtensionPoint[Callable[[object], str]] = ExtensionPoint("view")
 
 
 class NotebookView:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from prompty.errors import RequestError
-from prompty.safety.origins import TRUST_VARIABLE, Origin, Source, may_send, parse_origin, parse_trusted
+from prompty.safety.origins import TRUST_VARIABLE, Origin, TextOrigin, may_send, parse_origin, parse_trusted
 
 _WORDS = {
-    Source.FILE: "written in the file",
-    Source.DOTENV: "from a .env file",
-    Source.ENVIRONMENT: "from the environment",
-    Source.MACHINE: "a token of this machine",
+    TextOrigin.FILE: "written in the file",
+    TextOrigin.DOTENV: "from a .env file",
+    TextOrigin.ENVIRONMENT: "from the environment",
+    TextOrigin.MACHINE: "a token of this machine",
 }
 
 
@@ -35,20 +35,20 @@ class Provenance:
     provenance is not part of the prompt.
     """
 
-    texts: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
-    endpoints: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    texts: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
+    endpoints: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
     carriers: Collection[str] = field(default=(), compare=False, repr=False)
-    exposed: Source | None = field(default=None, compare=False)
+    exposed: TextOrigin | None = field(default=None, compare=False)
     trusted: frozenset[Origin] = field(default=frozenset(), compare=False)
     from_file: bool = field(default=True, compare=False)
     # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def get_source(self, text: str) -> Source:
+    def get_source(self, text: str) -> TextOrigin:
         """Return the source of a resolved text."""
-        return self.texts.get(text, Source.FILE)
+        return self.texts.get(text, TextOrigin.FILE)
 
-    def get_strictest(self, secret: SecretStr | None, endpoint: str | None) -> Source | None:
+    def get_strictest(self, secret: SecretStr | None, endpoint: str | None) -> TextOrigin | None:
         """Return the more restricted source of a secret and of a credential inside an endpoint."""
         sources = [self.get_source(secret.get_secret_value())] if secret else []
         if endpoint and endpoint in self.carriers:
@@ -56,7 +56,7 @@ class Provenance:
         return max(sources, default=None)
 
     def may_always_send(
-        self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+        self, credential: TextOrigin | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> bool:
         """Return True if a request with this credential may go to an endpoint, regardless of the environment.
 
@@ -66,12 +66,12 @@ class Provenance:
             return True
         origin = parse_origin(endpoint)
         if origin is None:  # no request can be sent
-            return credential is None or credential is Source.FILE
-        named_by = self.endpoints.get(endpoint, Source.FILE)
+            return credential is None or credential is TextOrigin.FILE
+        named_by = self.endpoints.get(endpoint, TextOrigin.FILE)
         return may_send(credential, origin, named_by, built_in, self.trusted | allowed if allowed else self.trusted)
 
     def may_send(
-        self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+        self, credential: TextOrigin | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> bool:
         """Return True if a request with this credential may go to an endpoint."""
         if self.may_always_send(credential, endpoint, built_in, allowed):
@@ -80,7 +80,7 @@ class Provenance:
         return bool(listed) and self.may_always_send(credential, endpoint, built_in, read_trusted(str(listed)))
 
     def refuse(
-        self, credential: Source | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+        self, credential: TextOrigin | None, endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> Refusal | None:
         """Return the reason why a request may not be sent, or None."""
         if self.may_send(credential, endpoint, built_in, allowed):
@@ -88,7 +88,7 @@ class Provenance:
         origin = parse_origin(endpoint)
         if origin is None:
             return Refusal("the endpoint is not an absolute http(s) URL", "Write it as https://host/path, in ASCII.")
-        if origin.scheme == "http" and credential is Source.MACHINE:
+        if origin.scheme == "http" and credential is TextOrigin.MACHINE:
             return Refusal(
                 f"{origin} is not https, and this machine's tokens are sent over https only", "Write https://…."
             )
@@ -98,8 +98,8 @@ class Provenance:
         )
         if origin.scheme == "http":
             return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {allow}")
-        namer = "a .env file" if self.endpoints.get(endpoint) is Source.DOTENV else "the file"
-        held = _WORDS[credential or Source.FILE]
+        namer = "a .env file" if self.endpoints.get(endpoint) is TextOrigin.DOTENV else "the file"
+        held = _WORDS[credential or TextOrigin.FILE]
         return Refusal(f"the credential is {held}, but {origin} is named only by {namer}", allow)
 
 

@@ -14,7 +14,7 @@ class Format(Definition):
     options: dict[str, Any] | None = None
 
 
-class Parser(Definition):
+class TemplateParser(Definition):
     """The parser that splits rendered text into messages."""
 
     kind: str = "prompty"
@@ -25,7 +25,7 @@ class Template(Definition):
     """The engine and the parser of a prompt."""
 
     format: Format = Format()
-    parser: Parser = Parser()
+    parser: TemplateParser = TemplateParser()
 
 
 def _from_text(value: Any) -> Any:

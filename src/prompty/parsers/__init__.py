@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from prompty.model.message import Message
-from prompty.registry import DEFAULT, Kind, Registry
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
 
 class Parser(Protocol):
@@ -17,7 +17,7 @@ class Parser(Protocol):
     def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...
 
 
-PARSERS: Kind[Parser] = Kind("parser")
+PARSERS: ExtensionPoint[Parser] = ExtensionPoint("parser")
 
 
 def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:

@@ -7,7 +7,7 @@ from prompty.model.message import Message
 from prompty.model.structure import PRIVILEGED, ChangedMarker
 
 
-def parse(text: str, /, *, nonce: str | None = None) -> list[Message]:
+def parse_roles(text: str, /, *, nonce: str | None = None) -> list[Message]:
     """Split text into messages. Text before the first marker is a system message (§2.10)."""
     sections = split_at_nonces(text, nonce) if nonce else _split_at_lines(text)
     messages = []

@@ -5,18 +5,18 @@ import re
 from typing import Protocol, cast
 
 from prompty.errors import RenderError
-from prompty.model.agent import BodyLines, Place
+from prompty.model.agent import BodyLines, FileLine
 from prompty.pipeline.frontmatter import BaseBody
 from prompty.pipeline.partials import CompositionProblem
-from prompty.renderers.includes import Block
+from prompty.renderers.includes import TemplateBlock
 
 _MAY_HAVE_BLOCKS = re.compile(r"%[-+]?\s*block\b")
 
 
-class Engine(Protocol):
+class BlockEngine(Protocol):
     """The part of a renderer that finds the blocks in a template."""
 
-    def blocks(self, template: str) -> list[Block]: ...
+    def blocks(self, template: str) -> list[TemplateBlock]: ...
 
 
 def merge_bodies(own: str, base: BaseBody, engine: object) -> tuple[str, BodyLines | None]:
@@ -25,11 +25,11 @@ def merge_bodies(own: str, base: BaseBody, engine: object) -> tuple[str, BodyLin
     Raise CompositionProblem if blocks cannot be replaced. Invalid templates are reported when they are rendered.
     """
     if not own.strip():
-        return base.text, BodyLines((1,), (Place(base.path, base.first_line),))
+        return base.text, BodyLines((1,), (FileLine(base.path, base.first_line),))
     if not (hasattr(engine, "blocks") and _MAY_HAVE_BLOCKS.search(own) and _MAY_HAVE_BLOCKS.search(base.text)):
         return own, None
     try:
-        engine = cast(Engine, engine)
+        engine = cast(BlockEngine, engine)
         replacing, replaceable = engine.blocks(own), {block.name: block for block in engine.blocks(base.text)}
     except RenderError:
         return own, None
@@ -40,7 +40,7 @@ def merge_bodies(own: str, base: BaseBody, engine: object) -> tuple[str, BodyLin
     return _replace(own, base, [(replaceable[block.name], block) for block in outer])
 
 
-def _check(own: str, replacing: list[Block], replaceable: dict[str, Block]) -> None:
+def _check(own: str, replacing: list[TemplateBlock], replaceable: dict[str, TemplateBlock]) -> None:
     """Check that a body consists of blocks of the base, and that none is inside another that it replaces."""
     position = 0
     for block in replacing:
@@ -67,26 +67,26 @@ def _check_no_text(own: str, start: int, end: int) -> None:
 
 
 def _refuse(own: str, at: int, cause: str, fix: str) -> CompositionProblem:
-    return CompositionProblem(Place(None, 1 + own.count("\n", 0, at)), "variant-block", cause, fix)
+    return CompositionProblem(FileLine(None, 1 + own.count("\n", 0, at)), "variant-block", cause, fix)
 
 
-def _replace(own: str, base: BaseBody, pairs: list[tuple[Block, Block]]) -> tuple[str, BodyLines]:
+def _replace(own: str, base: BaseBody, pairs: list[tuple[TemplateBlock, TemplateBlock]]) -> tuple[str, BodyLines]:
     """Return the base with the variant's block texts between its own tags, and the origin of its lines."""
-    pieces: list[tuple[str, Place]] = []
+    pieces: list[tuple[str, FileLine]] = []
     position, line = 0, base.first_line
     for target, block in sorted(pairs, key=lambda pair: pair[0].start):
         kept = base.text[position : target.inner_start]
-        pieces.append((kept, Place(base.path, line)))
-        pieces.append((own[block.inner_start : block.inner_end], Place(None, block.line)))
+        pieces.append((kept, FileLine(base.path, line)))
+        pieces.append((own[block.inner_start : block.inner_end], FileLine(None, block.line)))
         position = target.inner_end
         line += kept.count("\n") + base.text.count("\n", target.inner_start, position)
-    pieces.append((base.text[position:], Place(base.path, line)))
+    pieces.append((base.text[position:], FileLine(base.path, line)))
     return "".join(text for text, _ in pieces), _map_lines(pieces)
 
 
-def _map_lines(pieces: list[tuple[str, Place]]) -> BodyLines:
+def _map_lines(pieces: list[tuple[str, FileLine]]) -> BodyLines:
     """Return the origin of each line of the joined pieces. A line from both files is the variant's."""
-    starts, places = list[int](), list[Place]()
+    starts, places = list[int](), list[FileLine]()
     line, within_line = 1, False
     for text, place in pieces:
         below = int(text.startswith("\n") if place.path is None else within_line)
@@ -100,7 +100,7 @@ def _map_lines(pieces: list[tuple[str, Place]]) -> BodyLines:
 
 def trace_lines(lines: BodyLines, earlier: BodyLines) -> BodyLines:
     """Trace lines without a path, which are lines of a composed text, to their files."""
-    starts, places = list[int](), list[Place]()
+    starts, places = list[int](), list[FileLine]()
     for start, place, end in zip(lines.starts, lines.places, (*lines.starts[1:], math.inf), strict=True):
         starts.append(start)
         if place.path is not None:

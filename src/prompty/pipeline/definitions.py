@@ -13,7 +13,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.property import KIND_SYNONYMS, Kind, Property
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.conditions import check_function_conditions
-from prompty.pipeline.frontmatter import Frontmatter
+from prompty.pipeline.frontmatter import ParsedFrontmatter
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import MAX_PROBLEMS, Finding, KeyPath, SourceMap, first_findings
 from prompty.pipeline.validate import find_misfits
@@ -29,7 +29,7 @@ class Built(NamedTuple):
     invalid: frozenset[str]
 
 
-def build_agent(frontmatter: Frontmatter, body: str, references: References, path: Path | None = None) -> Built:
+def build_agent(frontmatter: ParsedFrontmatter, body: str, references: References, path: Path | None = None) -> Built:
     """Resolve a file's references and validate it. Unknown keys are kept in `metadata` (§2.3)."""
     findings = list(frontmatter.findings)
     data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prompty.errors import LoadError, Problem
-from prompty.pipeline.source_map import MAX_PROBLEMS, Edit, Finding, Source, SourceMap, split_lines
+from prompty.pipeline.source_map import MAX_PROBLEMS, Edit, Finding, SourceMap, SourceText, split_lines
 from prompty.safety.yaml import YamlError, YamlProblem, read_yaml
 
 # A delimiter is a whole line. The specification's expression also matches inside values: `apiKey: sk---abc` would put
@@ -32,7 +32,7 @@ class Parts(NamedTuple):
     body_start: int
 
 
-class Frontmatter(NamedTuple):
+class ParsedFrontmatter(NamedTuple):
     """The data of a frontmatter, or None if it is invalid, and the mistakes in its YAML."""
 
     data: Mapping[str, Any] | None
@@ -55,15 +55,15 @@ class Document(NamedTuple):
     `parts` are the halves of the file itself. The frontmatter is merged.
     """
 
-    source: Source
+    source: SourceText
     parts: Parts
-    frontmatter: Frontmatter
+    frontmatter: ParsedFrontmatter
     base: BaseBody | None = None
 
 
-def open_document(text: str, name: str, read: "Callable[[str], Frontmatter] | None" = None) -> Document:
+def open_document(text: str, name: str, read: "Callable[[str], ParsedFrontmatter] | None" = None) -> Document:
     """Split the text of a file, named `name` in errors, and parse its frontmatter. Raise LoadError."""
-    source = Source(name, normalize(text))
+    source = SourceText(name, normalize(text))
     try:
         parts = split(source.text)
     except Unclosed as error:
@@ -96,20 +96,20 @@ def split(text: str) -> Parts:
     return Parts(text[opening_end + 1 : closing.start()], body.rstrip("\n"), opening_end + 1, body_start)
 
 
-def read_frontmatter(text: str) -> Frontmatter:
+def read_frontmatter(text: str) -> ParsedFrontmatter:
     """Parse a frontmatter. A duplicate key is a finding, and the rest is still parsed."""
     source_map = SourceMap(text)
     try:
         data, duplicates = read_yaml(text)
     except YamlError as error:
-        return Frontmatter(None, source_map, _findings(text, "invalid-yaml", [error.problem]))
+        return ParsedFrontmatter(None, source_map, _findings(text, "invalid-yaml", [error.problem]))
     findings = _findings(text, "duplicate-key", duplicates) if duplicates else []
     if data is None:
-        return Frontmatter({}, source_map, findings)
+        return ParsedFrontmatter({}, source_map, findings)
     if not isinstance(data, dict):
         problem = YamlProblem("not a mapping", "Write `key: value` lines between the delimiters.", 0, 0)
-        return Frontmatter(None, source_map, [*findings, *_findings(text, "invalid-yaml", [problem])])
-    return Frontmatter(data, source_map, findings)
+        return ParsedFrontmatter(None, source_map, [*findings, *_findings(text, "invalid-yaml", [problem])])
+    return ParsedFrontmatter(data, source_map, findings)
 
 
 def _findings(text: str, code: str, problems: list[YamlProblem]) -> list[Finding]:

@@ -62,7 +62,7 @@ def parse_stored(stored: Sequence[Json]) -> tuple[list[Message], list[str]]:
     return messages, problems
 
 
-def find_problems(messages: Sequence[Message]) -> list[str]:
+def find_repairs(messages: Sequence[Message]) -> list[str]:
     """Describe what `normalize_history` would repair."""
     calls = sum(len(message.tool_calls) for message in messages if message.role == "assistant")
     results = sum(message.role == "tool" for message in messages)

@@ -20,7 +20,7 @@ from prompty.pipeline.body_places import BodyPlaces
 from prompty.pipeline.compose import compose
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
-from prompty.pipeline.frontmatter import Document, Frontmatter, open_document, read_frontmatter
+from prompty.pipeline.frontmatter import Document, ParsedFrontmatter, open_document, read_frontmatter
 from prompty.pipeline.partials import CompositionProblem
 from prompty.pipeline.references import References, StrPath
 from prompty.pipeline.source_map import first_problems
@@ -105,9 +105,9 @@ def _load(
     if not isinstance(path, str):
         check_path(path, "load()", "the path of a .prompty file")
     if (name := os.fspath(path)).startswith("pkg:"):
-        from prompty.pipeline.packages import locate  # few programs need it
+        from prompty.pipeline.packages import locate_prompt  # few programs need it
 
-        name = os.fspath(path := locate(name))
+        name = os.fspath(path := locate_prompt(name))
     default = read_default_variant(env, registry) if variant is None else ""
     key = (
         registry,
@@ -145,11 +145,11 @@ def choose_file(file: Path, name: str, variant: str | None, default: str, refere
         return file
     from prompty.pipeline import variants  # most prompts do not need it
 
-    return variants.choose_file(file, name, variant or default, references, is_default=not variant)
+    return variants.choose_variant_file(file, name, variant or default, references, is_default=not variant)
 
 
 def read_document(
-    file: Path, name: str, references: References, read: Callable[[str], Frontmatter] = read_frontmatter
+    file: Path, name: str, references: References, read: Callable[[str], ParsedFrontmatter] = read_frontmatter
 ) -> Document:
     """Read a file, named `name` in errors, and merge it with its base if it is a variant. `references` records both."""
     text, references.files[file] = read_prompt(file, name, references.buffers)
@@ -242,7 +242,7 @@ def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry)
     return agent.model_copy(update={"registry": registry})
 
 
-def read_outdated(frontmatter: Frontmatter, body: str, references: References, name: str) -> "Reading | None":
+def read_outdated(frontmatter: ParsedFrontmatter, body: str, references: References, name: str) -> "Reading | None":
     """Return a v1 file, named `name` in errors, as the equivalent v2 file, or None for a v2 file."""
     first_key = find_v1_key(frontmatter.data or {})
     if first_key is None:

@@ -8,7 +8,7 @@ from prompty.pipeline.frontmatter import open_document
 from prompty.pipeline.load import read_outdated
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import first_problems
-from prompty.v1.rewrite import rewrite
+from prompty.v1.rewrite import rewrite_frontmatter
 
 
 class Migration(NamedTuple):
@@ -34,7 +34,7 @@ def migrate_text(text: str, name: str, base_dir: Path | None = None) -> Migratio
     if outdated is None:
         return Migration(text, [], is_changed=False)
     old, before = parts.frontmatter or "", parts.frontmatter_start
-    new = rewrite(old, dict(frontmatter.data or {}), dict(outdated.frontmatter.data or {}), outdated.moves)
+    new = rewrite_frontmatter(old, dict(frontmatter.data or {}), dict(outdated.frontmatter.data or {}), outdated.moves)
     between = source.text[before + len(old) : parts.body_start]
     after = source.text[parts.body_start + len(parts.body) :]
     migrated = "".join([source.text[:before], new, between, outdated.body, after])

@@ -15,7 +15,7 @@ from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.profiles import Profile, get_profile
 from prompty.registry import Registry
-from prompty.safety.origins import Source, parse_origin
+from prompty.safety.origins import TextOrigin, parse_origin
 
 
 def override_model(
@@ -25,7 +25,7 @@ def override_model(
     *,
     provider: str | None = None,
     api_type: str | None = None,
-    named_by: Source = Source.ENVIRONMENT,
+    named_by: TextOrigin = TextOrigin.ENVIRONMENT,
 ) -> PromptAgent:
     """Return the agent with the caller's model and model options.
 
@@ -72,11 +72,11 @@ def needs_model(agent: PromptAgent) -> bool:
     return not agent.model.id and not agent.registry[EXECUTORS].is_registered(agent.model.provider)
 
 
-def find_default_model(registry: Registry) -> tuple[str | None, Source]:
+def find_default_model(registry: Registry) -> tuple[str | None, TextOrigin]:
     """Return PROMPTY_MODEL from the environment or a .env file, and its source."""
     if model := os.environ.get(MODEL_VARIABLE):
-        return model, Source.ENVIRONMENT
-    return registry.dotenv.get(MODEL_VARIABLE) or None, Source.DOTENV
+        return model, TextOrigin.ENVIRONMENT
+    return registry.dotenv.get(MODEL_VARIABLE) or None, TextOrigin.DOTENV
 
 
 def split_model(model: str, registry: Registry) -> tuple[str | None, str]:

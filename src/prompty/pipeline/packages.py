@@ -10,7 +10,7 @@ from prompty.pipeline.references import StrPath
 SCHEME = "pkg:"
 
 
-def locate(path: StrPath) -> StrPath:
+def locate_prompt(path: StrPath) -> StrPath:
     """Return the file or folder that `pkg:package/path` names, and any other path unchanged. Raise FileMissing.
 
     Importing the package runs its code, so only the caller can use `pkg:`, not a path in a file.

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from prompty.errors import RenderError
-from prompty.model.agent import BodyLines, Place
+from prompty.model.agent import BodyLines, FileLine
 from prompty.model.property import Property
 from prompty.pipeline.files import Unreadable
 from prompty.renderers.includes import Include, WrongInclude
 
 _MAX_DEPTH = 10
 _MAX_INCLUDES = 1000
-MAX_CHARACTERS = 1_000_000  # of a body with all its partials
+MAX_BODY_CHARACTERS = 1_000_000  # of a body with all its partials
 
 
-class Engine(Protocol):
+class IncludeEngine(Protocol):
     """The part of a renderer that finds the tags in a template."""
 
     def includes(self, template: str) -> list[Include]: ...
@@ -48,7 +48,7 @@ class Composition(NamedTuple):
 class CompositionProblem(Exception):
     """A partial cannot be inserted. `place` is the line of the include, or of the mistake in the partial."""
 
-    def __init__(self, place: Place, code: str, cause: str, fix: str) -> None:
+    def __init__(self, place: FileLine, code: str, cause: str, fix: str) -> None:
         super().__init__(cause)
         self.place = place
         self.code = code
@@ -66,23 +66,23 @@ def insert_partials(body: str, engine: object, read: Read) -> Composition | None
     """
     if not hasattr(engine, "includes"):
         return None
-    composer = _Composer(cast(Engine, engine), read)
+    composer = _Composer(cast(IncludeEngine, engine), read)
     try:
         if not composer.engine.includes(body):
             return None
     except WrongInclude as error:
-        raise CompositionProblem(Place(None, error.line or 1), "include-form", error.cause, error.fix) from None
+        raise CompositionProblem(FileLine(None, error.line or 1), "include-form", error.cause, error.fix) from None
     except RenderError:
         return None
     return composer.compose(body)
 
 
 class _Composer:
-    def __init__(self, engine: Engine, read: Read) -> None:
+    def __init__(self, engine: IncludeEngine, read: Read) -> None:
         self.engine, self._read = engine, read
         self._pieces: list[str] = []
         self._starts: list[int] = []
-        self._places: list[Place] = []
+        self._places: list[FileLine] = []
         self._hashes: dict[str, str] = {}
         self._inputs: list[Property] = []
         self._partials: dict[str, Partial] = {}
@@ -98,7 +98,7 @@ class _Composer:
         position = 0
         for include in self.engine.includes(text):
             self._write(text[position : include.start], path, first_line + text.count("\n", 0, position), indent)
-            place = Place(path, first_line + include.line - 1)
+            place = FileLine(path, first_line + include.line - 1)
             partial = self._open(include.name, place, chain)
             inner = indent + include.indent
             if include.indent:
@@ -107,7 +107,7 @@ class _Composer:
             position = include.end
         self._write(text[position:], path, first_line + text.count("\n", 0, position), indent)
 
-    def _open(self, name: str, place: Place, chain: tuple[str, ...]) -> Partial:
+    def _open(self, name: str, place: FileLine, chain: tuple[str, ...]) -> Partial:
         self._includes += 1
         if name in chain:
             path = " → ".join((*chain[chain.index(name) :], name))
@@ -129,12 +129,12 @@ class _Composer:
 
     def _check(self, partial: Partial) -> None:
         """Check that a partial is a complete template that only reads its own inputs."""
-        if len(partial.body) > MAX_CHARACTERS:
+        if len(partial.body) > MAX_BODY_CHARACTERS:
             raise _too_large()
         try:
             variables = self.engine.variables("".join(_cut(partial.body, self.engine.includes(partial.body))))
         except RenderError as error:
-            place = Place(partial.path, partial.first_line + (error.line or 1) - 1)
+            place = FileLine(partial.path, partial.first_line + (error.line or 1) - 1)
             code = "include-form" if isinstance(error, WrongInclude) else "template-syntax"
             raise CompositionProblem(place, code, error.cause, error.fix) from None
         if partial.inputs is None:
@@ -143,7 +143,7 @@ class _Composer:
         for name, line in variables.items():
             if name not in declared:
                 cause = f"the partial reads `{name}`, which is not one of its `inputs`"
-                place = Place(partial.path, partial.first_line + line - 1)
+                place = FileLine(partial.path, partial.first_line + line - 1)
                 raise CompositionProblem(
                     place, "partial-input", cause, f"Declare `{name}` in the partial, or remove it."
                 )
@@ -160,20 +160,20 @@ class _Composer:
                 starts.pop()
                 places.pop()
             starts.append(self._line + below)
-            places.append(Place(path, line + below))
+            places.append(FileLine(path, line + below))
         self._append(text.replace("\n", f"\n{indent}") if indent else text)
 
     def _append(self, text: str) -> None:
         self._characters += len(text)
-        if self._characters > MAX_CHARACTERS:
+        if self._characters > MAX_BODY_CHARACTERS:
             raise _too_large()
         self._pieces.append(text)
         self._line += text.count("\n")
 
 
 def _too_large() -> CompositionProblem:
-    cause = f"the body and its partials have more than {MAX_CHARACTERS:,} characters"
-    return CompositionProblem(Place(None, 1), "include-size", cause, "Use smaller partials.")
+    cause = f"the body and its partials have more than {MAX_BODY_CHARACTERS:,} characters"
+    return CompositionProblem(FileLine(None, 1), "include-size", cause, "Use smaller partials.")
 
 
 def _cut(text: str, includes: list[Include]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from secrets import randbits, token_hex
 
 from prompty.errors import RenderError, WrongArgument
-from prompty.model.agent import Place, PromptAgent
+from prompty.model.agent import FileLine, PromptAgent
 from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.secrets import secrets_in
@@ -134,7 +134,7 @@ def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, s
         raise _locate_error(error, agent.body_lines.locate(error.line)) from None
 
 
-def _locate_error(error: RenderError, place: Place) -> RenderError:
+def _locate_error(error: RenderError, place: FileLine) -> RenderError:
     """Return an error with the file and line that a line of the body comes from."""
     return RenderError(error.cause, error.fix, place.line, None if place.path is None else place.path.name)
 

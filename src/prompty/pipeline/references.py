@@ -10,7 +10,7 @@ from typing import NamedTuple
 from prompty.model.provenance import Provenance
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
 from prompty.safety.json import read_json
-from prompty.safety.origins import Origin, Source, parse_origin
+from prompty.safety.origins import Origin, TextOrigin, parse_origin
 from prompty.safety.redaction import is_credential_name
 from prompty.safety.yaml import YamlError, read_yaml
 
@@ -45,9 +45,9 @@ class References:
     files: dict[Path, Identity] = field(default_factory=dict)
     absent: set[Path] = field(default_factory=set)
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
-    texts: dict[str, Source] = field(default_factory=dict)
-    endpoints: dict[str, Source] = field(default_factory=dict)
-    exposed: Source | None = None
+    texts: dict[str, TextOrigin] = field(default_factory=dict)
+    endpoints: dict[str, TextOrigin] = field(default_factory=dict)
+    exposed: TextOrigin | None = None
     carriers: set[str] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
     is_lenient: bool = False  # in a v1 file an unset variable of the model fails a call, but not the load
@@ -82,7 +82,7 @@ class References:
             if files and len(pieces) == 1 and pieces[0].protocol == "file":
                 content = self._read_reference(pieces[0].body, keys)
                 if isinstance(content, str):
-                    self._record(keys, content, [_Read(content, Source.ENVIRONMENT)])
+                    self._record(keys, content, [_Read(content, TextOrigin.ENVIRONMENT)])
                 return content
             text = "".join([self._resolve_piece(piece, keys, files, read) for piece in pieces])
         except Unreadable as error:
@@ -90,7 +90,7 @@ class References:
                 return value if keys[1:2] == ("connection",) and keys[-1] in _KEPT_UNSET else _UNSET
             self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
             if any(piece.protocol == "env" for piece in pieces):  # `check` continues with unset variables
-                self._record(keys, value, [_Read(value, Source.ENVIRONMENT, whole=len(pieces) == 1)])
+                self._record(keys, value, [_Read(value, TextOrigin.ENVIRONMENT, whole=len(pieces) == 1)])
             return value
         if read:
             self._record(keys, text, read)
@@ -106,15 +106,15 @@ class References:
             message = f"{piece.source} is structured data, which cannot be part of a text"
             fix = "Make the reference the whole value, or refer to a text file."
             raise Unreadable("file-structure", message, fix)
-        read.append(_Read(content, Source.ENVIRONMENT))
+        read.append(_Read(content, TextOrigin.ENVIRONMENT))
         return content
 
     def _read_variable(self, body: str, keys: _Keys, read: "list[_Read]", depth: int) -> str:
         name, colon, default = body.partition(":")
         value = self.variables[name] = (os.environ if self.env is None else self.env).get(name)
-        source = Source.ENVIRONMENT
+        source = TextOrigin.ENVIRONMENT
         if value is None and name in self.dotenv:
-            value, source = self.dotenv[name], Source.DOTENV
+            value, source = self.dotenv[name], TextOrigin.DOTENV
         if value is not None:
             read.append(_Read(value, source, name, whole=True))
             return value
@@ -187,7 +187,7 @@ class _Read(NamedTuple):
     """Text from outside the file, and its variable. `whole` is True if a reference is only this text."""
 
     text: str
-    source: Source
+    source: TextOrigin
     name: str = ""
     whole: bool = False
 

@@ -78,7 +78,7 @@ def _get_position(problem: Problem) -> tuple[int, int]:
     return problem.line, problem.column
 
 
-class Source:
+class SourceText:
     """The text of a file, with newlines normalized."""
 
     def __init__(self, path: str, text: str) -> None:

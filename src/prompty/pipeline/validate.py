@@ -19,7 +19,7 @@ from prompty.model.property import RICH_KINDS, Property
 from prompty.pipeline.input_names import find_bound_names, find_input_names
 from prompty.safety.redaction import is_credential_name
 
-MAX_DEPTH = 64
+MAX_INPUT_DEPTH = 64
 ExtraInputs = Literal["error", "ignore"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -123,7 +123,7 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
 def find_misfits(declared: Property, value: object, path: str = "", depth: int = 0) -> list[InputProblem]:
     """Return the mismatches between a value and its declaration: its kind, `enumValues`, and nested values."""
     name, kind = path or declared.name, declared.kind
-    if kind in RICH_KINDS or isinstance(value, Secret | SecretStr | SecretBytes | MediaPart) or depth > MAX_DEPTH:
+    if kind in RICH_KINDS or isinstance(value, Secret | SecretStr | SecretBytes | MediaPart) or depth > MAX_INPUT_DEPTH:
         return []  # checked elsewhere
     if isinstance(value, Enum):
         value = value.value
@@ -204,8 +204,10 @@ def to_plain_inputs(agent: PromptAgent, values: Mapping[str, object]) -> dict[st
 def _to_plain(value: object, name: str, depth: int) -> object:
     if type(value) in _PLAIN:
         return value
-    if depth > MAX_DEPTH:
-        raise InputError(name, f"Input '{name}' is nested more than {MAX_DEPTH} levels deep", "Pass flatter data.")
+    if depth > MAX_INPUT_DEPTH:
+        raise InputError(
+            name, f"Input '{name}' is nested more than {MAX_INPUT_DEPTH} levels deep", "Pass flatter data."
+        )
     if isinstance(value, Mapping):
         return {str(key): _to_plain(entry, name, depth + 1) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -13,10 +13,10 @@ from yaml import Node
 
 from prompty.errors import LoadError, Problem, check_path, nearest
 from prompty.pipeline.definitions import find_v1_key
-from prompty.pipeline.frontmatter import BaseBody, Document, Frontmatter
-from prompty.pipeline.packages import locate
+from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter
+from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.references import References, StrPath
-from prompty.pipeline.source_map import Finding, KeyPath, Source, SourceMap
+from prompty.pipeline.source_map import Finding, KeyPath, SourceMap, SourceText
 
 SUFFIX = ".prompty"
 _NAME = re.compile(r"[^./\\\x00]+")
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[^./\\\x00]+")
 def variants(path: StrPath) -> list[str]:
     """Return the names of a prompt's variants: `claude` if `answer.claude.prompty` is next to `answer.prompty`."""
     check_path(path, "variants()", "the path of a .prompty file")
-    return _list_variants(Path(locate(path)).absolute())
+    return _list_variants(Path(locate_prompt(path)).absolute())
 
 
 def _list_variants(file: Path) -> list[str]:
@@ -43,7 +43,7 @@ def _get_overlay(file: Path, variant: str) -> Path:
     return file.with_name(f"{file.stem}.{variant}{SUFFIX}")
 
 
-def choose_file(file: Path, name: str, variant: str, references: References, *, is_default: bool) -> Path:
+def choose_variant_file(file: Path, name: str, variant: str, references: References, *, is_default: bool) -> Path:
     """Return the file of a variant of the prompt `file`, named `name` in errors. Raise LoadError if there is none.
 
     A default is from the environment, so it does not apply to a variant, or to a file without variants.
@@ -115,7 +115,7 @@ def merge_with_base(overlay: Document, base: Document, path: Path) -> Document:
     if overlay.frontmatter.data is not None and base.frontmatter.data is not None:
         data = merge_patch(base.frontmatter.data, overlay.frontmatter.data)
     source_map = LayeredSourceMap(text, overlay.frontmatter.source_map, padded, data or {})
-    frontmatter = Frontmatter(data, source_map, [*overlay.frontmatter.findings, *moved])
+    frontmatter = ParsedFrontmatter(data, source_map, [*overlay.frontmatter.findings, *moved])
     first_line = 1 + base.source.text.count("\n", 0, base.parts.body_start)
     digest = hashlib.sha256(base.source.text.encode()).hexdigest()
     return Document(source, overlay.parts, frontmatter, BaseBody(path, base.parts.body, first_line, digest))
@@ -134,10 +134,10 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-class LayeredSource(Source):
+class LayeredSource(SourceText):
     """The concatenated texts of a variant and its base."""
 
-    def __init__(self, overlay: Source, base: Source) -> None:
+    def __init__(self, overlay: SourceText, base: SourceText) -> None:
         super().__init__(overlay.path, f"{overlay.text}\n{base.text}")
         self._overlay, self._base = overlay, base
 

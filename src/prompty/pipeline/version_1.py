@@ -12,17 +12,17 @@ from yaml import Node
 from prompty.errors import Problem
 from prompty.model.property import Kind
 from prompty.pipeline.files import Unreadable
-from prompty.pipeline.frontmatter import Frontmatter, Unclosed, normalize, split
+from prompty.pipeline.frontmatter import ParsedFrontmatter, Unclosed, normalize, split
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import MAX_PROBLEMS, Finding, KeyPath, SourceMap, first_findings
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.v1.body import BodyEdit, find_original
-from prompty.v1.draft import Keys, is_file_reference
+from prompty.v1.draft import V1Keys, is_file_reference
 from prompty.v1.translate import lower_protocols, translate
 
 _MAX_BASES = 16
 # Values whose structure the mapping reads. Other file references are resolved later, as in v2.
-_STRUCTURES: tuple[Keys, ...] = (
+_STRUCTURES: tuple[V1Keys, ...] = (
     ("model",),
     ("model", "configuration"),
     ("model", "parameters"),
@@ -32,13 +32,13 @@ _STRUCTURES: tuple[Keys, ...] = (
     ("outputs",),
     ("sample",),
 )
-_Failures = list[tuple[Keys, Unreadable]]
+_Failures = list[tuple[V1Keys, Unreadable]]
 
 
 class TranslatedSourceMap(SourceMap):
     """Positions in a v1 file by the key paths of the v2 file."""
 
-    def __init__(self, positions: SourceMap, moves: Mapping[Keys, Keys], data: Mapping[str, Any]) -> None:
+    def __init__(self, positions: SourceMap, moves: Mapping[V1Keys, V1Keys], data: Mapping[str, Any]) -> None:
         super().__init__(positions.text)
         self._positions, self._moves = positions, moves
         self._names = {group: list(data[group]) for group in ("inputs", "outputs") if isinstance(data.get(group), dict)}
@@ -59,12 +59,12 @@ class Reading(NamedTuple):
     """A v1 file as a v2 file. `notes` and `body_notes` have positions in the two halves of the v1 file; `edits` map the
     new body to the old."""
 
-    frontmatter: Frontmatter
+    frontmatter: ParsedFrontmatter
     body: str
     notes: list[Finding]
     body_notes: list[Finding]
     edits: list[BodyEdit]
-    moves: dict[Keys, Keys]
+    moves: dict[V1Keys, V1Keys]
 
     def locate_in_body(self, finding: Finding) -> Finding:
         """Return a finding in the new body with its position in the v1 body, without edits."""
@@ -75,7 +75,7 @@ class Reading(NamedTuple):
 
 
 def read_version_1(
-    frontmatter: Frontmatter, body: str, references: References, name: str, first_key: KeyPath
+    frontmatter: ParsedFrontmatter, body: str, references: References, name: str, first_key: KeyPath
 ) -> Reading:
     """Translate a v1 file, named `name` in errors. Problems of the files it needs are added to the findings.
 
@@ -111,7 +111,7 @@ def read_version_1(
         if note.start >= 0
     )
     source_map = TranslatedSourceMap(positions, translation.moves, translation.data)
-    translated = Frontmatter(translation.data, source_map, findings)
+    translated = ParsedFrontmatter(translation.data, source_map, findings)
     return Reading(translated, translation.body, [warning, *notes], body_notes, translation.edits, translation.moves)
 
 
@@ -143,7 +143,7 @@ def _insert_files(data: dict[str, Any], references: References, failures: _Failu
     return data
 
 
-def _get_file(keys: Keys, value: object) -> str | None:
+def _get_file(keys: V1Keys, value: object) -> str | None:
     if not isinstance(value, str):
         return None
     if is_file_reference(value):

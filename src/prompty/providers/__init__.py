@@ -18,7 +18,7 @@ from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.destination import check_destination
 from prompty.providers.profiles import Profile, find_profile
-from prompty.registry import DEFAULT, Kind, Registry
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
 if TYPE_CHECKING:
     from prompty.wire.stream import Decoder  # with all events, which only a call needs
@@ -271,9 +271,9 @@ class Pair(NamedTuple):
     processor: ProcessorProtocol
 
 
-PROVIDERS: Kind[Provider] = Kind("provider")
-EXECUTORS: Kind[ExecutorProtocol] = Kind("executor")
-PROCESSORS: Kind[ProcessorProtocol] = Kind("processor")
+PROVIDERS: ExtensionPoint[Provider] = ExtensionPoint("provider")
+EXECUTORS: ExtensionPoint[ExecutorProtocol] = ExtensionPoint("executor")
+PROCESSORS: ExtensionPoint[ProcessorProtocol] = ExtensionPoint("processor")
 
 
 def register_provider(name: str, provider: Provider, *, registry: Registry = DEFAULT) -> None:

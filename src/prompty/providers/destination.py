@@ -9,7 +9,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
 from prompty.model.provenance import Refusal, read_trusted
 from prompty.providers.profiles import find_key_variables
-from prompty.safety.origins import TRUST_VARIABLE, Source, parse_origin
+from prompty.safety.origins import TRUST_VARIABLE, TextOrigin, parse_origin
 
 _MAX_ROUTES = 64  # of one agent, whose copies may have connections of their own
 
@@ -34,13 +34,15 @@ def find_refusal(agent: PromptAgent, built_in: tuple[str, ...]) -> Refusal | Non
     if not endpoint:
         return None
     if isinstance(connection, FoundryConnection):
-        credential: Source | None = Source.MACHINE
+        credential: TextOrigin | None = TextOrigin.MACHINE
     else:
         credential = provenance.get_strictest(getattr(connection, "api_key", None), endpoint)
     if provenance.exposed is not None:
         credential = max(provenance.exposed, credential or provenance.exposed)
     allowed = read_trusted(agent.registry.trusted_endpoints)
-    if all(provenance.may_always_send(one, endpoint, built_in, allowed) for one in (credential, Source.ENVIRONMENT)):
+    if all(
+        provenance.may_always_send(one, endpoint, built_in, allowed) for one in (credential, TextOrigin.ENVIRONMENT)
+    ):
         _keep_route(agent, built_in)
         return None
     refusal = provenance.refuse(credential, endpoint, built_in, allowed)
@@ -71,7 +73,7 @@ def takes_environment(agent: PromptAgent, endpoint: str, built_in: tuple[str, ..
     if _is_known_route(agent, built_in):
         return True
     allowed = read_trusted(agent.registry.trusted_endpoints)
-    return agent.provenance.may_send(Source.ENVIRONMENT, endpoint, built_in, allowed)
+    return agent.provenance.may_send(TextOrigin.ENVIRONMENT, endpoint, built_in, allowed)
 
 
 def _is_known_route(agent: PromptAgent, built_in: tuple[str, ...]) -> bool:
@@ -103,7 +105,7 @@ def check_environment_url(agent: PromptAgent, url: str | None) -> None:
         raise RequestError(refusal.cause, refusal.fix)
 
 
-def check_implicit_key(agent: PromptAgent, source: Source, endpoint: str, built_in: tuple[str, ...]) -> None:
+def check_implicit_key(agent: PromptAgent, source: TextOrigin, endpoint: str, built_in: tuple[str, ...]) -> None:
     """Raise RequestError if a key that the file does not name may not go to the endpoint that it names.
 
     The rule is that of other credentials, except that a server on this machine gets no key unasked: most need none.

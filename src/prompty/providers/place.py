@@ -18,7 +18,7 @@ from prompty.providers.destination import (
 )
 from prompty.providers.http.endpoint import check_header
 from prompty.providers.profiles import find_key_variables
-from prompty.safety.origins import Source
+from prompty.safety.origins import TextOrigin
 
 _STORE = "prompty.providers.keys"  # imported when a key is in neither the file nor the environment
 
@@ -118,9 +118,9 @@ def _get_variable(variable: str, url: str) -> str:
 def _find_key(agent: PromptAgent, variable: str, url: str, hosts: tuple[str, ...]) -> str | None:
     """Return the key of a variable, from the environment, a `.env` file or the store. Raise RequestError if it may not
     go to the endpoint of the file."""
-    key, source = os.environ.get(variable), Source.ENVIRONMENT
+    key, source = os.environ.get(variable), TextOrigin.ENVIRONMENT
     if not key and (key := agent.registry.dotenv.get(variable)):
-        source = Source.DOTENV
+        source = TextOrigin.DOTENV
     key = key or find_stored_key(variable)
     if key and url == getattr(agent.model.connection, "endpoint", None) and variable not in find_key_variables(url):
         check_implicit_key(agent, source, url, hosts)

@@ -10,7 +10,7 @@ rendered value of an attribute, and replaces each with `nonce`. A minimal engine
 from collections.abc import Mapping
 from typing import Protocol
 
-from prompty.registry import DEFAULT, Kind, Registry
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
 
 class Renderer(Protocol):
@@ -25,7 +25,7 @@ class Renderer(Protocol):
     ) -> str: ...
 
 
-RENDERERS: Kind[Renderer] = Kind("renderer")
+RENDERERS: ExtensionPoint[Renderer] = ExtensionPoint("renderer")
 
 
 def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:

@@ -22,7 +22,7 @@ class Include(NamedTuple):
     indent: str = ""
 
 
-class Block(NamedTuple):
+class TemplateBlock(NamedTuple):
     """The range of a part of a template that a variant can replace.
 
     Its text is between `inner_start` and `inner_end`, and starts in `line`. `parents` are the blocks around it.

@@ -18,7 +18,7 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError, nearest
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers.includes import Block, Include
+from prompty.renderers.includes import Include, TemplateBlock
 from prompty.renderers.jinja2_limits import CHARACTERS, LimitExceeded
 from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
 from prompty.renderers.jinja2_structure import NONCE, check_structure
@@ -62,7 +62,7 @@ class Jinja2Renderer:
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
 
-    def blocks(self, template: str) -> list[Block]:
+    def blocks(self, template: str) -> list[TemplateBlock]:
         """Return the parts of a template that a variant can replace, each after the blocks in it."""
         try:
             return list(find_blocks(_environment(False), template))
@@ -70,7 +70,7 @@ class Jinja2Renderer:
             raise _render_error(error) from None
 
 
-renderer: Jinja2Renderer = Jinja2Renderer()
+jinja2_renderer: Jinja2Renderer = Jinja2Renderer()
 
 
 def _join(pieces: list[str], inputs: Mapping[str, object]) -> str:

@@ -51,7 +51,7 @@ _METHOD_OWNERS = (str, range, *CONTAINERS)
 _LONG_NUMBER = re.compile(r"(?<![\da-fA-F_])[\da-fA-F_]{250000}")
 
 
-class Usage:
+class RenderUsage:
     """Steps used so far by one render, and its current depth of macro, block and recursive loop calls."""
 
     steps = depth = 0
@@ -62,7 +62,7 @@ class LimitedContext(Context):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.usage: Usage = Usage()
+        self.usage: RenderUsage = RenderUsage()
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment
 
-from prompty.renderers.includes import Block, Include, WrongInclude
+from prompty.renderers.includes import Include, TemplateBlock, WrongInclude
 
 _Token = tuple[int, str, str]
 
@@ -40,7 +40,7 @@ def _read_name(tokens: list[_Token]) -> str:
     raise WrongInclude(cause, 'Write {% include "_name.md" %}.', tokens[0][0])
 
 
-def find_blocks(environment: Environment, template: str) -> Iterator[Block]:
+def find_blocks(environment: Environment, template: str) -> Iterator[TemplateBlock]:
     """Yield the blocks of a template, each after the blocks in it."""
     if "block" not in template:
         return
@@ -53,7 +53,7 @@ def find_blocks(environment: Environment, template: str) -> Iterator[Block]:
             parents = tuple(outer.tokens[1][2] for outer in opened)
             name = opening.tokens[1][2]
             line = 1 + template.count("\n", 0, opening.end)
-            yield Block(name, opening.start, tag.end, opening.end, tag.start, line, parents)
+            yield TemplateBlock(name, opening.start, tag.end, opening.end, tag.start, line, parents)
 
 
 def _find_tags(environment: Environment, template: str) -> Iterator[_Tag]:

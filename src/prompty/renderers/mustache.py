@@ -14,9 +14,9 @@ from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
 from prompty.renderers.includes import Include, WrongInclude
 
-MAX_CHARACTERS = 4_000_000
+MAX_OUTPUT_CHARACTERS = 4_000_000
 MAX_STEPS = 500_000
-MAX_DEPTH = 64
+MAX_SECTION_DEPTH = 64
 
 _STANDALONE_SIGNS = ("#", "^", "/", "!", "=")
 _BLANK_REST_OF_LINE = re.compile(r"[ \t]*\r?(?:\n|\Z)")
@@ -68,7 +68,7 @@ class MustacheRenderer:
         return parser.includes
 
 
-renderer: MustacheRenderer = MustacheRenderer()
+mustache_renderer: MustacheRenderer = MustacheRenderer()
 
 
 def _input_names(nodes: Iterable[Node], in_section: bool) -> Iterator[tuple[str, int]]:
@@ -102,8 +102,8 @@ class _Render:
     def write(self, text: str) -> None:
         self.pieces.append(text)
         self.characters += len(text)
-        if self.characters > MAX_CHARACTERS and self.characters > MAX_CHARACTERS + self.input_characters:
-            raise RenderError(f"the template asks for more than {MAX_CHARACTERS:,} characters", "Simplify it.")
+        if self.characters > MAX_OUTPUT_CHARACTERS and self.characters > MAX_OUTPUT_CHARACTERS + self.input_characters:
+            raise RenderError(f"the template asks for more than {MAX_OUTPUT_CHARACTERS:,} characters", "Simplify it.")
 
     @cached_property
     def input_characters(self) -> int:
@@ -249,8 +249,8 @@ class _Parser:
         return self.sections[-1].children if self.sections else self.root
 
     def open_section(self, section: Section) -> None:
-        if len(self.sections) >= MAX_DEPTH:
-            raise _syntax_error(f"sections are nested more than {MAX_DEPTH} deep", "Flatten it.", self.line)
+        if len(self.sections) >= MAX_SECTION_DEPTH:
+            raise _syntax_error(f"sections are nested more than {MAX_SECTION_DEPTH} deep", "Flatten it.", self.line)
         self.children.append(section)
         self.sections.append(section)
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from pydantic_core import from_json
 
-MAX_CHARACTERS = 4_000_000
+MAX_JSON_CHARACTERS = 4_000_000
 
 
 class TooDeep(ValueError):
@@ -23,8 +23,8 @@ def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) ->
 
     Unless keys must be `unique`, the last of several with the same name wins.
     """
-    if strict and len(data) > MAX_CHARACTERS:
-        raise ValueError(f"more than {MAX_CHARACTERS:,} characters of JSON")
+    if strict and len(data) > MAX_JSON_CHARACTERS:
+        raise ValueError(f"more than {MAX_JSON_CHARACTERS:,} characters of JSON")
     value: object
     try:
         if strict:

@@ -18,7 +18,7 @@ _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
 _SEPARATORS = re.compile(r"[\s,]+")
 
 
-class Source(IntEnum):
+class TextOrigin(IntEnum):
     """The source of a text. The greater of two sources is the more restricted as a credential."""
 
     FILE = 0
@@ -84,7 +84,11 @@ def _parse_entry(entry: str) -> Origin:
 
 @lru_cache(maxsize=4096)
 def may_send(
-    credential: Source | None, origin: Origin, named_by: Source, built_in: tuple[str, ...], trusted: frozenset[Origin]
+    credential: TextOrigin | None,
+    origin: Origin,
+    named_by: TextOrigin,
+    built_in: tuple[str, ...],
+    trusted: frozenset[Origin],
 ) -> bool:
     """Return True if a request with this credential, or with none, may go to an origin.
 
@@ -94,12 +98,12 @@ def may_send(
     if origin.is_loopback:
         return True
     if origin.scheme != "https":
-        return origin in trusted and credential is not Source.MACHINE
+        return origin in trusted and credential is not TextOrigin.MACHINE
     if credential is None or origin in trusted or is_built_in(origin, built_in):
         return True
-    if named_by is Source.DOTENV:
-        return credential is Source.DOTENV
-    return credential is Source.FILE or named_by is Source.ENVIRONMENT
+    if named_by is TextOrigin.DOTENV:
+        return credential is TextOrigin.DOTENV
+    return credential is TextOrigin.FILE or named_by is TextOrigin.ENVIRONMENT
 
 
 def is_built_in(origin: Origin, hosts: Iterable[str]) -> bool:

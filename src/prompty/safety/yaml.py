@@ -15,7 +15,7 @@ from yaml._yaml import CParser
 from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
 
 Data = object
-Event = Any  # PyYAML's types lack the fields of each kind of event
+YamlEvent = Any  # PyYAML's types lack the fields of each kind of event
 _TAG_PREFIX = "tag:yaml.org,2002:"
 
 
@@ -148,7 +148,7 @@ class _Anchor(NamedTuple):
 class _Reader:
     def __init__(self, text: str, rules: Rules) -> None:
         self.schema, self.max_depth, self.max_nodes = rules
-        self.next_event: Callable[[], Event] = CParser(text).get_event
+        self.next_event: Callable[[], YamlEvent] = CParser(text).get_event
         self.anchors: dict[str, _Anchor] = {}
         self.nodes = 0
         self.problems: list[YamlProblem] = []
@@ -165,7 +165,7 @@ class _Reader:
             raise _error(event, "a second YAML document", "Keep one document.")
         return value
 
-    def value(self, event: Event, depth: int) -> Data:
+    def value(self, event: YamlEvent, depth: int) -> Data:
         before = self.nodes
         self.count(event, 1)
         kind = type(event)
@@ -184,26 +184,26 @@ class _Reader:
             self.anchors[event.anchor] = _Anchor(value, self.nodes - before)
         return value
 
-    def count(self, event: Event, nodes: int) -> None:
+    def count(self, event: YamlEvent, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > self.max_nodes:
             raise _error(event, f"more than {self.max_nodes:,} values with aliases expanded", "Move data elsewhere.")
 
-    def alias(self, event: Event) -> Data:
+    def alias(self, event: YamlEvent) -> Data:
         anchor = self.anchors.get(event.anchor)
         if anchor is None:
             raise _error(event, f"the alias *{event.anchor} has no anchor before it", "Define `&name` first.")
         self.count(event, anchor.nodes)
         return anchor.value
 
-    def sequence(self, start: Event, depth: int) -> list[Data]:
+    def sequence(self, start: YamlEvent, depth: int) -> list[Data]:
         _check_tag(start, "seq")
         values = []
         while type(event := self.next_event()) is not yaml.SequenceEndEvent:
             values.append(self.value(event, depth))
         return values
 
-    def mapping(self, start: Event, depth: int) -> dict[str, Data]:
+    def mapping(self, start: YamlEvent, depth: int) -> dict[str, Data]:
         _check_tag(start, "map")
         entries: dict[str, Data] = {}
         merged: dict[str, Data] = {}
@@ -218,7 +218,7 @@ class _Reader:
                 entries[key] = value
         return {**merged, **entries} if merged else entries
 
-    def key(self, event: Event) -> str:
+    def key(self, event: YamlEvent) -> str:
         if type(event) is AliasEvent:
             value = self.alias(event)
             if isinstance(value, str):
@@ -229,7 +229,7 @@ class _Reader:
             self.anchors[event.anchor] = _Anchor(event.value, 1)
         return str(event.value)
 
-    def merge(self, event: Event, merged: dict[str, Data], value: Data) -> None:
+    def merge(self, event: YamlEvent, merged: dict[str, Data], value: Data) -> None:
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
                 raise _error(event, "`<<` needs a mapping", "Use an anchor of a mapping in `<<: *anchor`.")
@@ -237,7 +237,7 @@ class _Reader:
             for key, entry in source.items():
                 merged.setdefault(key, entry)
 
-    def scalar(self, event: Event) -> Data:
+    def scalar(self, event: YamlEvent) -> Data:
         text: str = event.value
         if event.tag is not None and event.tag != "!":
             return self.tagged(event, text)
@@ -248,7 +248,7 @@ class _Reader:
                 return self.constructed(event, tag, text)
         return text
 
-    def tagged(self, event: Event, text: str) -> Data:
+    def tagged(self, event: YamlEvent, text: str) -> Data:
         tag = str(event.tag).removeprefix(_TAG_PREFIX)
         if tag == "str":
             return text
@@ -256,7 +256,7 @@ class _Reader:
             raise _tag_error(event)
         return self.constructed(event, tag, text)
 
-    def constructed(self, event: Event, tag: str, text: str) -> Data:
+    def constructed(self, event: YamlEvent, tag: str, text: str) -> Data:
         try:
             value = self.schema.constructors[tag](text)
         except (ValueError, LookupError, OverflowError):
@@ -266,15 +266,15 @@ class _Reader:
         return value
 
 
-def _check_tag(event: Event, allowed: str) -> None:
+def _check_tag(event: YamlEvent, allowed: str) -> None:
     if event.tag not in (None, "!", _TAG_PREFIX + allowed):
         raise _tag_error(event)
 
 
-def _tag_error(event: Event) -> YamlError:
+def _tag_error(event: YamlEvent) -> YamlError:
     return _error(event, f"the YAML tag `{event.tag}` is not allowed", "Remove the tag.")
 
 
-def _error(event: Event, message: str, fix: str) -> YamlError:
+def _error(event: YamlEvent, message: str, fix: str) -> YamlError:
     mark = event.start_mark
     return YamlError(YamlProblem(message, fix, mark.line, mark.column))

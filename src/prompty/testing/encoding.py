@@ -16,7 +16,7 @@ _COMPLETED = ("stop", "tool_calls")
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 
 
-class Part(NamedTuple):
+class ReplyPart(NamedTuple):
     """An item or a block of a reply. In a stream, its field `streamed` starts empty and arrives in `deltas`."""
 
     whole: Json
@@ -138,13 +138,15 @@ def _stream_responses(reply: Reply) -> Iterator[bytes]:
     yield _encode_event({"type": f"response.{whole['status']}", "response": whole})
 
 
-def _items(reply: Reply) -> Iterator[Part]:
+def _items(reply: Reply) -> Iterator[ReplyPart]:
     """Yield the output items, reasoning first."""
     if reply.reasoning or "encrypted_content" in reply.opaque:
         encrypted = {name: value for name, value in reply.opaque.items() if name == "encrypted_content"}
         summary = [{"type": "summary_text", "text": reply.reasoning}] if reply.reasoning else []
         deltas = _split_words("response.reasoning_summary_text.delta", "delta", reply.reasoning)
-        yield Part({"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, **encrypted}, "summary", deltas)
+        yield ReplyPart(
+            {"type": "reasoning", "id": f"rs_{reply.id}", "summary": summary, **encrypted}, "summary", deltas
+        )
     if reply.text or reply.refusal:
         yield _message_item(reply)
     cut = _get_finish_reason(reply) not in _COMPLETED
@@ -153,23 +155,23 @@ def _items(reply: Reply) -> Iterator[Part]:
         yield _call_item(call, "incomplete" if is_partial else "completed")
 
 
-def _message_item(reply: Reply) -> Part:
+def _message_item(reply: Reply) -> ReplyPart:
     content: list[Json] = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
     deltas = _split_words("response.output_text.delta", "delta", reply.text)
     if reply.refusal:
         content.append({"type": "refusal", "refusal": reply.refusal})
         deltas.append({"type": "response.refusal.delta", "delta": reply.refusal})
     head = {"type": "message", "id": f"msg_{reply.id}", "role": "assistant", "status": "completed"}
-    return Part({**head, "content": content}, "content", deltas)
+    return ReplyPart({**head, "content": content}, "content", deltas)
 
 
-def _call_item(call: ToolCall, status: str) -> Part:
+def _call_item(call: ToolCall, status: str) -> ReplyPart:
     """Build the item of a call. Without a call id it has no item id either, because the parser would use that."""
     ids = {"id": f"fc_{call.id}", "call_id": call.id} if call.id else {"call_id": ""}
     head = {"type": "function_call", **ids, "name": call.name, "status": status}
     halves = _split_in_half(call.arguments)
     deltas: list[Json] = [{"type": "response.function_call_arguments.delta", "delta": half} for half in halves]
-    return Part({**head, "arguments": call.arguments}, "arguments", deltas)
+    return ReplyPart({**head, "arguments": call.arguments}, "arguments", deltas)
 
 
 def _encode_messages(reply: Reply) -> Json:
@@ -227,23 +229,23 @@ def _stop_reason(reply: Reply) -> Json:
     return {"stop_reason": _STOP_REASONS.get(reason, reason)}
 
 
-def _blocks(reply: Reply) -> Iterator[Part]:
+def _blocks(reply: Reply) -> Iterator[ReplyPart]:
     if reply.reasoning:
         signed = {"signature": reply.opaque.get("signature", "sig")}
         deltas = _split_words("thinking_delta", "thinking", reply.reasoning)
         whole = {"type": "thinking", "thinking": reply.reasoning, **signed}
-        yield Part(whole, "thinking", [*deltas, {"type": "signature_delta", **signed}])
+        yield ReplyPart(whole, "thinking", [*deltas, {"type": "signature_delta", **signed}])
     if reply.text:
-        yield Part({"type": "text", "text": reply.text}, "text", _split_words("text_delta", "text", reply.text))
+        yield ReplyPart({"type": "text", "text": reply.text}, "text", _split_words("text_delta", "text", reply.text))
     yield from map(_call_block, reply.tool_calls)
 
 
-def _call_block(call: ToolCall) -> Part:
+def _call_block(call: ToolCall) -> ReplyPart:
     """Build the block of a call. Its input must be an object: other text goes under a key that the parser knows."""
     arguments = _parse_object(call.arguments or "{}")
     value = {"INVALID_JSON": call.arguments} if arguments is None else arguments
     deltas: list[Json] = [{"type": "input_json_delta", "partial_json": half} for half in _split_in_half(call.arguments)]
-    return Part({"type": "tool_use", "id": call.id, "name": call.name, "input": value}, "input", deltas)
+    return ReplyPart({"type": "tool_use", "id": call.id, "name": call.name, "input": value}, "input", deltas)
 
 
 class Wire(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 
 from prompty import testing
 
-MAX_NAME_LENGTH = 100
+MAX_FILE_NAME_LENGTH = 100
 _UNSAFE_CHARACTERS = re.compile(r"[^\w\[\]., =+-]")
 _passed = pytest.StashKey[bool]()
 
@@ -67,5 +67,5 @@ def prompty_recording(request: pytest.FixtureRequest) -> Iterator[Path]:
 def _get_file_name(item: pytest.Item) -> str:
     """Return class and test name. If they are not a valid file name, shorten them and add a hash."""
     whole = ".".join(node.name for node in item.listchain() if isinstance(node, pytest.Class | pytest.Item))
-    name = _UNSAFE_CHARACTERS.sub("_", whole)[:MAX_NAME_LENGTH]
+    name = _UNSAFE_CHARACTERS.sub("_", whole)[:MAX_FILE_NAME_LENGTH]
     return name if name == whole else f"{name}-{sha256(whole.encode()).hexdigest()[:8]}"

@@ -125,7 +125,7 @@ def check_arguments(arguments: Json, validator: Validator) -> None:
         raise ArgumentsError("; ".join(_list_problems(arguments, validator)))
 
 
-def find_problems(value: object, schema: Json) -> list[str]:
+def find_schema_problems(value: object, schema: Json) -> list[str]:
     """Validate a value against a JSON Schema and return the problems."""
     validator = get_validator(schema)
     return [] if is_valid(value, validator) else _list_problems(value, validator)

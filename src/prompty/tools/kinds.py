@@ -18,7 +18,7 @@ from prompty.model.conditions import check_conditions, describe_callee, get_cond
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
-from prompty.registry import DEFAULT, Kind, Registry
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.tools.context import ToolContext
 from prompty.tools.function import ToolOptions
 
@@ -210,7 +210,7 @@ def hide_parameters(function: Function, bound: Collection[str]) -> Function:
     return replace(function, parameters=schema)
 
 
-TOOL_KINDS: Kind[ToolKind] = Kind("tool_kind")
+TOOL_KINDS: ExtensionPoint[ToolKind] = ExtensionPoint("tool_kind")
 
 
 def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:

@@ -11,7 +11,7 @@ from prompty.model.conditions import check_conditions, describe_callee, list_par
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
-from prompty.registry import DEFAULT, Kind, Registry
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.tools.arguments import drop_defaults
 from prompty.tools.context import ToolContext
 from prompty.tools.function import Handler, make_handler
@@ -216,7 +216,7 @@ def _check_fit(declared: ToolDefinition, handler: Handler) -> None:
         )
 
 
-TOOLS: Kind[Callable[..., object]] = Kind("tool")
+TOOLS: ExtensionPoint[Callable[..., object]] = ExtensionPoint("tool")
 
 
 def register_tool(name: str, function: Callable[..., object], *, registry: Registry = DEFAULT) -> None:

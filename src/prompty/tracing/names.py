@@ -62,11 +62,11 @@ CLIENT_TOKENS = "gen_ai.client.token.usage"
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 
 # Providers with another name in the conventions.
-PROVIDERS = {"azure": "azure.ai.openai", "foundry": "azure.ai.openai"}
+GEN_AI_PROVIDERS = {"azure": "azure.ai.openai", "foundry": "azure.ai.openai"}
 
 # prompty's own names.
 OPERATION = "prompty.operation"
-PROVIDER = "prompty.provider"  # the key in the file
+PROVIDER_KEY = "prompty.provider"  # the key in the file
 SHA256 = "prompty.sha256"
 ATTEMPTS = "prompty.attempts"
 RUN_ID = "prompty.run.id"

@@ -1,6 +1,7 @@
 """OpenTelemetry sink: spans, metrics and, if content capture is on, messages in the conventions' form.
 
-The sink needs only the OpenTelemetry API, and uses the application's SDK. `connect` configures an SDK if there is none.
+The sink needs only the OpenTelemetry API, and uses the application's SDK. `create_sink` configures an SDK if there is
+none.
 """
 
 from collections.abc import Callable
@@ -183,7 +184,7 @@ def _format_call(call: SanitizedJson) -> SanitizedJson:
     return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 
 
-def connect() -> OpenTelemetrySink:
+def create_sink() -> OpenTelemetrySink:
     """Return a sink for the application's SDK, or for the collector that the OTEL_… variables name."""
     trace: Any = require("opentelemetry.trace", extra="otel")
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):

@@ -17,7 +17,7 @@ from prompty.model.message import Message
 from prompty.safety.redaction import MASK, Redactor, is_credential_name, may_hold_secrets
 
 MAX_TEXT = 100_000
-MAX_DEPTH = 50
+MAX_TRACED_DEPTH = 50
 Plain = Any  # None, bool, numbers, str, and lists and dicts of them
 
 
@@ -96,7 +96,7 @@ class Sanitizer:
             return value
         if kind is int or kind is float:
             return MASK if self._redactor and str(value) in self._redactor else value
-        if depth > MAX_DEPTH:
+        if depth > MAX_TRACED_DEPTH:
             return "…"
         if kind is dict or isinstance(value, Mapping):
             return self._plain_mapping(cast(Mapping[Any, object], value), depth + 1)

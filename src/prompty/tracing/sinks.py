@@ -40,9 +40,9 @@ def _build_sink(word: str, wire: bool) -> Sink:
 
             return FileSink(folder or "traces", wire=wire)
         case "otel":
-            from prompty.tracing.opentelemetry import connect  # needs an extra
+            from prompty.tracing.opentelemetry import create_sink  # needs an extra
 
-            return connect()
+            return create_sink()
     raise RequestError(f"'{word}' is not a trace sink", "Write console, file:FOLDER, otel, or wire together with file.")
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from prompty.model.marker import read_marker
 from prompty.model.structure import read_structure
-from prompty.v1.draft import Data, Note, as_mapping
+from prompty.v1.draft import V1Data, V1Note, mapping_or_empty
 
 _FOR = re.compile(r"[ \t]*\{%[-+]?[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([A-Za-z_]\w*)[ \t]*[-+]?%\}[ \t]*")
 _END = re.compile(r"[ \t]*\{%[-+]?[ \t]*endfor[ \t]*[-+]?%\}[ \t]*")
@@ -44,10 +44,10 @@ class _Line(NamedTuple):
         return self.start + len(self.text)
 
 
-def find_edits(body: str, data: Data) -> list[BodyEdit]:
+def find_edits(body: str, data: V1Data) -> list[BodyEdit]:
     """Return the edits of a body, in order. An input that the template also uses elsewhere does not change."""
     lines = _split(body)
-    taken = {*as_mapping(data.get("inputs")), *as_mapping(data.get("sample")), *_find_words(body)}
+    taken = {*mapping_or_empty(data.get("inputs")), *mapping_or_empty(data.get("sample")), *_find_words(body)}
     is_mustache = "mustache" in str(data.get("template"))
     found = sorted([*(() if is_mustache else _find_loops(lines)), *_find_images(lines, taken)])
     outside = _find_words(apply_edits(body, [edit._replace(name="") for edit in found]))
@@ -129,7 +129,7 @@ def _find_images(lines: Sequence[_Line], taken: set[str]) -> Iterator[BodyEdit]:
             yield BodyEdit(line.start, line.end, free, "image", source)
 
 
-def find_untranslatable(body: str, edits: Sequence[BodyEdit]) -> Iterator[Note]:
+def find_untranslatable(body: str, edits: Sequence[BodyEdit]) -> Iterator[V1Note]:
     """Yield the lines that are structure only in v1, and text after a thread."""
     starts = [edit.start for edit in edits]
     images = {edit.start for edit in edits if edit.kind == "image"}
@@ -138,7 +138,7 @@ def find_untranslatable(body: str, edits: Sequence[BodyEdit]) -> Iterator[Note]:
         if before < 0 or start >= edits[before].end:
             message = "v1 starts a message with this line. In v2 it is text, because its role is computed"
             fix = "Write the role literally, or pass the conversation as an input of kind `thread`."
-            yield Note((), message, fix, start, end)
+            yield V1Note((), message, fix, start, end)
     threads = {edit.end for edit in edits if edit.kind == "thread"}
     is_behind_thread, role = False, "system"
     for line in _split(body):
@@ -151,15 +151,15 @@ def find_untranslatable(body: str, edits: Sequence[BodyEdit]) -> Iterator[Note]:
             message = (
                 f"v1 adds this text to the last message of the conversation. In v2 it is a separate message: {role}"
             )
-            yield Note((), message, "Write a role marker before it.", stripped, line.end)
+            yield V1Note((), message, "Write a role marker before it.", stripped, line.end)
             is_behind_thread = False
         if line.end in threads:
             is_behind_thread = True
         if _TOOL_MARKER.fullmatch(line.text) or _TOOL_FIELD.fullmatch(line.text):
             message = "v1 reads this line as part of a tool call. In v2 it is text"
-            yield Note((), message, "Pass the conversation as an input of kind `thread`.", stripped, line.end)
+            yield V1Note((), message, "Pass the conversation as an input of kind `thread`.", stripped, line.end)
         elif role == "user" and _IMAGE.fullmatch(line.text) and line.start not in images:
             message = "v1 reads this line as an image. In v2 it is text"
-            yield Note(
+            yield V1Note(
                 (), message, "Declare an input of kind `image`, and insert it with double braces.", stripped, line.end
             )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import yaml
 
-from prompty.v1.draft import Keys
+from prompty.v1.draft import V1Keys
 
 _HASH = re.compile(r"(?:(?<=\s)|^)#", re.MULTILINE)
 
@@ -16,17 +16,17 @@ class _Site(NamedTuple):
     """A key or an entry of a list: its line, and whether a comment can follow on that line."""
 
     line: int
-    keys: Keys
+    keys: V1Keys
     is_open: bool
 
 
 class _Comment(NamedTuple):
     text: str
-    keys: Keys | None  # of the key on or below its line; None at the end of the text
+    keys: V1Keys | None  # of the key on or below its line; None at the end of the text
     is_beside: bool
 
 
-def insert_comments(source: str, target: str, moves: Mapping[Keys, Keys]) -> str:
+def insert_comments(source: str, target: str, moves: Mapping[V1Keys, V1Keys]) -> str:
     """Return the target with every comment of the source, at the key that its own key became. The comment of a dropped
     key goes above the nearest key.
 
@@ -36,7 +36,7 @@ def insert_comments(source: str, target: str, moves: Mapping[Keys, Keys]) -> str
     if not comments:
         return target
     places = {site.keys: site for site in _find_sites(target)}
-    origins: dict[Keys, Keys] = {}
+    origins: dict[V1Keys, V1Keys] = {}
     exact = {origin for keys, origin in moves.items() if keys in places}
     for keys, origin in moves.items():
         if keys in places:
@@ -61,7 +61,7 @@ def insert_comments(source: str, target: str, moves: Mapping[Keys, Keys]) -> str
     return "\n".join(written)
 
 
-def _find_place(keys: Keys, places: Mapping[Keys, _Site], origins: Mapping[Keys, Keys]) -> _Site | None:
+def _find_place(keys: V1Keys, places: Mapping[V1Keys, _Site], origins: Mapping[V1Keys, V1Keys]) -> _Site | None:
     """Return the new site of a source key, or of its nearest parent."""
     for length in range(len(keys), 0, -1):
         moved = origins.get(keys[:length], keys[:length])
@@ -122,7 +122,7 @@ def _find_scalars(text: str) -> list[tuple[int, int]]:
 def _find_sites(text: str) -> list[_Site]:
     """Return the keys and list entries in the order of their lines, the outer first."""
     sites: list[_Site] = []
-    stack: list[tuple[yaml.Node | None, Keys]] = [(yaml.compose(text, yaml.CSafeLoader), ())]
+    stack: list[tuple[yaml.Node | None, V1Keys]] = [(yaml.compose(text, yaml.CSafeLoader), ())]
     seen: set[int] = set()
     while stack:
         node, keys = stack.pop()

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-Keys = tuple[str | int, ...]
-Data = dict[str, Any]
+V1Keys = tuple[str | int, ...]
+V1Data = dict[str, Any]
 
 
-class Note(NamedTuple):
+class V1Note(NamedTuple):
     """A part of a v1 file that cannot be translated, or that is ambiguous.
 
     Its location is a key path of the frontmatter, or a range of the body.
     """
 
-    keys: Keys
+    keys: V1Keys
     message: str
     fix: str
     start: int = -1
@@ -25,11 +25,11 @@ class Note(NamedTuple):
 class Draft:
     """A v2 frontmatter. `moves` maps its key paths to those of the v1 file."""
 
-    data: Data = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)
-    moves: dict[Keys, Keys] = field(default_factory=dict)
+    data: V1Data = field(default_factory=dict)
+    notes: list[V1Note] = field(default_factory=list)
+    moves: dict[V1Keys, V1Keys] = field(default_factory=dict)
 
-    def put(self, keys: Keys, value: Any, origin: Keys) -> bool:
+    def put(self, keys: V1Keys, value: Any, origin: V1Keys) -> bool:
         """Set a value, unless the file already has one: its own v2 keys take precedence."""
         target: Any = self.data
         for key in keys[:-1]:
@@ -42,15 +42,15 @@ class Draft:
         self.moves[keys] = origin
         return True
 
-    def note(self, keys: Keys, message: str, fix: str) -> None:
-        self.notes.append(Note(keys, message, fix))
+    def note(self, keys: V1Keys, message: str, fix: str) -> None:
+        self.notes.append(V1Note(keys, message, fix))
 
-    def drop(self, keys: Keys, reason: str, fix: str) -> None:
+    def drop(self, keys: V1Keys, reason: str, fix: str) -> None:
         """Note that a key is dropped."""
         self.note(keys, f"`{keys[-1]}` is dropped: {reason}", fix)
 
 
-def as_mapping(value: Any) -> Mapping[str, Any]:
+def mapping_or_empty(value: Any) -> Mapping[str, Any]:
     """Return a mapping, or an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 

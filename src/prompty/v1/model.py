@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from prompty.v1.draft import Data, Draft, Keys, as_mapping
+from prompty.v1.draft import Draft, V1Data, V1Keys, mapping_or_empty
 from prompty.v1.tools import translate_response_format, translate_tools
 
-_CONFIGURATION: Keys = ("model", "configuration")
-_PARAMETERS: Keys = ("model", "parameters")
+_CONFIGURATION: V1Keys = ("model", "configuration")
+_PARAMETERS: V1Keys = ("model", "parameters")
 _AZURE_TYPES = ("azure_openai", "azure_open_ai", "azure")
 _ID_KEYS = ("azure_deployment", "name", "model", "model_name")
 _ENDPOINT_KEYS = ("azure_endpoint", "base_url", "endpoint")
@@ -25,7 +25,7 @@ _OPTIONS = {
 _ENDPOINT_VARIABLE = "${env:AZURE_OPENAI_ENDPOINT}"
 
 
-def translate_model(draft: Draft, model: Any, data: Data) -> None:
+def translate_model(draft: Draft, model: Any, data: V1Data) -> None:
     """Translate `model`. Existing v2 keys take precedence."""
     if not isinstance(model, dict):
         draft.put(("model",), model, ("model",))
@@ -65,13 +65,13 @@ def _translate_api(draft: Draft, value: Any) -> None:
     draft.put(("model", "apiType"), value, ("model", "api"))
 
 
-def _translate_configuration(draft: Draft, value: Any, model: Data, place: Keys = _CONFIGURATION) -> None:
+def _translate_configuration(draft: Draft, value: Any, model: V1Data, place: V1Keys = _CONFIGURATION) -> None:
     if isinstance(value, str):
         draft.put(("model", "connection"), {"kind": "reference", "name": value}, place)
         value = {}
     if value is not None and not isinstance(value, dict):
         draft.drop(place, "it is not a mapping", "Write `id:`, `provider:` and `connection:` under `model:`.")
-    configuration = as_mapping(value)
+    configuration = mapping_or_empty(value)
     kind = configuration.get("type")
     is_azure = (kind.lower() in _AZURE_TYPES) if isinstance(kind, str) else _looks_azure(configuration, model)
     is_openai = isinstance(kind, str) and kind.lower() == "openai"
@@ -94,19 +94,19 @@ def _translate_configuration(draft: Draft, value: Any, model: Data, place: Keys 
             draft.drop((*place, key), "v2 has no corresponding key", "Add the provider's settings by hand.")
 
 
-def _looks_azure(configuration: Any, model: Data) -> bool:
+def _looks_azure(configuration: Any, model: V1Data) -> bool:
     """Return True if a configuration without `type` has Azure's keys."""
-    parameters = as_mapping(model.get("parameters"))
+    parameters = mapping_or_empty(model.get("parameters"))
     names = ("azure_deployment", "azure_endpoint", "api_version")
     return any(name in configuration for name in names) or "deployment_name" in parameters
 
 
-def _get_id_parameter(model: Data) -> str | None:
-    parameters = as_mapping(model.get("parameters"))
+def _get_id_parameter(model: V1Data) -> str | None:
+    parameters = mapping_or_empty(model.get("parameters"))
     return next((key for key in ("deployment_name", "model") if parameters.get(key)), None)
 
 
-def _put_id(draft: Draft, configuration: Any, model: Data, place: Keys = _CONFIGURATION) -> None:
+def _put_id(draft: Draft, configuration: Any, model: V1Data, place: V1Keys = _CONFIGURATION) -> None:
     named = [key for key in _ID_KEYS if configuration.get(key)]
     for key in named:
         if not draft.put(("model", "id"), configuration[key], (*place, key)):
@@ -116,11 +116,11 @@ def _put_id(draft: Draft, configuration: Any, model: Data, place: Keys = _CONFIG
         draft.drop((*_PARAMETERS, parameter), "the model is already named", "Keep one name.")
 
 
-def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None, provider: str, place: Keys) -> None:
+def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None, provider: str, place: V1Keys) -> None:
     name = configuration.get("connection")
     version = configuration.get("api_version")
     key = next((key for key in _KEY_KEYS if configuration.get(key) is not None), None)
-    target: Keys = ("model", "connection")
+    target: V1Keys = ("model", "connection")
     if isinstance(name, str) and name:
         if draft.put(target, {"kind": "reference", "name": name}, (*place, "connection")):
             draft.moves[(*target, "name")] = (*place, "connection")
@@ -131,7 +131,7 @@ def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None
         return
     if name is not None:
         draft.drop((*place, "connection"), "it is not a name", "Write `connection:` under `model:`.")
-    fields: list[tuple[str, Any, Keys]] = []
+    fields: list[tuple[str, Any, V1Keys]] = []
     if endpoint:
         fields.append(("endpoint", configuration[endpoint], (*place, endpoint)))
     if key:
@@ -151,10 +151,10 @@ def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None
         draft.put((*target, field), value, origin)
 
 
-def _translate_parameters(draft: Draft, value: Any, data: Data) -> None:
+def _translate_parameters(draft: Draft, value: Any, data: V1Data) -> None:
     if value is not None and not isinstance(value, dict):
         draft.drop(_PARAMETERS, "it is not a mapping", "Write `options:` under `model:`.")
-    parameters = as_mapping(value)
+    parameters = mapping_or_empty(value)
     for key, entry in parameters.items():
         origin = (*_PARAMETERS, key)
         if entry is None or key in ("deployment_name", "model"):

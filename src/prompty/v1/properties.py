@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from prompty.model.property import KIND_SYNONYMS, PROPERTY_KEYS, Kind, kind_of_value
 from prompty.v1.body import BodyEdit
-from prompty.v1.draft import Data, Draft, Keys, as_mapping, is_file_reference, is_reference
+from prompty.v1.draft import Draft, V1Data, V1Keys, is_file_reference, is_reference, mapping_or_empty
 from prompty.v1.tools import has_json_outputs
 
 KINDS: dict[str, str] = {**{kind: kind for kind in get_args(Kind)}, **KIND_SYNONYMS}
@@ -20,28 +20,28 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _V1_KEYS = frozenset({"type", "is_required", "optional", "is_chat_history", "is_chat_input", "sample"})
 
 
-def translate_inputs(draft: Draft, data: Data, edits: Sequence[BodyEdit]) -> None:
+def translate_inputs(draft: Draft, data: V1Data, edits: Sequence[BodyEdit]) -> None:
     """Translate `inputs` and `sample` together, at the position of the first."""
     if "inputs" in draft.data:
         return
     sample, entries = data.get("sample"), data.get("inputs")
     if sample is not None and not isinstance(sample, dict):
         draft.drop(("sample",), "it is not a mapping of inputs", "Add a `default:` to each input.")
-    samples = as_mapping(sample)
+    samples = mapping_or_empty(sample)
     if isinstance(entries, list):
         named = {entry["name"]: entry for entry in entries if isinstance(entry, dict) and _is_named(entry)}
         if len(named) < len(entries):
             draft.put(("inputs",), entries, ("inputs",))
             return
-        places: dict[str, Keys] = {name: ("inputs", index) for index, name in enumerate(named)}
+        places: dict[str, V1Keys] = {name: ("inputs", index) for index, name in enumerate(named)}
         entries = {name: {key: entry[key] for key in entry if key != "name"} for name, entry in named.items()}
     else:
-        places = {name: ("inputs", name) for name in as_mapping(entries)}
+        places = {name: ("inputs", name) for name in mapping_or_empty(entries)}
     if entries is not None and (not isinstance(entries, dict) or _is_json_schema(entries)):
         draft.put(("inputs",), entries, ("inputs",))
         return
     kinds = {edit.name: edit.kind for edit in edits}
-    for name, entry in as_mapping(entries).items():
+    for name, entry in mapping_or_empty(entries).items():
         _translate_input(draft, name, entry, places[name], samples, kinds.get(name))
     for name, value in samples.items():
         if name not in places:
@@ -49,24 +49,26 @@ def translate_inputs(draft: Draft, data: Data, edits: Sequence[BodyEdit]) -> Non
             _put_default(draft, ("inputs", name), declared, value, ("sample", name), kinds.get(name))
 
 
-def _is_json_schema(entries: Data) -> bool:
+def _is_json_schema(entries: V1Data) -> bool:
     return entries.get("type") == "object" and isinstance(entries.get("properties"), dict)
 
 
-def _is_named(entry: Data) -> bool:
+def _is_named(entry: V1Data) -> bool:
     return isinstance(entry.get("name"), str)
 
 
 def add_media_inputs(draft: Draft, edits: Sequence[BodyEdit]) -> None:
     """Declare the inputs of the body's threads and images that the frontmatter does not declare."""
     for edit in edits:
-        if edit.name not in as_mapping(draft.data.get("inputs")):
+        if edit.name not in mapping_or_empty(draft.data.get("inputs")):
             declared = {"kind": edit.kind} if edit.default is None else {"kind": edit.kind, "default": edit.default}
             draft.put(("inputs", edit.name), declared, ("inputs",))
 
 
-def _translate_input(draft: Draft, name: str, entry: Any, place: Keys, samples: Data | Any, rich: str | None) -> None:
-    keys: Keys = ("inputs", name)
+def _translate_input(
+    draft: Draft, name: str, entry: Any, place: V1Keys, samples: V1Data | Any, rich: str | None
+) -> None:
+    keys: V1Keys = ("inputs", name)
     if entry is None:
         entry = {"type": "string"}
     elif not _is_property(entry):
@@ -98,9 +100,9 @@ def _is_property(entry: Any) -> bool:
     return isinstance(entry.get("type"), str) and (entry["type"].lower() in KINDS or len(entry) == 1)
 
 
-def _translate_property(draft: Draft, entry: Data, place: Keys) -> Data:
+def _translate_property(draft: Draft, entry: V1Data, place: V1Keys) -> V1Data:
     """Return a property with `kind` instead of `type`, and without v1's other keys."""
-    declared: Data = {}
+    declared: V1Data = {}
     for key, value in entry.items():
         if key == "type" and "kind" not in entry:
             kind = KINDS.get(value.lower()) if isinstance(value, str) else None
@@ -123,7 +125,7 @@ def _translate_property(draft: Draft, entry: Data, place: Keys) -> Data:
     return declared
 
 
-def _put_default(draft: Draft, keys: Keys, declared: Data, default: Any, origin: Keys, rich: str | None) -> None:
+def _put_default(draft: Draft, keys: V1Keys, declared: V1Data, default: Any, origin: V1Keys, rich: str | None) -> None:
     """Set a property with its default. If they contradict each other, use the value's kind: in v1 a wrong kind never
     failed a call."""
     kind = declared.get("kind")
@@ -157,7 +159,7 @@ def _fits(kind: str, value: Any) -> bool:
     return isinstance(value, _TYPES[kind])
 
 
-def _read_rich_default(draft: Draft, kind: str, default: Any, origin: Keys) -> Any:
+def _read_rich_default(draft: Draft, kind: str, default: Any, origin: V1Keys) -> Any:
     if default is None or is_file_reference(default):
         return default
     if kind == "thread":
@@ -177,10 +179,10 @@ def _read_rich_default(draft: Draft, kind: str, default: Any, origin: Keys) -> A
     return None
 
 
-def translate_outputs(draft: Draft, outputs: Any, data: Data) -> None:
+def translate_outputs(draft: Draft, outputs: Any, data: V1Data) -> None:
     """Translate `outputs`. v1 reads them only if the file requests a JSON object."""
-    entries = as_mapping(outputs)
-    has_kind = any("kind" in as_mapping(entry) for entry in entries.values())
+    entries = mapping_or_empty(outputs)
+    has_kind = any("kind" in mapping_or_empty(entry) for entry in entries.values())
     if not entries or has_kind or has_json_outputs(data):
         translated = {
             name: _translate_property(draft, entry, ("outputs", name)) if _is_property(entry) else entry

@@ -10,12 +10,12 @@ import yaml
 from prompty.extras import require
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.v1.comments import insert_comments
-from prompty.v1.draft import Data, Keys
+from prompty.v1.draft import V1Data, V1Keys
 
 _WIDTH = 100_000  # do not wrap the lines of texts
 
 
-def rewrite(text: str, source: Data, data: Data, moves: Mapping[Keys, Keys]) -> str:
+def rewrite_frontmatter(text: str, source: V1Data, data: V1Data, moves: Mapping[V1Keys, V1Keys]) -> str:
     """Return the YAML of v2 data that was translated from `source`, whose YAML is `text`.
 
     `moves` maps key paths of the data to those of the source.
@@ -66,11 +66,11 @@ def _is_same(first: Any, second: Any) -> bool:
 class _Builder:
     """Builds a tree for ruamel.yaml. A scalar from the source keeps its style, a mapping or a list its form."""
 
-    def __init__(self, tree: Any, source: Data, moves: Mapping[Keys, Keys], ruamel: Any) -> None:
+    def __init__(self, tree: Any, source: V1Data, moves: Mapping[V1Keys, V1Keys], ruamel: Any) -> None:
         self._tree, self._source, self._moves = tree, source, moves
         self._types, self._quoted = ruamel.comments, ruamel.scalarstring.DoubleQuotedScalarString
 
-    def build(self, value: Any, keys: Keys) -> Any:
+    def build(self, value: Any, keys: V1Keys) -> Any:
         origin = next(
             (
                 self._moves[keys[:length]] + keys[length:]
@@ -93,7 +93,7 @@ class _Builder:
         return target
 
 
-def _get(data: Any, keys: Keys) -> Any:
+def _get(data: Any, keys: V1Keys) -> Any:
     for key in keys:
         if isinstance(data, dict):
             data = data.get(key)

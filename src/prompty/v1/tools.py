@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from prompty.v1.draft import Data, Draft, Keys, as_mapping
+from prompty.v1.draft import Draft, V1Data, V1Keys, mapping_or_empty
 
 _KINDS = {"string": "string", "integer": "integer", "number": "float", "boolean": "boolean"}
-_ADDITIONAL: Keys = ("model", "options", "additionalProperties")
+_ADDITIONAL: V1Keys = ("model", "options", "additionalProperties")
 _SCHEMA_KEYS = frozenset({"type", "properties", "required", "additionalProperties"})
 
 
-def translate_tools(draft: Draft, tools: Any, origin: Keys) -> None:
+def translate_tools(draft: Draft, tools: Any, origin: V1Keys) -> None:
     """Declare functions as tools. If a tool cannot express one of them, all are sent unchanged."""
     entries = [_translate_function(entry) for entry in tools] if isinstance(tools, list) else [None]
     for index, entry in enumerate(entries):
@@ -23,9 +23,9 @@ def translate_tools(draft: Draft, tools: Any, origin: Keys) -> None:
         draft.put(("tools",), entries, origin)
 
 
-def _translate_function(entry: Any) -> Data | None:
-    entry = as_mapping(entry)
-    function = as_mapping(entry.get("function"))
+def _translate_function(entry: Any) -> V1Data | None:
+    entry = mapping_or_empty(entry)
+    function = mapping_or_empty(entry.get("function"))
     strict = function.get("strict", False)
     if (
         entry.get("type") != "function"
@@ -38,7 +38,7 @@ def _translate_function(entry: Any) -> Data | None:
     parameters = _translate_object(function.get("parameters") or {"type": "object"}, strict)
     if parameters is None:
         return None
-    tool: Data = {"name": function["name"], "kind": "function"}
+    tool: V1Data = {"name": function["name"], "kind": "function"}
     if description := function.get("description"):
         if not isinstance(description, str):
             return None
@@ -48,12 +48,12 @@ def _translate_function(entry: Any) -> Data | None:
     return {**tool, "parameters": parameters} if parameters else tool
 
 
-def translate_response_format(draft: Draft, value: Any, data: Data) -> None:
+def translate_response_format(draft: Draft, value: Any, data: V1Data) -> None:
     """Declare a JSON Schema as outputs. Any other format is sent unchanged, unless `outputs` replaces it."""
-    origin: Keys = ("model", "parameters", "response_format")
-    entry = as_mapping(value)
+    origin: V1Keys = ("model", "parameters", "response_format")
+    entry = mapping_or_empty(value)
     if entry.get("type") == "json_schema":
-        schema = as_mapping(entry.get("json_schema"))
+        schema = mapping_or_empty(entry.get("json_schema"))
         outputs = _translate_object(schema.get("schema"), strict=True) if schema.get("strict") is True else None
         if outputs and draft.put(("outputs",), outputs, origin):
             return
@@ -64,16 +64,16 @@ def translate_response_format(draft: Draft, value: Any, data: Data) -> None:
     draft.put((*_ADDITIONAL, "response_format"), value, origin)
 
 
-def has_json_outputs(data: Data) -> bool:
+def has_json_outputs(data: V1Data) -> bool:
     """Return True if a file declares outputs and requests JSON: only then does v1 read them."""
-    parameters = as_mapping(as_mapping(data.get("model")).get("parameters"))
-    wanted = as_mapping(parameters.get("response_format")).get("type")
+    parameters = mapping_or_empty(mapping_or_empty(data.get("model")).get("parameters"))
+    wanted = mapping_or_empty(parameters.get("response_format")).get("type")
     return wanted == "json_object" and bool(data.get("outputs"))
 
 
-def _translate_object(schema: Any, strict: bool) -> Data | None:
+def _translate_object(schema: Any, strict: bool) -> V1Data | None:
     """Return the properties of an object's schema, or None if properties cannot express all of it."""
-    schema = as_mapping(schema)
+    schema = mapping_or_empty(schema)
     properties = schema.get("properties") or {}
     required = schema.get("required") or []
     if schema.get("type") != "object" or schema.keys() - _SCHEMA_KEYS or not isinstance(properties, dict):
@@ -87,7 +87,7 @@ def _translate_object(schema: Any, strict: bool) -> Data | None:
         return None
     if strict and len(set(required)) < len(properties):
         return None
-    translated: Data = {}
+    translated: V1Data = {}
     for name, entry in properties.items():
         declared = _translate_schema(entry, strict)
         if declared is None:
@@ -96,9 +96,9 @@ def _translate_object(schema: Any, strict: bool) -> Data | None:
     return translated
 
 
-def _translate_schema(schema: Any, strict: bool) -> Data | None:
-    schema = dict(as_mapping(schema))
-    kind, declared = schema.pop("type", None), Data()
+def _translate_schema(schema: Any, strict: bool) -> V1Data | None:
+    schema = dict(mapping_or_empty(schema))
+    kind, declared = schema.pop("type", None), V1Data()
     if not _is_text(kind):
         return None
     if "description" in schema:

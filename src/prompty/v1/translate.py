@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from prompty.v1.body import BodyEdit, apply_edits, find_edits, find_untranslatable
-from prompty.v1.draft import Data, Draft, Keys, Note
+from prompty.v1.draft import Draft, V1Data, V1Keys, V1Note
 from prompty.v1.model import translate_model
 from prompty.v1.properties import add_media_inputs, translate_inputs, translate_outputs
 
@@ -16,14 +16,14 @@ _OWN_KEYS = ("name", "displayName", "description", "tools", "template", "metadat
 class Translation(NamedTuple):
     """The v2 file: its data and body, notes, the v1 key path of each v2 key path, and the edits of the body."""
 
-    data: Data
+    data: V1Data
     body: str
-    notes: list[Note]
-    moves: dict[Keys, Keys]
+    notes: list[V1Note]
+    moves: dict[V1Keys, V1Keys]
     edits: list[BodyEdit]
 
 
-def translate(source: Data, body: str) -> Translation:
+def translate(source: V1Data, body: str) -> Translation:
     """Return the v2 file that corresponds to a v1 file. References are unchanged. Files with structure, such as
     `sample: ${file:…}`, and `base` must already be part of the data."""
     data = lower_protocols(deepcopy(source))
@@ -72,7 +72,7 @@ def _translate_template(draft: Draft, value: Any) -> None:
         draft.put(("template", name), {"kind": entry} if is_kind else entry, ("template", key))
 
 
-def _keep_in_metadata(draft: Draft, key: str, value: Any, data: Data) -> None:
+def _keep_in_metadata(draft: Draft, key: str, value: Any, data: V1Data) -> None:
     if isinstance(data.get("metadata", {}), dict):
         if "metadata" in data and "metadata" not in draft.data:
             draft.put(("metadata",), data["metadata"], ("metadata",))

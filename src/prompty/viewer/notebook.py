@@ -42,12 +42,12 @@ _CELL = f"text-align:left;padding:.2em 1em .2em 0;border-bottom:1px solid {_LINE
 
 
 @singledispatch
-def render(value: object) -> str:
+def render_html(value: object) -> str:
     """Return the view of a value. Other values are shown as text."""
     return _box(_pre(repr(value)))
 
 
-@render.register
+@render_html.register
 def _(agent: PromptAgent) -> str:
     model, endpoint = agent.model, getattr(agent.model.connection, "endpoint", None)
     facts = [f"{model.provider}:{model.id}" if model.id else "no model", model.api_type]
@@ -72,7 +72,7 @@ def _property_cells(declared: Property) -> list[str]:
     return [declared.name, declared.kind, state, declared.description or ""]
 
 
-@render.register
+@render_html.register
 def _(message: Message) -> str:
     return _box(*_message(message))
 
@@ -96,7 +96,7 @@ def _call(call: ToolCall) -> str:
     return f"<div>calls <b>{_text(call.name)}</b></div>{_pre(call.arguments)}"
 
 
-@render.register
+@render_html.register
 def _(result: Result) -> str:  # type: ignore[type-arg]  # dispatch needs the class itself
     facts = [result.model, *_usage(result.usage), *_cost(result.cost)]
     facts += [f"finish reason: {result.finish_reason}"] if result.finish_reason else []
@@ -113,14 +113,14 @@ def _mask_message(message: Message, redactor: Redactor) -> Message:
     return replace(message, content=content, tool_calls=calls, reasoning=redactor.mask(message.reasoning))
 
 
-@render.register
+@render_html.register
 def _(stream: StreamState) -> str:  # type: ignore[type-arg]  # dispatch needs the class itself
     state = "complete" if stream.messages else "running"
     facts = [state, *_usage(stream.usage), *_cost(stream.cost)]
     return _box(_facts(facts), _pre(stream.text))
 
 
-@render.register
+@render_html.register
 def _(trace: RecordedTrace) -> str:
     root = trace.root
     facts = [

@@ -41,10 +41,10 @@ from prompty.tools.mcp.servers import KnownServer, Pins
 from prompty.tools.mcp.sessions import Session
 from prompty.tools.openapi import find_base_url
 from prompty.tools.openapi.credentials import add_credential, find_scheme
-from prompty.tools.openapi.document import Document, parse_document
+from prompty.tools.openapi.document import ApiDocument, parse_document
 from prompty.tools.openapi.operations import Operation, list_operations
 from prompty.tools.openapi.permissions import Permissions
-from prompty.tools.openapi.request import build_request
+from prompty.tools.openapi.request import build_call
 from prompty.tools.results import failure_message, result_message
 from tests.conversations.test_mutated_pauses import mutate, pauses, resume_mutated, seal
 from tests.security.fuzz import seeds
@@ -271,10 +271,10 @@ def _describe(data: bytes, arguments: Any) -> None:
             _build_call(document, operation, arguments)
 
 
-def _build_call(document: Document, operation: Operation, arguments: Any) -> None:
+def _build_call(document: ApiDocument, operation: Operation, arguments: Any) -> None:
     text = json.dumps(arguments if isinstance(arguments, dict) else {"id": arguments})
     resolved = resolve_arguments(text, (), get_validator(operation.function.parameters), {})
-    request = build_request(operation, resolved)
+    request = build_call(operation, resolved)
     scheme = find_scheme(document, operation)
     if scheme is not None:
         add_credential(request, scheme, "secret")

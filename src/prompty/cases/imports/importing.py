@@ -16,7 +16,7 @@ from prompty.errors import Problem, RequestError
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
-from prompty.pipeline.source_map import Source, SourceMap
+from prompty.pipeline.source_map import SourceMap, SourceText
 from prompty.safety.yaml import YamlError, read_yaml
 
 NOT_IMPORTED = "not-imported"
@@ -34,7 +34,7 @@ class Imported(NamedTuple):
 def import_config(path: Path) -> Imported:
     """Read a promptfoo config or a `.prompt.yml`. Raise RequestError or LoadError for another file."""
     text, _ = read_prompt(path, str(path))
-    source = Source(str(path), normalize(text))
+    source = SourceText(str(path), normalize(text))
     data = _read_mapping(source.text, path)
     if path.name.endswith(_PROMPT_YML):
         found = read_prompt_yml(data, path.name.removesuffix(".yml").removesuffix(".yaml").removesuffix(".prompt"))
@@ -72,7 +72,7 @@ def _read_mapping(text: str, path: Path) -> dict[str, Any]:
     return data
 
 
-def _finish(found: Import, source: Source) -> Imported:
+def _finish(found: Import, source: SourceText) -> Imported:
     files = write_prompts(found.prompts)
     notes = [*found.notes, *(note for file in files for note in file.notes)]
     source_map = SourceMap(source.text)

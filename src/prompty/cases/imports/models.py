@@ -44,14 +44,14 @@ OPTION_NAMES = {
 _WHOLE = frozenset({"maxOutputTokens", "topK", "seed"})
 
 
-class Model(NamedTuple):
+class ImportedModel(NamedTuple):
     """A model as `provider:id`, and its API type if it is not the usual one."""
 
     name: str
     api_type: str | None = None
 
 
-def convert_promptfoo_model(id: str) -> Model | None:
+def convert_promptfoo_model(id: str) -> ImportedModel | None:
     """Convert `openai:chat:gpt-4o`. Return None for a provider that is code, a URL or not one of ours."""
     prefix, _, rest = id.partition(":")
     if prefix not in _PREFIXES:
@@ -64,15 +64,15 @@ def convert_promptfoo_model(id: str) -> Model | None:
         return None
     if not _ID.fullmatch(rest):
         return None
-    return Model(f"{ours}:{rest}", "responses" if kind == "responses" and kind in kinds else None)
+    return ImportedModel(f"{ours}:{rest}", "responses" if kind == "responses" and kind in kinds else None)
 
 
-def convert_github_model(id: str) -> Model | None:
+def convert_github_model(id: str) -> ImportedModel | None:
     """Convert `openai/gpt-4o`. Return None for a publisher that is no provider of ours."""
     publisher, _, name = id.partition("/")
     if publisher not in _PUBLISHERS or not _ID.fullmatch(name):
         return None
-    return Model(f"{_PUBLISHERS[publisher]}:{name}")
+    return ImportedModel(f"{_PUBLISHERS[publisher]}:{name}")
 
 
 def convert_option(name: str, value: object) -> tuple[str, object] | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from prompty.cases.imports.assertions import Unsupported, convert_assertion, parse_expected
 from prompty.cases.imports.draft import BY_HAND, DraftCase, DraftCheck, DraftMessage, DraftPrompt, Import, Note
 from prompty.cases.imports.messages import convert_messages, parse_prompt, split_prompts
-from prompty.cases.imports.models import Model, convert_option, convert_promptfoo_model
+from prompty.cases.imports.models import ImportedModel, convert_option, convert_promptfoo_model
 from prompty.cases.imports.templates import substitute
 from prompty.cases.reading import RULES
 from prompty.model.message import Json
@@ -36,7 +36,7 @@ _COLUMN = re.compile(r"__expected\d*")
 
 
 class _Provider(NamedTuple):
-    model: Model
+    model: ImportedModel
     label: str
     options: Mapping[str, object]
 

@@ -69,7 +69,7 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
     if system := _join_instructions([message for message in messages if message.role in INSTRUCTION_ROLES]):
         body["system"] = system
     if functions:
-        body["tools"] = [function_to_wire(function) for function in functions]
+        body["tools"] = [_function_to_wire(function) for function in functions]
         if options.allow_multiple_tool_calls is False:
             choice = extra.get("tool_choice") or {"type": "auto"}
             body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
@@ -93,7 +93,7 @@ def headers(agent: PromptAgent) -> Mapping[str, str]:
     return _SAMPLING_VERSION if _SAMPLING & map_options(agent.model.options, OPTIONS).keys() else {}
 
 
-def function_to_wire(function: Function) -> Json:
+def _function_to_wire(function: Function) -> Json:
     """Return a tool definition."""
     tool: Json = {"name": function.name, "input_schema": function.parameters}
     if function.description:
@@ -106,7 +106,9 @@ def function_to_wire(function: Function) -> Json:
 def _group_turns(messages: Sequence[Message]) -> list[Json]:
     """Return alternating turns of blocks, a user turn first. Tool results come first in their turn."""
     spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
-    blocks_by_role = [(message.role == "assistant", block) for message in spoken for block in message_to_wire(message)]
+    blocks_by_role = [
+        (message.role == "assistant", block) for message in spoken for block in _message_to_blocks(message)
+    ]
     if not blocks_by_role or blocks_by_role[0][0]:
         raise RequestError("the conversation begins without a user message", "Begin it with a `user:` message.")
     turns: list[Json] = []
@@ -116,7 +118,7 @@ def _group_turns(messages: Sequence[Message]) -> list[Json]:
     return turns
 
 
-def message_to_wire(message: Message) -> list[Json]:
+def _message_to_blocks(message: Message) -> list[Json]:
     """Convert one message to blocks. The API refuses blank text, so there may be none."""
     match message.role:
         case "assistant":
@@ -188,10 +190,10 @@ def _result_to_block(message: Message) -> Json:
 
 
 def _parts_to_blocks(parts: Iterable[ContentPart]) -> list[Json]:
-    return [block for block in map(part_to_wire, parts) if not _is_blank(block)]
+    return [block for block in map(_part_to_block, parts) if not _is_blank(block)]
 
 
-def part_to_wire(part: ContentPart) -> Json:
+def _part_to_block(part: ContentPart) -> Json:
     """Convert one part of a user message or of a tool result."""
     return _part_to_wire(part) if part.extra is None else {**part.extra, **_part_to_wire(part)}
 

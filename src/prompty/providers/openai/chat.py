@@ -105,13 +105,13 @@ def _messages_to_wire(messages: Sequence[Message], profile: Profile) -> list[Jso
             media = []
         if message.role == "tool":
             media += [part for part in message.content if not isinstance(part, TextPart)]
-        wire.append(message_to_wire(message, profile))
+        wire.append(write_message(message, profile))
     if media:
         wire.append({"role": "user", "content": [part_to_wire(part) for part in media]})
     return wire
 
 
-def message_to_wire(message: Message, profile: Profile = OPENAI) -> Json:
+def write_message(message: Message, profile: Profile = OPENAI) -> Json:
     """Convert one message (§7.1.1): a lone text part becomes a plain string.
 
     Reasoning is sent with calls only: servers of thinking models refuse such a turn without it, and ignore it in any

@@ -42,7 +42,7 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
     if any(instructions):
         body["instructions"] = _BLANK_LINE.join(filter(None, instructions))
     if functions:
-        body["tools"] = [function_to_wire(function) for function in functions]
+        body["tools"] = [_function_to_wire(function) for function in functions]
         if options.allow_multiple_tool_calls is not None:
             body["parallel_tool_calls"] = options.allow_multiple_tool_calls
     if output := get_output_schema(agent):
@@ -51,7 +51,7 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
     return body
 
 
-def function_to_wire(function: Function) -> Json:
+def _function_to_wire(function: Function) -> Json:
     """Return a flat function definition. Without `strict` the API assumes it, and requires optional parameters (W9)."""
     definition: Json = {"type": "function", "name": function.name}
     if function.description:
@@ -68,7 +68,7 @@ def message_to_items(message: Message) -> list[Json]:
         return [{"type": "function_call_output", **output}]
     if len(message.content) == 1 and isinstance(part := message.content[0], TextPart) and part.extra is None:
         return [{"role": message.role, "content": part.value}]
-    return [{"role": message.role, "content": [part_to_wire(part) for part in message.content]}]
+    return [{"role": message.role, "content": [_part_to_item(part) for part in message.content]}]
 
 
 def _assistant_items(message: Message) -> list[Json]:
@@ -97,10 +97,10 @@ def _update_call(item: Json, call: ToolCall) -> Json:
 
 def _content_to_output(content: Sequence[ContentPart]) -> str | list[Json]:
     texts = [part.value for part in content if isinstance(part, TextPart)]
-    return "".join(texts) if len(texts) == len(content) else [part_to_wire(part) for part in content]
+    return "".join(texts) if len(texts) == len(content) else [_part_to_item(part) for part in content]
 
 
-def part_to_wire(part: ContentPart) -> Json:
+def _part_to_item(part: ContentPart) -> Json:
     """Convert one part of a user message or of a tool result (W9, W15)."""
     return _part_to_wire(part) if part.extra is None else {**part.extra, **_part_to_wire(part)}
 

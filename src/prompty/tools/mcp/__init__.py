@@ -23,7 +23,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.context import ToolContext
-from prompty.tools.destination import check_destination
+from prompty.tools.destination import check_tool_destination
 from prompty.tools.kinds import TOOL_KINDS, KindTool
 from prompty.tools.mcp import limits
 from prompty.tools.mcp.connection import CONNECT_SECONDS, ServerAddress
@@ -146,7 +146,7 @@ class McpKind:
         server = self.servers.find(tool, permissions)
         if server.address.permissions and server.address.url:  # the address is from the file
             trusted = permissions.find_trusted(parse_url(server.address.url))
-            check_destination(agent, tool, getattr(tool.connection, "api_key", None), server.address.url, trusted)
+            check_tool_destination(agent, tool, getattr(tool.connection, "api_key", None), server.address.url, trusted)
         connection = self.servers.connection(server.address)
         offered = _select_allowed(await _list_tools(connection, server, tool), tool)
         changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})

@@ -14,7 +14,7 @@ from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, T
 from prompty.model.request import Function
 from prompty.safety.visible import visible
 from prompty.tools.arguments import get_validator
-from prompty.tools.mcp.limits import MAX_DEFINITIONS_LENGTH, MAX_DESCRIPTION_LENGTH
+from prompty.tools.mcp.limits import MAX_DEFINITIONS_LENGTH, MAX_TOOL_DESCRIPTION
 from prompty.tools.results import ReportedFailure, to_text
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def describe_tools(tools: "list[Tool]", server: str) -> "Iterator[tuple[Tool, Fu
 
 def _clean(text: str) -> str:
     """Escape hidden characters in prose, and truncate it."""
-    cleaned = visible(text[: MAX_DESCRIPTION_LENGTH + 1])
-    return cleaned if len(cleaned) <= MAX_DESCRIPTION_LENGTH else f"{cleaned[: MAX_DESCRIPTION_LENGTH - 1]}…"
+    cleaned = visible(text[: MAX_TOOL_DESCRIPTION + 1])
+    return cleaned if len(cleaned) <= MAX_TOOL_DESCRIPTION else f"{cleaned[: MAX_TOOL_DESCRIPTION - 1]}…"
 
 
 def fingerprint(tool: "Tool") -> str:

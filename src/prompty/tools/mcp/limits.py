@@ -13,7 +13,7 @@ from prompty.extras import require
 MAX_MESSAGE_BYTES = 16_000_000
 MAX_LISTED_TOOLS = 10_000
 MAX_OFFERED_TOOLS = 500
-MAX_DESCRIPTION_LENGTH = 4_000  # higher than for OpenAPI, because some servers explain a tool at length
+MAX_TOOL_DESCRIPTION = 4_000  # higher than for OpenAPI, because some servers explain a tool at length
 MAX_DEFINITIONS_LENGTH = 2_000_000
 LINES = "prompty_limited_lines"
 _NOT_JSON = "\0\n"

@@ -19,14 +19,14 @@ from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import Redactor
 from prompty.tools.context import ToolContext
-from prompty.tools.destination import check_destination
+from prompty.tools.destination import check_tool_destination
 from prompty.tools.kinds import TOOL_KINDS, KindTool, UnmatchedBinding, locate_file
 from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, ServiceError, send
 from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
-from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, Document, Documents, is_url
+from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, Documents, is_remote
 from prompty.tools.openapi.operations import Operation, Selection, first_server_url, list_operations
-from prompty.tools.openapi.permissions import Permissions, join_url, parse_url
-from prompty.tools.openapi.request import HttpRequest, build_request
+from prompty.tools.openapi.permissions import Permissions, parse_url, resolve_url
+from prompty.tools.openapi.request import HttpRequest, build_call
 
 __all__ = ["OpenApiKind", "allow"]
 
@@ -59,8 +59,8 @@ class OpenApiKind:
         if not isinstance(tool, OpenApiTool):
             raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Name one in `specification:`.")
         connection = _check_connection(tool)
-        if is_url(tool.specification):
-            check_destination(agent, tool.model_copy(update={"bindings": {}}), None, tool.specification)
+        if is_remote(tool.specification):
+            check_tool_destination(agent, tool.model_copy(update={"bindings": {}}), None, tool.specification)
         document = await self.documents.get(tool, agent, self._fetch)
         base_url = find_base_url(document, connection, self.permissions)
         self._check_credentials(agent, tool, connection, base_url)
@@ -81,16 +81,16 @@ class OpenApiKind:
         """Raise ToolError if a tool's credential may not go to its service, or its secret to the token URL."""
         secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
         url = parse_url(base_url)
-        own = is_url(tool.specification) and parse_url(tool.specification).origin == url.origin
+        own = is_remote(tool.specification) and parse_url(tool.specification).origin == url.origin
         named = base_url if connection and connection.endpoint else tool.specification if own else base_url
-        check_destination(agent, tool, secret, named, self.permissions.find_trusted(url))
+        check_tool_destination(agent, tool, secret, named, self.permissions.find_trusted(url))
         if isinstance(connection, OAuthConnection) and connection.token_url:
             trusted = self.permissions.find_trusted(parse_url(connection.token_url))
-            check_destination(agent, tool, secret, connection.token_url, trusted)
+            check_tool_destination(agent, tool, secret, connection.token_url, trusted)
 
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the arguments of the operations, or None if the document is not a local file."""
-        if not isinstance(tool, OpenApiTool) or is_url(tool.specification):
+        if not isinstance(tool, OpenApiTool) or is_remote(tool.specification):
             return None
         document = self.documents.read_file(locate_file(tool.specification, tool, agent))
         operations = list_operations(document, Selection(tool.operations, tool.tags, tool.methods))
@@ -117,7 +117,7 @@ def _to_kind_tool(service: "Service", operation: Operation, tool: OpenApiTool) -
     return KindTool(
         function=operation.function,
         call=partial(service.call, operation, bound),
-        check=partial(build_request, operation, bound=bound),  # so that the model learns that no request was sent
+        check=partial(build_call, operation, bound=bound),  # so that the model learns that no request was sent
     )
 
 
@@ -147,14 +147,14 @@ def _check_connection(tool: OpenApiTool) -> UsableConnection:
             )
 
 
-def find_base_url(document: Document, connection: UsableConnection, permissions: Permissions) -> str:
+def find_base_url(document: ApiDocument, connection: UsableConnection, permissions: Permissions) -> str:
     """Return the base URL of the service: the connection's endpoint, or the document's first server if it has the
     document's own origin or the host allows it. A document alone cannot choose where requests go."""
     if connection and connection.endpoint:
         parse_url(connection.endpoint)  # raises for an invalid URL
         return connection.endpoint
     declared = first_server_url(document.data.get("servers"))
-    url = join_url(document.url or "", "/" if declared is None else declared)
+    url = resolve_url(document.url or "", "/" if declared is None else declared)
     if "://" not in url:
         raise ToolError(
             f"{document.source}: the document has no server URL",
@@ -179,7 +179,7 @@ def _foreign_server(source: str, origin: str, owner: str) -> ToolError:
 class Service:
     """The service behind one tool: its document, its base URL and the connection to it."""
 
-    document: Document
+    document: ApiDocument
     base_url: str
     connection: UsableConnection
     permissions: Permissions
@@ -188,7 +188,7 @@ class Service:
     async def call(self, operation: Operation, bound: frozenset[str], arguments: Json, _context: ToolContext) -> str:
         """Send a call's request, and return the text of the response."""
         base_url = self._base_url_of(operation)
-        request, redactor = await self._authorize(operation, build_request(operation, arguments, bound))
+        request, redactor = await self._authorize(operation, build_call(operation, arguments, bound))
         try:
             response = await send(base_url, request, self.permissions)
         except ServiceError as error:
@@ -201,7 +201,7 @@ class Service:
         """Return the base URL of an operation. Its own server must have the same origin or be allowed."""
         if operation.server is None:
             return self.base_url
-        url = join_url(self.document.url or self.base_url, operation.server)
+        url = resolve_url(self.document.url or self.base_url, operation.server)
         origin = parse_url(url).origin
         if origin != parse_url(self.base_url).origin and not self.permissions.allows_server(origin):
             raise _foreign_server(self.document.source, origin, f"its operation '{operation.function.name}'")

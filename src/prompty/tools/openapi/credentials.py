@@ -16,7 +16,7 @@ from prompty.model.message import Json
 from prompty.safety.json import read_json
 from prompty.safety.redaction import SHORTEST_NAMED, Redactor, remember_secrets
 from prompty.tools.openapi.client import ServiceError, send
-from prompty.tools.openapi.document import Document
+from prompty.tools.openapi.document import ApiDocument
 from prompty.tools.openapi.names import is_same_parameter
 from prompty.tools.openapi.operations import FORM, Operation
 from prompty.tools.openapi.permissions import Permissions
@@ -28,7 +28,7 @@ _EXPIRY_MARGIN = 30.0  # a token is not used in its last seconds
 _DEFAULT_LIFETIME = 300.0
 
 
-def find_scheme(document: Document, operation: Operation) -> Json | None:
+def find_scheme(document: ApiDocument, operation: Operation) -> Json | None:
     """Return an operation's security scheme, by default a bearer token, or None if it takes no credential."""
     schemes = _supported_schemes(document)
     if operation.security == []:
@@ -41,7 +41,7 @@ def find_scheme(document: Document, operation: Operation) -> Json | None:
     return BEARER if alternatives else next(iter(schemes.values()), BEARER)
 
 
-def _supported_schemes(document: Document) -> dict[str, Json]:
+def _supported_schemes(document: ApiDocument) -> dict[str, Json]:
     components = document.data.get("components")
     declared = components.get("securitySchemes") if isinstance(components, dict) else None
     schemes = {name: document.resolve(entry) for name, entry in declared.items()} if isinstance(declared, dict) else {}

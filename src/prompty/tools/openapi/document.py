@@ -30,7 +30,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Document:
+class ApiDocument:
     """A parsed document and its source, with the URL of one that was fetched. Compared and hashed by identity."""
 
     data: Json
@@ -81,18 +81,18 @@ class Documents:
     """
 
     def __init__(self) -> None:
-        self._cached: dict[str, tuple[object, Document]] = {}
+        self._cached: dict[str, tuple[object, ApiDocument]] = {}
         self._lock = Lock()
 
-    async def get(self, tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> Document:
+    async def get(self, tool: OpenApiTool, agent: PromptAgent, fetch: Fetch) -> ApiDocument:
         """Return the document of a tool."""
         url = tool.specification
-        if is_url(url):
+        if is_remote(url):
             document = self._find(url, None)
             return document or self._keep(url, None, await to_thread(parse_document, await fetch(url), url, url))
         return await to_thread(self.read_file, locate_file(tool.specification, tool, agent))
 
-    def read_file(self, path: Path) -> Document:
+    def read_file(self, path: Path) -> ApiDocument:
         """Return the document in a file."""
         try:
             status = os.stat(path)
@@ -106,7 +106,7 @@ class Documents:
             cause = f"{path}: cannot read the OpenAPI document: {error.strerror or type(error).__name__}"
             raise ToolError(cause, "Correct `specification:`.") from None
 
-    def _find(self, source: str, version: object) -> Document | None:
+    def _find(self, source: str, version: object) -> ApiDocument | None:
         with self._lock:
             entry = self._cached.pop(source, None)
             if entry is None or entry[0] != version:
@@ -114,7 +114,7 @@ class Documents:
             self._cached[source] = entry  # mark as most recently used
             return entry[1]
 
-    def _keep(self, source: str, version: object, document: Document) -> Document:
+    def _keep(self, source: str, version: object, document: ApiDocument) -> ApiDocument:
         with self._lock:
             self._cached[source] = (version, document)
             if len(self._cached) > MAX_CACHED_DOCUMENTS:
@@ -122,12 +122,12 @@ class Documents:
         return document
 
 
-def is_url(specification: str) -> bool:
+def is_remote(specification: str) -> bool:
     """Return True for the URL of a document, and False for a path."""
     return re.match(r"https?://", specification, re.IGNORECASE) is not None
 
 
-def parse_document(content: bytes, source: str, url: str | None = None) -> Document:
+def parse_document(content: bytes, source: str, url: str | None = None) -> ApiDocument:
     """Parse JSON or YAML as an OpenAPI document of version 3.0 or 3.1."""
     try:
         text = content.decode("utf-8-sig")
@@ -141,4 +141,4 @@ def parse_document(content: bytes, source: str, url: str | None = None) -> Docum
     if not re.match(r"3\.[01]\.", f"{version}."):
         reason = f"its version is '{version[:20]}'" if version else "it has no version in `openapi`"
         raise ToolError(f"{source}: not an OpenAPI 3.0 or 3.1 document: {reason}", "Convert it to OpenAPI 3.0 or 3.1.")
-    return Document(cast(Json, data), source, url)
+    return ApiDocument(cast(Json, data), source, url)

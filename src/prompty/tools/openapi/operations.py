@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, cast
 from prompty.errors import ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.tools.openapi.document import Document
+from prompty.tools.openapi.document import ApiDocument
 from prompty.tools.openapi.schemas import (
     Schemas,
     argument_name,
@@ -80,7 +80,7 @@ class Encoding(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Body:
+class BodyShape:
     """Mapping of arguments to a body: `argument` is the whole body, or `fields` maps arguments to its properties.
     `properties` are those of a body that is one argument, which bindings cannot set."""
 
@@ -100,7 +100,7 @@ class Operation:
     method: str
     path: str
     parameters: tuple[Parameter, ...] = ()
-    body: Body | None = None
+    body: BodyShape | None = None
     server: str | None = None
     security: object = field(default=None)
 
@@ -131,7 +131,7 @@ class _Argument(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def list_operations(document: Document, selection: Selection = Selection()) -> tuple[Operation, ...]:  # noqa: B008  a value that never changes
+def list_operations(document: ApiDocument, selection: Selection = Selection()) -> tuple[Operation, ...]:  # noqa: B008  a value that never changes
     """Return the selected operations of a document, in its order."""
     selected = [declared for declared in _walk(document) if _is_selected(declared, selection)]
     names = {name for declared in selected for name in (declared.name, declared.own_name)}
@@ -145,7 +145,7 @@ def list_operations(document: Document, selection: Selection = Selection()) -> t
     return tuple(_describe(document, schemas, declared) for declared in selected)
 
 
-def _walk(document: Document) -> Iterator[_Declared]:
+def _walk(document: ApiDocument) -> Iterator[_Declared]:
     taken: set[str] = set()
     for path, item in document.resolve(document.data.get("paths") or {}).items():
         if not path.startswith("/"):
@@ -166,7 +166,7 @@ def _is_selected(declared: _Declared, selection: Selection) -> bool:
     )
 
 
-def _describe(document: Document, schemas: Schemas, declared: _Declared) -> Operation:
+def _describe(document: ApiDocument, schemas: Schemas, declared: _Declared) -> Operation:
     place = f"{declared.method.upper()} {declared.path}"
     try:
         return _to_operation(document, schemas, declared)
@@ -176,7 +176,7 @@ def _describe(document: Document, schemas: Schemas, declared: _Declared) -> Oper
         document.refuse(f"the schemas of {place} are nested too deep", "Flatten them")
 
 
-def _to_operation(document: Document, schemas: Schemas, declared: _Declared) -> Operation:
+def _to_operation(document: ApiDocument, schemas: Schemas, declared: _Declared) -> Operation:
     references: set[str] = set()
     parameters = _read_parameters(document, declared)
     taken = {parameter.argument for parameter, _ in parameters}
@@ -231,7 +231,7 @@ def first_server_url(servers: object) -> str | None:
 # Parameters.
 
 
-def _read_parameters(document: Document, declared: _Declared) -> list[tuple[Parameter, Json]]:
+def _read_parameters(document: ApiDocument, declared: _Declared) -> list[tuple[Parameter, Json]]:
     """Return the path's parameters that the operation does not override, then its own, each with its data."""
     by_location: dict[tuple[str, str], Json] = {}
     for reference in [*_as_list(declared.item.get("parameters")), *_as_list(declared.data.get("parameters"))]:
@@ -255,7 +255,7 @@ def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _read_parameter(document: Document, argument: str, data: Json) -> Parameter:
+def _read_parameter(document: ApiDocument, argument: str, data: Json) -> Parameter:
     location = cast(Location, data["in"])
     style = str(data.get("style") or _DEFAULT_STYLES[location])
     if style not in _STYLES[location]:
@@ -272,7 +272,7 @@ def _read_parameter(document: Document, argument: str, data: Json) -> Parameter:
     )
 
 
-def _to_argument(document: Document, parameter: Parameter, data: Json) -> _Argument:
+def _to_argument(document: ApiDocument, parameter: Parameter, data: Json) -> _Argument:
     """Describe a parameter as an argument. If it has `content`, its schema is in there."""
     schema: object = data.get("schema", {})
     content = data.get("content")
@@ -285,7 +285,7 @@ def _to_argument(document: Document, parameter: Parameter, data: Json) -> _Argum
 # Bodies.
 
 
-def _read_body(document: Document, data: object, taken: set[str]) -> tuple[Body | None, list[_Argument]]:
+def _read_body(document: ApiDocument, data: object, taken: set[str]) -> tuple[BodyShape | None, list[_Argument]]:
     """Return an operation's body, and the arguments that it adds."""
     body = document.resolve(data) if data is not None else {}
     content = body.get("content")
@@ -303,11 +303,13 @@ def _read_body(document: Document, data: object, taken: set[str]) -> tuple[Body 
     by_property = None if is_text else _flatten(document, schema, taken, required)
     if by_property is not None:
         fields = {argument.name: name for name, argument in by_property.items()}
-        flat = Body(media_type=media_type, fields=fields, required=required, encodings=encodings)
+        flat = BodyShape(media_type=media_type, fields=fields, required=required, encodings=encodings)
         return flat, list(by_property.values())
     name = next(name for name in ("body", "request_body", "body_of_request") if name not in taken)
     properties = frozenset() if is_text else frozenset(_inner_properties(document, schema, set()))
-    whole = Body(media_type=media_type, argument=name, required=required, encodings=encodings, properties=properties)
+    whole = BodyShape(
+        media_type=media_type, argument=name, required=required, encodings=encodings, properties=properties
+    )
     return whole, [_Argument(name, {"type": "string"} if is_text else schema, required, body.get("description"))]
 
 
@@ -331,7 +333,7 @@ def _concrete(media_type: str) -> str:
     return TEXT if media_type.startswith("text/") else JSON
 
 
-def _flatten(document: Document, schema: object, taken: set[str], required: bool) -> dict[str, _Argument] | None:
+def _flatten(document: ApiDocument, schema: object, taken: set[str], required: bool) -> dict[str, _Argument] | None:
     """Return a body's properties as arguments, or None if the body must stay one argument."""
     resolved = document.resolve(schema) if isinstance(schema, dict) else {}
     properties, needed = resolved.get("properties"), required_properties(resolved)
@@ -344,7 +346,7 @@ def _flatten(document: Document, schema: object, taken: set[str], required: bool
     return {name: _Argument(argument, properties[name], name in needed) for name, argument in names.items()}
 
 
-def _inner_properties(document: Document, schema: object, seen: set[int]) -> Iterator[str]:
+def _inner_properties(document: ApiDocument, schema: object, seen: set[int]) -> Iterator[str]:
     """Yield the properties of an object and of all its alternatives."""
     if not isinstance(schema, dict) or id(schema) in seen:
         return
@@ -366,7 +368,7 @@ def _has_only_properties(schema: Json) -> bool:
     return schema.get("type", "object") == "object" and keywords <= _PROPERTY_KEYWORDS and is_closed
 
 
-def _read_encodings(document: Document, media: Json) -> dict[str, Encoding]:
+def _read_encodings(document: ApiDocument, media: Json) -> dict[str, Encoding]:
     declared = media.get("encoding")
     encodings = {}
     for name, reference in declared.items() if isinstance(declared, dict) else ():

@@ -49,7 +49,7 @@ def parse_url(url: str) -> Url:
     return Url(parts.scheme, host, port or _PORTS[parts.scheme], parts.path, parts.query)
 
 
-def join_url(base: str, url: str) -> str:
+def resolve_url(base: str, url: str) -> str:
     """Resolve a URL against a base. Raise `ToolError` if the result is not a URL."""
     try:
         return urljoin(base, url)

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
 from prompty.tools.openapi.names import is_same_parameter
-from prompty.tools.openapi.operations import FORM, JSON, MULTIPART, Body, Operation, Parameter, body_format
+from prompty.tools.openapi.operations import FORM, JSON, MULTIPART, BodyShape, Operation, Parameter, body_format
 from prompty.wire.json_bytes import write_bytes
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")  # the name of a header or a cookie
@@ -50,7 +50,7 @@ class _Written(NamedTuple):
     explodes: bool = False
 
 
-def build_request(operation: Operation, arguments: Json, bound: Collection[str] = ()) -> HttpRequest:
+def build_call(operation: Operation, arguments: Json, bound: Collection[str] = ()) -> HttpRequest:
     """Return a call's request. Arguments that the operation does not have are not sent.
 
     `bound` are the arguments that the host fills in. Raise `ArgumentsError` if another argument would add a value
@@ -183,7 +183,7 @@ def _check_token(parameter: Parameter) -> str:
     return parameter.name
 
 
-def _encode_body(body: Body, arguments: Json, bound: Collection[str]) -> tuple[str, bytes] | None:
+def _encode_body(body: BodyShape, arguments: Json, bound: Collection[str]) -> tuple[str, bytes] | None:
     """Return the media type and the bytes of a body, or None if the call has none."""
     if body.fields is None:
         value = arguments.get(body.argument)
@@ -203,7 +203,7 @@ def _encode_body(body: Body, arguments: Json, bound: Collection[str]) -> tuple[s
     return _encode_multipart(body, value) if format == MULTIPART else (body.media_type, _to_text(value).encode())
 
 
-def _encode_form(body: Body, value: object, bound: Collection[str]) -> tuple[str, ...]:
+def _encode_form(body: BodyShape, value: object, bound: Collection[str]) -> tuple[str, ...]:
     """Return a form's pairs. By default a list repeats its field, and an object is JSON."""
     declared = dict(body.fields or {})
     arguments = {name: argument for argument, name in declared.items()}
@@ -221,7 +221,7 @@ def _encode_form(body: Body, value: object, bound: Collection[str]) -> tuple[str
     return _join(written)
 
 
-def _encode_multipart(body: Body, value: object) -> tuple[str, bytes]:
+def _encode_multipart(body: BodyShape, value: object) -> tuple[str, bytes]:
     parts: list[bytes] = []
     for name, entry in _form_fields(body, value):
         quoted = re.sub(r'["\r\n]', lambda match: f"%{ord(match[0]):02X}", name)
@@ -235,7 +235,7 @@ def _encode_multipart(body: Body, value: object) -> tuple[str, bytes]:
     return f"{MULTIPART}; boundary={boundary.decode()}", content
 
 
-def _form_fields(body: Body, value: object) -> list[tuple[str, Any]]:
+def _form_fields(body: BodyShape, value: object) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise ArgumentsError(f"{body.argument}: a form must be an object")
     return [(name, entry) for name, entry in value.items() if entry is not None]

@@ -13,10 +13,10 @@ import jsonschema_rs
 
 from prompty.model.message import Json
 from prompty.safety.visible import visible
-from prompty.tools.openapi.document import Document
+from prompty.tools.openapi.document import ApiDocument
 
 MAX_DESCRIPTION_LENGTH = 1_000
-MAX_NAME_LENGTH = 64
+MAX_FUNCTION_NAME = 64
 _NOT_IN_FUNCTIONS = re.compile(r"[^A-Za-z0-9_-]+")
 _NOT_IN_ARGUMENTS = re.compile(r"[^A-Za-z0-9_.-]+")
 _SCHEMA_KEYWORDS = frozenset(
@@ -45,14 +45,14 @@ def clean_description(text: object) -> str:
 
 def function_name(text: str) -> str:
     """Return a name that every API accepts for a function."""
-    return _NOT_IN_FUNCTIONS.sub("_", text).strip("_")[:MAX_NAME_LENGTH] or "operation"
+    return _NOT_IN_FUNCTIONS.sub("_", text).strip("_")[:MAX_FUNCTION_NAME] or "operation"
 
 
 def argument_name(text: str) -> str:
     """Return a name that every API accepts for an argument: `page[size]` becomes `page_size`."""
-    if text and len(text) <= MAX_NAME_LENGTH and not _NOT_IN_ARGUMENTS.search(text):
+    if text and len(text) <= MAX_FUNCTION_NAME and not _NOT_IN_ARGUMENTS.search(text):
         return text
-    return _NOT_IN_ARGUMENTS.sub("_", text).strip("_")[:MAX_NAME_LENGTH] or "value"
+    return _NOT_IN_ARGUMENTS.sub("_", text).strip("_")[:MAX_FUNCTION_NAME] or "value"
 
 
 def make_unique(name: str, taken: set[str]) -> str:
@@ -61,7 +61,7 @@ def make_unique(name: str, taken: set[str]) -> str:
     while unique in taken:
         number += 1
         suffix = f"_{number}"
-        unique = name[: MAX_NAME_LENGTH - len(suffix)] + suffix
+        unique = name[: MAX_FUNCTION_NAME - len(suffix)] + suffix
     taken.add(unique)
     return unique
 
@@ -69,7 +69,7 @@ def make_unique(name: str, taken: set[str]) -> str:
 class Schemas:
     """The schemas of one document. A shared definition is converted once."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ApiDocument) -> None:
         self._document = document
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
