@@ -211,8 +211,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a part of an unknown kind": ({"role": "user", "content": [{"kind": "smell"}]}, "unknown part kind 'smell'"),
     "a part of an unknown type": ({"role": "user", "content": [{"type": "smell"}]}, "unknown part type 'smell'"),
     "text without a value": ({"role": "user", "content": [{"kind": "text"}]}, "a part needs text under `value`"),
-    "blocks of a wrong type": ({"role": "user", "opaque": "x"}, "expected an object, found str"),
-    "a cost that is no number": ({"role": "tool", "usage": {}, "cost": "x"}, "expected a number as cost, found 'x'"),
+    "blocks of a wrong type": ({"role": "user", "opaque": "x"}, "expected an object, got str"),
+    "a cost that is no number": ({"role": "tool", "usage": {}, "cost": "x"}, "expected a number as cost, got 'x'"),
 }
 
 
