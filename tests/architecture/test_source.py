@@ -15,8 +15,6 @@ IMPORT_BY_NAME = {
     "src/prompty/__init__.py",
     "src/prompty/concurrency.py",
     "src/prompty/extras.py",
-    "src/prompty/providers/http/connections.py",
-    "src/prompty/providers/place.py",
     "src/prompty/registry.py",
     "src/prompty/testing/__init__.py",
     "src/prompty/tools/source.py",

@@ -11,7 +11,7 @@ from prompty import PromptAgent, load, tool
 from prompty.durable import DurableRuntime
 from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import RequestError, RunRefused
-from prompty.providers.destination import check_destination
+from prompty.providers.credentials import check_endpoint
 from tests.durable.databases import Databases
 from tests.durable.runs import working
 from tests.durable.suite import wait_until
@@ -148,9 +148,9 @@ def test_a_stored_run_sends_its_key_only_where_the_file_may(agent: PromptAgent) 
     stored = stored_agent(record_from(new_record("run", agent, None, {}, {}).to_json(), "run"), {})
     assert stored.model.connection == agent.model.connection
     with pytest.raises(RequestError, match="named only by the file"):
-        check_destination(stored, ())
+        check_endpoint(stored, ())
     trusting = load(agent.path or "", trusted_endpoints=["https://models.invalid"])
-    check_destination(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
+    check_endpoint(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
 
 
 def test_an_agent_whose_endpoints_have_no_origin_is_refused(agent: PromptAgent) -> None:

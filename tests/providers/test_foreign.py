@@ -12,7 +12,7 @@ from prompty import Message, PromptAgent, ToolCall, executor_of, invoke, invoke_
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
 from prompty.providers import EXECUTORS, PROCESSORS, Provider, register_executor, register_processor, register_provider
-from prompty.providers.http.endpoint import Endpoint, create_endpoint
+from prompty.providers.endpoint import Endpoint, create_endpoint
 from prompty.providers.http.transports import Transports
 from prompty.providers.openai import chat
 from prompty.registry import DEFAULT

@@ -9,7 +9,7 @@ import pytest
 
 from prompty import loads
 from prompty.drivers.children import load_child
-from prompty.providers.destination import find_refusal
+from prompty.providers.credentials import find_endpoint_refusal
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,
@@ -224,4 +224,4 @@ def test_a_bound_value_follows_the_rule_in_the_prompt_that_gets_it(
         trusted_endpoints=trusted,
     )
     child = load_child(parent.tools[0], parent)
-    assert (find_refusal(child, ("api.openai.com",)) is None) == bool(trusted)
+    assert (find_endpoint_refusal(child, ("api.openai.com",)) is None) == bool(trusted)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ModelError
-from prompty.providers.http.body import Body
+from prompty.providers.http.client import Body
 from tests.soak import SOAK
 
 EXAMPLES = 20_000 if SOAK else 200

@@ -9,8 +9,8 @@ import pytest
 from prompty import invoke, invoke_async
 from prompty.errors import ModelError
 from prompty.model.request import WireRequest
+from prompty.providers.endpoint import create_endpoint
 from prompty.providers.http.client import AsyncHttpTransport, HttpTransport
-from prompty.providers.http.endpoint import create_endpoint
 from tests.loopback import Hold, Server
 from tests.machine import time_factor
 from tests.transports.subject import Subject

@@ -11,8 +11,8 @@ from prompty.model.provenance import Refusal
 from prompty.model.tool import McpTool, OpenApiTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import PROVIDERS
-from prompty.providers.destination import find_refusal as find_model_refusal
-from prompty.tools.destination import find_tool_refusal as find_tool_refusal
+from prompty.providers.credentials import find_endpoint_refusal
+from prompty.tools.destination import find_tool_refusal
 
 _PARTIAL = Refusal(
     "the credential is from the environment, but the file names part of the endpoint's origin",
@@ -44,7 +44,7 @@ def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]
     for keys, candidate in ((("model",), agent), *_find_fallbacks(agent)):
         providers, key = agent.registry[PROVIDERS], candidate.model.provider
         hosts = providers.get(key).hosts if providers.has(key) else ()
-        if hosts is not None and (refusal := find_model_refusal(candidate, hosts)):
+        if hosts is not None and (refusal := find_endpoint_refusal(candidate, hosts)):
             yield (*keys, "connection", "endpoint"), getattr(candidate.model.connection, "endpoint", ""), refusal
     for index, tool in enumerate(agent.tools):
         if not isinstance(tool, McpTool | OpenApiTool):

@@ -10,7 +10,7 @@ from prompty.model.message import Json, Message
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_curl, build_headers, build_request
 from prompty.providers import PROVIDERS, Api, Provider
-from prompty.providers.destination import check_destination
+from prompty.providers.credentials import check_endpoint
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.options import list_dropped_options
 
@@ -40,26 +40,26 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
     request = build_request(agent, messages, api, stream=stream and api.decoder is not None)
-    address = provider.address(agent, api)
-    headers = build_headers(address, request)
+    preview = provider.preview(agent, api)
+    headers = build_headers(preview, request)
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))
     return Explanation(
         provider=agent.model.provider,
         api_type=agent.model.api_type,
         messages=messages,
-        url=mask_url(address.url),
+        url=mask_url(preview.url),
         headers=headers,
         body=body,
         dropped=_find_dropped(agent, api, request.body),
         bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
-        curl=build_curl(mask_url(address.url), headers, body),
+        curl=build_curl(mask_url(preview.url), headers, body),
         refused=_find_refusal(agent, provider),
     )
 
 
 def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:
     try:
-        check_destination(agent, provider.hosts)
+        check_endpoint(agent, provider.hosts)
     except RequestError as error:
         return str(error)
     return None

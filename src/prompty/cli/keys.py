@@ -9,7 +9,7 @@ from typer import Argument, Context, Typer, prompt
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.options import AsJson
 from prompty.errors import nearest
-from prompty.providers.http.endpoint import check_header
+from prompty.providers.credentials import check_header
 from prompty.providers.keys import find_stores, get_key_names, get_stored_name
 
 _LONGEST = 10_000

@@ -25,9 +25,9 @@ from prompty.providers import (
     ProcessorProtocol,
     Provider,
     Transport,
-    join_url,
 )
-from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, address_of
+from prompty.providers.endpoint import append_path
+from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, get_base_url
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tracing.spans import Span, begin
 from prompty.wire.json_bytes import as_object, parse_reply, read_bytes
@@ -46,14 +46,14 @@ class HttpTarget:
 
     @property
     def url(self) -> str:
-        return address_of(self.transport)
+        return get_base_url(self.transport)
 
     def describe_url(self) -> str | None:
         """Return the URL of requests for people, without credentials, or None if nothing is sent."""
         if not (base := self.url):
             return None
         registered = isinstance(self.agent.model.connection, ReferenceConnection | None)
-        url = join_url(base, self.api.path) if registered else self.provider.address(self.agent, self.api).url
+        url = append_path(base, self.api.path) if registered else self.provider.preview(self.agent, self.api).url
         return self.mask(mask_url(url))
 
     def streams(self, request: WireRequest) -> bool:

@@ -21,7 +21,7 @@ from prompty.errors import ModelError, RequestError, RunRefused
 from prompty.model.message import Json
 from prompty.model.paused import Paused
 from prompty.model.request import WireRequest
-from prompty.providers.http.endpoint import Endpoint, create_endpoint
+from prompty.providers.endpoint import Endpoint, create_endpoint
 from prompty.providers.http.transports import open_transport
 from prompty.safety.origins import parse_origin
 from prompty.safety.redaction import mask_url

@@ -11,7 +11,7 @@ from prompty.model.message import Json, Message, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.history import normalize_history
-from prompty.providers import PROVIDERS, Address, Api
+from prompty.providers import PROVIDERS, Api, RequestPreview
 from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
@@ -86,19 +86,19 @@ async def list_offered_functions(agent: PromptAgent) -> list[Function]:
 
 def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: Json) -> Json:
     """Return a request in readable form. `body` is its body without secrets."""
-    address = agent.registry[PROVIDERS].get(agent.model.provider).address(agent, api)
+    preview = agent.registry[PROVIDERS].get(agent.model.provider).preview(agent, api)
     return {
-        "url": mask_url(address.url),
+        "url": mask_url(preview.url),
         "request": body,
-        "curl": build_curl(mask_url(address.url), build_headers(address, request), body),
+        "curl": build_curl(mask_url(preview.url), build_headers(preview, request), body),
     }
 
 
-def build_headers(address: Address, request: WireRequest) -> tuple[str, ...]:
-    """Return the headers of a request as people read them: those of its address first."""
-    present = {header.partition(":")[0].lower() for header in address.headers}
+def build_headers(preview: RequestPreview, request: WireRequest) -> tuple[str, ...]:
+    """Return the headers of a request as people read them: those of its preview first."""
+    present = {header.partition(":")[0].lower() for header in preview.headers}
     own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in present]
-    return (*address.headers, "Content-Type: application/json", *own)
+    return (*preview.headers, "Content-Type: application/json", *own)
 
 
 def build_curl(url: str, headers: Sequence[str], body: Json) -> str:

@@ -16,7 +16,8 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
-from prompty.providers.destination import check_destination
+from prompty.providers.credentials import check_endpoint, unusable_connection
+from prompty.providers.endpoint import append_path
 from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
@@ -151,33 +152,27 @@ class Api:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Address:
-    """The URL and headers of a request as people read them. A key is shown as the name of a variable."""
+class RequestPreview:
+    """The URL and headers of a request for people to read. A key is shown as the name of a variable."""
 
     url: str
     headers: tuple[str, ...] = ()
 
 
-def join_url(endpoint: str, path: str) -> str:
-    """Return the URL of a path below an endpoint, whose query stays behind the path."""
-    base, mark, query = endpoint.partition("?")
-    return f"{base.rstrip('/')}{path}{mark}{query}"
-
-
-def endpoint_address(agent: PromptAgent, api: Api) -> Address:
+def preview_request(agent: PromptAgent, api: Api) -> RequestPreview:
     """Return the endpoint of the agent's connection, with the path of an API."""
     endpoint = getattr(agent.model.connection, "endpoint", None) or "https://endpoint.invalid"
-    return Address(url=join_url(endpoint, api.path))
+    return RequestPreview(url=append_path(endpoint, api.path))
 
 
-def endpoint_profile(agent: PromptAgent) -> Profile:
-    """Return the profile of the endpoint of the agent's connection."""
+def find_endpoint_profile(agent: PromptAgent) -> Profile:
+    """Return the profile of the server at the endpoint of the agent's connection."""
     return find_profile(getattr(agent.model.connection, "endpoint", None) or "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provider:
-    """A provider: its APIs by `apiType`, its transports, and its addresses as people read them.
+    """A provider: its APIs by `apiType`, its transports, and how its requests are shown to people.
 
     `hosts` are the provider's own: they get credentials of the environment even if only the file names them. None is
     for a provider that sends nothing.
@@ -189,10 +184,10 @@ class Provider:
     apis: Mapping[str, Api]
     transport: Callable[[PromptAgent], Transport]
     transport_async: Callable[[PromptAgent], AsyncTransport]
-    address: Callable[[PromptAgent, Api], Address] = endpoint_address
+    preview: Callable[[PromptAgent, Api], RequestPreview] = preview_request
     hosts: tuple[str, ...] | None = ()
     connection_kinds: tuple[str, ...] = ()
-    profile: Callable[[PromptAgent], Profile] = endpoint_profile
+    profile: Callable[[PromptAgent], Profile] = find_endpoint_profile
     models_path: str | None = None
 
     def transport_for(self, agent: PromptAgent) -> Transport:
@@ -211,7 +206,7 @@ class Provider:
         if substitutes := _substitutes.get():
             return substitutes[-1].transport()
         self.check_connection(agent)
-        check_destination(agent, self.hosts)
+        check_endpoint(agent, self.hosts)
         return self.transport(agent)
 
     def connect_async(self, agent: PromptAgent) -> AsyncTransport:
@@ -219,18 +214,14 @@ class Provider:
         if substitutes := _substitutes.get():
             return substitutes[-1].transport_async()
         self.check_connection(agent)
-        check_destination(agent, self.hosts)
+        check_endpoint(agent, self.hosts)
         return self.transport_async(agent)
 
     def check_connection(self, agent: PromptAgent) -> None:
         """Raise RequestError if the provider cannot use the kind of the agent's connection."""
         connection = agent.model.connection
         if connection is not None and self.connection_kinds and connection.kind not in self.connection_kinds:
-            *others, last = self.connection_kinds
-            raise RequestError(
-                f"the provider '{self.key}' cannot use a connection of kind '{connection.kind}'",
-                f"Write `kind:` one of {', '.join(others)} or {last}.",
-            )
+            raise unusable_connection(connection.kind, self.key, self.connection_kinds)
 
     def api_for(self, agent: PromptAgent) -> Api:
         """Return the API of an agent's model, as the server takes it that its requests go to."""

@@ -5,7 +5,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.model.request import WireRequest
 from prompty.providers import PROVIDERS
-from prompty.providers.wiretap import address_of
+from prompty.providers.wiretap import get_base_url
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.json_bytes import as_object, read_bytes
 
@@ -29,7 +29,7 @@ def list_models(agent: PromptAgent) -> list[str]:
         return _read_ids(transport.send(request))
     except ModelError as error:
         # A server knows the key of its caller, and may repeat it.
-        cause = mask_secrets(f"{mask_url(address_of(transport))} did not say which models it has: {error.cause}")
+        cause = mask_secrets(f"{mask_url(get_base_url(transport))} did not say which models it has: {error.cause}")
         raise ModelError(cause, status=error.status, retryable=error.retryable) from None
 
 

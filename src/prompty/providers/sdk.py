@@ -17,7 +17,7 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.model.request import WireRequest
-from prompty.providers.http.endpoint import USER_AGENT
+from prompty.providers.endpoint import USER_AGENT
 from prompty.providers.http.failures import connection_error, status_error, timeout_error
 from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.wire.json_bytes import write_bytes
@@ -62,7 +62,7 @@ class _SdkConnection:
         self._headers = clients.headers
         self.http: ModuleType = require("httpx2", extra="sdk")
         self.as_bytes: bool = any(type(client) is getattr(self.sdk, name, None) for name in _PLAIN_CLIENTS)
-        self.address: str = str(getattr(client, "base_url", ""))
+        self.url: str = str(getattr(client, "base_url", ""))
         self.user_agent: str = f"{USER_AGENT} {client.user_agent}"
         self._remember_keys()
 

@@ -135,9 +135,9 @@ class _AsyncWiretapBytes:
         await self._inner.aclose()
 
 
-def address_of(transport: object) -> str:
-    """Return where a transport leads, or nothing if it does not say."""
+def get_base_url(transport: object) -> str:
+    """Return the URL that a transport sends to, or an empty text if it does not say."""
     while isinstance(transport, _Wiretap):
         transport = transport.inner
-    address: str = getattr(transport, "address", "")
-    return address
+    url: str = getattr(transport, "url", "")
+    return url

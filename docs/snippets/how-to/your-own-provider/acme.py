@@ -3,7 +3,7 @@ import os
 import prompty
 from prompty.providers import Provider, register_provider
 from prompty.providers.http.transports import Transports
-from prompty.providers.http.endpoint import create_endpoint
+from prompty.providers.endpoint import create_endpoint
 from prompty.providers.openai import chat
 
 URL = os.environ.get("ACME_URL", "https://api.acme.example/v1")

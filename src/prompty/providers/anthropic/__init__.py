@@ -2,14 +2,14 @@
 
 from prompty.providers import Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, address
+from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, preview
 
 PROVIDER = Provider(
     key="anthropic",
     apis={"chat": messages.API},
     transport=TRANSPORTS.get,
     transport_async=TRANSPORTS.get_async,
-    address=address,
+    preview=preview,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),
     models_path="/v1/models?limit=1000",

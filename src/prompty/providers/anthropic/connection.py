@@ -10,16 +10,16 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection
 from prompty.model.request import WireRequest
-from prompty.providers import Address, Api, join_url
-from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
+from prompty.providers import Api, RequestPreview
+from prompty.providers.credentials import Access, Variables, check_header, find_access
+from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
 from prompty.providers.http.transports import Transports
-from prompty.providers.place import EnvironmentNames, Place, find_place
 from prompty.providers.profiles import ANTHROPIC, find_profile
 from prompty.providers.sdk import SdkClients
 
 HOSTS = ANTHROPIC.hosts
 _TOKEN = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  the name of a variable
-_VARIABLES = EnvironmentNames(
+_VARIABLES = Variables(
     key="ANTHROPIC_API_KEY",
     base_url="ANTHROPIC_BASE_URL",
     default_url=ANTHROPIC.base_url,
@@ -46,34 +46,34 @@ class ApiKey:
 
 def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
-    place = find_place(agent, _VARIABLES, HOSTS)
-    if not place.is_anonymous or isinstance(agent.model.connection, AnonymousConnection):
-        return _build_endpoint(place, None)
+    access = find_access(agent, _VARIABLES, HOSTS)
+    if not access.is_anonymous or isinstance(agent.model.connection, AnonymousConnection):
+        return _build_endpoint(access, None)
     token = os.environ.get(_TOKEN)
     if not token:
         fix = "Set ANTHROPIC_API_KEY, run `prompty keys set anthropic`, or write a `connection:` in the file."
         raise RequestError("there is no key for Anthropic", fix)
-    return _build_endpoint(place, check_header(_TOKEN, token))
+    return _build_endpoint(access, check_header(_TOKEN, token))
 
 
 @lru_cache(maxsize=64)
-def _build_endpoint(place: Place, token: str | None) -> Endpoint:
-    version = find_profile(place.base_url, "anthropic").api_version
+def _build_endpoint(access: Access, token: str | None) -> Endpoint:
+    version = find_profile(access.base_url, "anthropic").api_version
     return create_endpoint(
-        place.base_url,
+        access.base_url,
         {"authorization": f"Bearer {token}"} if token else {},
-        headers=(*place.headers, ("anthropic-version", str(version))),
-        credential=place.signature if place.api_key is None else ApiKey(place.api_key),
-        secrets=(place.api_key or "", *dict(place.headers).values()),
+        headers=(*access.headers, ("anthropic-version", str(version))),
+        credential=access.signature if access.api_key is None else ApiKey(access.api_key),
+        secrets=(access.api_key or "", *dict(access.headers).values()),
     )
 
 
-def address(agent: PromptAgent, api: Api) -> Address:
-    """Return the URL and headers of a request as a person would write them."""
+def preview(agent: PromptAgent, api: Api) -> RequestPreview:
+    """Return the URL and headers of a request for people to read."""
     endpoint = getattr(agent.model.connection, "endpoint", None) or _VARIABLES.default_url
     version = api.headers(agent).get("anthropic-version") or "2023-06-01"
-    return Address(
-        url=join_url(endpoint, api.path), headers=("x-api-key: $ANTHROPIC_API_KEY", f"anthropic-version: {version}")
+    return RequestPreview(
+        url=append_path(endpoint, api.path), headers=("x-api-key: $ANTHROPIC_API_KEY", f"anthropic-version: {version}")
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from prompty.providers import Provider
-from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, address
+from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, preview
 from prompty.providers.openai import chat, embeddings, responses
 from prompty.providers.profiles import AZURE as AZURE_SERVER
 
@@ -12,7 +12,7 @@ PROVIDER = Provider(
     apis={"chat": chat.API, "responses": responses.API, "embedding": embeddings.API},
     transport=TRANSPORTS.get,
     transport_async=TRANSPORTS.get_async,
-    address=address,
+    preview=preview,
     hosts=HOSTS,
     connection_kinds=("key", "foundry", "reference"),
     profile=lambda _: AZURE_SERVER,

@@ -12,12 +12,18 @@ from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ApiKeyConnection, FoundryConnection
-from prompty.providers import Address, Api
-from prompty.providers.destination import check_environment_url
-from prompty.providers.http.endpoint import Endpoint, check_header, create_endpoint
+from prompty.providers import Api, RequestPreview
+from prompty.providers.credentials import (
+    check_environment_url,
+    check_header,
+    get_required_endpoint,
+    get_required_key,
+    load_key_store,
+    unusable_connection,
+)
+from prompty.providers.endpoint import Endpoint, create_endpoint
 from prompty.providers.http.transports import Transports
 from prompty.providers.openai.connection import SDK
-from prompty.providers.place import find_stored_key, required_endpoint, required_key, wrong_kind
 from prompty.safety.redaction import remember_secrets
 
 HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
@@ -62,13 +68,13 @@ def find_resource(agent: PromptAgent) -> Resource:
         case None:
             return _find_in_environment(agent)
         case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
-            url = required_endpoint(endpoint)
-            secret = required_key(agent, key, _KEY, url, HOSTS)
+            url = get_required_endpoint(endpoint)
+            secret = get_required_key(agent, key, _KEY, url, HOSTS)
             return Resource(_trim(url), secret, _get_version(version))
         case FoundryConnection(endpoint=endpoint, api_version=version):
-            return Resource(_trim(required_endpoint(endpoint)), None, _get_version(version))
+            return Resource(_trim(get_required_endpoint(endpoint)), None, _get_version(version))
         case other:
-            raise wrong_kind(other.kind, agent.model.provider, "key, foundry or reference")
+            raise unusable_connection(other.kind, agent.model.provider, ("key", "foundry", "reference"))
 
 
 def _find_in_environment(agent: PromptAgent) -> Resource:
@@ -80,7 +86,9 @@ def _find_in_environment(agent: PromptAgent) -> Resource:
         )
     check_environment_url(agent, endpoint)
     token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
-    key = None if token else os.environ.get(_KEY) or agent.registry.dotenv.get(_KEY) or find_stored_key(_KEY)
+    key = None if token else os.environ.get(_KEY) or agent.registry.dotenv.get(_KEY)
+    if not key and not token:
+        key = load_key_store().find_stored_key(_KEY)
     named = [value and check_header(name, value) for name, value in (("the key", key), ("the token", token))]
     return Resource(_trim(endpoint), named[0], _get_version(None), named[1])
 
@@ -141,16 +149,16 @@ def entra_tokens(scope: str) -> EntraTokens:
     return EntraTokens(scope)
 
 
-def address(agent: PromptAgent, api: Api) -> Address:
-    """Return the URL and headers of a request as a person would write them."""
+def preview(agent: PromptAgent, api: Api) -> RequestPreview:
+    """Return the URL and headers of a request for people to read."""
     connection = agent.model.connection
     endpoint = _trim(getattr(connection, "endpoint", None) or "https://resource.openai.azure.com")
     key = isinstance(connection, ApiKeyConnection)
     headers = ("api-key: $AZURE_OPENAI_API_KEY",) if key else ("Authorization: Bearer $AZURE_TOKEN",)
     resource = Resource(endpoint, None, _get_version(getattr(connection, "api_version", None)))
     route = route_to_deployment if resource.is_dated else None
-    return Address(
-        url=Endpoint(base_url=resource.base_url, route=route).url_of(api.path, agent.model.id), headers=headers
+    return RequestPreview(
+        url=Endpoint(base_url=resource.base_url, route=route).get_url(api.path, agent.model.id), headers=headers
     )
 
 

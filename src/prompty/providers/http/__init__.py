@@ -1,4 +1,5 @@
 """HTTP to providers: bytes out, bytes in, one deadline for the whole exchange, and a limit for every body.
 
-`connections` finds the transport of an endpoint. It follows no redirects and keeps no cookies.
+`transports` shares the clients of `client`, which send over the connections of `network`. They follow no redirects and
+keep no cookies. `failures` has the errors that SDK clients raise, too.
 """

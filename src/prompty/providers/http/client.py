@@ -7,30 +7,35 @@ idle connections are kept here, in a stack.
 
 import asyncio
 import logging
+import os
 import ssl
 import time
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from socket import SHUT_RDWR
-from typing import Any, Generic, NoReturn, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
 
-from prompty.errors import ModelError, PromptyError
+from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.model.request import WireRequest
-from prompty.providers.http.body import MAX_ERROR, Body
-from prompty.providers.http.endpoint import Endpoint, write_body
-from prompty.providers.http.environment import TlsFiles, find_proxy, find_tls_files, reading_certificates
+from prompty.providers.endpoint import Endpoint
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
 from prompty.providers.http.network import AsyncNetwork, Deadline, Network, Unread
 from prompty.safety.redaction import mask_secrets, remember_secrets
+from prompty.wire.json_bytes import write_bytes
 
 KEEP_ALIVE = 30  # seconds for which an idle connection is kept
 MAX_IDLE = 1_000  # connections
-MAX_ERROR_BODY = 10.0  # seconds for the body of an answer that has failed already
+MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer, whole or streamed, after decompression
+MAX_ERROR = 64 * 1024  # bytes of the body of an error; the rest is not read
+MAX_ERROR_SECONDS = 10.0  # for the body of an answer that has failed already
+_MAX_DECOMPRESSED = 256 * 1024  # bytes that one step of decompression may return
 Connection = TypeVar("Connection", httpcore2.ConnectionInterface, httpcore2.AsyncConnectionInterface)
 _TIMEOUTS = (TimeoutError, httpcore2.TimeoutException)
 _FAILURES = (
@@ -87,7 +92,7 @@ class _HttpClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.address: str = endpoint.address
+        self.url: str = endpoint.base_url.partition("?")[0]  # its query may hold a key
         self._urls: dict[tuple[str, str], tuple[str, httpcore2.URL]] = {}
         self._host: str = urlsplit(endpoint.base_url).netloc.rpartition("@")[2]
         remember_secrets(endpoint.secrets)
@@ -98,7 +103,7 @@ class _HttpClient:
 
     def _write(self, request: WireRequest, deadline: Deadline, body: bytes) -> httpcore2.Request:
         url, parsed = self._find_url(request)
-        headers = self.endpoint.headers_for(request, url, body)
+        headers = self.endpoint.get_headers(request, url, body)
         headers["host"], headers["content-length"] = self._host, str(len(body))
         pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
         timeout = {"connect": deadline, "read": deadline, "write": deadline}
@@ -108,28 +113,109 @@ class _HttpClient:
         model = str(request.body.get("model", "")) if self.endpoint.route else ""
         found = self._urls.get((request.path, model))
         if found is None:
-            url = self.endpoint.url_of(request.path, model)
+            url = self.endpoint.get_url(request.path, model)
             found = self._urls[request.path, model] = url, httpcore2.URL(url)
         return found
 
     def _get_options(self) -> dict[str, Any]:
         """Return the options of connections: whom to trust, and through which proxy."""
-        proxy = find_proxy(self.endpoint.base_url)
         return {
-            "ssl_context": _load_certificates(find_tls_files()),
+            "ssl_context": _load_certificates(_find_tls_files()),
             "keepalive_expiry": KEEP_ALIVE,
-            "proxy": proxy and httpcore2.Proxy(proxy.url, auth=proxy.credentials),
+            "proxy": _find_proxy(self.endpoint.base_url),
         }
 
 
+def _find_proxy(url: str) -> httpcore2.Proxy | None:
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY name for a URL, unless NO_PROXY names its host."""
+    parts, proxies = urlsplit(url), getproxies()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    if not named or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxy = urlsplit(named if "://" in named else f"http://{named}")
+    host = proxy.netloc.rpartition("@")[2]
+    credentials = (unquote(proxy.username), unquote(proxy.password or "")) if proxy.username else None
+    remember_secrets(credentials or ())
+    return httpcore2.Proxy(urlunsplit((proxy.scheme, host, proxy.path, "", "")), auth=credentials)
+
+
+class _TlsFiles(NamedTuple):
+    """Certificate files: authorities to trust in place of the system's, and the client's own certificate and key."""
+
+    authorities: str | None
+    folder: str | None
+    client: str | None
+    client_key: str | None
+
+
+def _find_tls_files() -> _TlsFiles:
+    names = ("SSL_CERT_FILE", "SSL_CERT_DIR", "PROMPTY_CLIENT_CERT", "PROMPTY_CLIENT_KEY")
+    return _TlsFiles(*(os.environ.get(name) or None for name in names))
+
+
 @cache
-def _load_certificates(files: TlsFiles) -> ssl.SSLContext:
-    """Return whom to trust. Reading it is nearly all that building a client costs, so all clients share it."""
-    with reading_certificates():
-        context = httpcore2.default_ssl_context()
+def _load_certificates(files: _TlsFiles) -> ssl.SSLContext:
+    """Return the certificates to trust and to show. All clients share them: reading them takes nearly all of the time
+    that it takes to build a client."""
+    try:
+        context = httpcore2.default_ssl_context()  # it reads SSL_CERT_FILE and SSL_CERT_DIR
         if files.client:
             context.load_cert_chain(files.client, files.client_key)
-        return context
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise RequestError(
+            f"the certificates that the environment names cannot be read: {error}",
+            "See SSL_CERT_FILE, SSL_CERT_DIR, PROMPTY_CLIENT_CERT and PROMPTY_CLIENT_KEY.",
+        ) from None
+    return context
+
+
+class Body:
+    """Incremental decompression of one body, with a limit of its size."""
+
+    __slots__ = ("_left", "_unzip")
+
+    def __init__(self, encoding: str, limit: int = MAX_ANSWER) -> None:
+        self._left = limit
+        self._unzip = _create_decompressor(encoding)
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the content of a chunk. Raise ModelError beyond the limit, or if it cannot be decompressed."""
+        if self._unzip is None:
+            yield self._count(chunk)
+            return
+        while chunk:
+            try:
+                piece = self._unzip.decompress(chunk, _MAX_DECOMPRESSED)
+            except zlib.error as error:
+                raise ModelError(f"the answer cannot be decompressed: {error}", retryable=True) from None
+            chunk = self._unzip.unconsumed_tail
+            if piece:
+                yield self._count(piece)
+            elif not chunk or self._unzip.eof:
+                return
+
+    def finish(self) -> None:
+        """Raise ModelError if the compressed data ends too early."""
+        if self._unzip is not None and not self._unzip.eof:
+            raise ModelError("the answer cannot be decompressed: it ends too early", retryable=True)
+
+    def _count(self, piece: bytes) -> bytes:
+        self._left -= len(piece)
+        if self._left < 0:
+            raise ModelError(f"the answer is longer than {MAX_ANSWER:,} bytes")
+        return piece
+
+
+def _create_decompressor(encoding: str) -> "zlib._Decompress | None":
+    if encoding in ("", "identity"):
+        return None
+    if encoding in ("gzip", "x-gzip"):
+        return zlib.decompressobj(16 + zlib.MAX_WBITS)
+    raise ModelError(f"the answer is compressed as {encoding[:20]!r}, which was not asked for")
+
+
+def _write_body(request: WireRequest) -> bytes:
+    return write_bytes(request.body) if request.method != "GET" else b""
 
 
 def _get_headers(response: httpcore2.Response) -> dict[str, str]:
@@ -180,7 +266,7 @@ class HttpTransport(_HttpClient):
     def stream(self, request: WireRequest, /) -> "HttpBytes":
         deadline = Deadline(request.timeout)
         try:
-            written = self._write(request, deadline, write_body(request))
+            written = self._write(request, deadline, _write_body(request))
             connection = self._take_connection(written.url.origin)
             answer = HttpBytes(self, connection, connection.handle_request(written))
         except Exception as error:
@@ -232,7 +318,7 @@ class HttpBytes:
 
     def _read_error(self, deadline: Deadline) -> bytes:
         """Return the beginning of the body of an error, or what arrived of it before it failed."""
-        deadline.shorten(MAX_ERROR_BODY)
+        deadline.shorten(MAX_ERROR_SECONDS)
         content = b""
         try:
             body = Body(_get_encoding(self._response))
@@ -297,7 +383,7 @@ class AsyncHttpTransport(_HttpClient):
 
     async def _write_async(self, request: WireRequest, deadline: Deadline) -> httpcore2.Request:
         """Write a request. A credential that has to be renewed does not keep the event loop waiting."""
-        body, credential = write_body(request), self.endpoint.credential
+        body, credential = _write_body(request), self.endpoint.credential
         if credential is None or credential.is_ready():
             return self._write(request, deadline, body)
         async with asyncio.timeout(deadline.left()):
@@ -346,7 +432,7 @@ class AsyncHttpBytes:
 
     async def _read_error(self, deadline: Deadline) -> bytes:
         """The async form of `HttpBytes._read_error`."""
-        deadline.shorten(MAX_ERROR_BODY)
+        deadline.shorten(MAX_ERROR_SECONDS)
         content = b""
         try:
             body = Body(_get_encoding(self._response))

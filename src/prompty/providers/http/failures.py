@@ -1,4 +1,4 @@
-"""What goes wrong in an exchange, as errors that say whether trying again can help."""
+"""Errors of an HTTP exchange. Each says whether a retry can help."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from prompty.errors import ModelError
 from prompty.safety.redaction import mask_secrets
 from prompty.wire.json_bytes import read_bytes
 
-LONGEST_MESSAGE = 2_000
+MAX_MESSAGE = 2_000
 _TEMPORARY = frozenset({408, 409, 425, 429})
 _PERMANENT_PROBLEMS = frozenset({"insufficient_quota", "billing_not_active"})
 
@@ -20,12 +20,12 @@ def timeout_error() -> ModelError:
 
 
 def connection_error(kind: str, detail: str, *, retryable: bool = True) -> ModelError:
-    told = f"{kind}: {detail}" if detail else kind
-    return ModelError(f"the connection failed: {mask_secrets(told)}", retryable=retryable)
+    shown = f"{kind}: {detail}" if detail else kind
+    return ModelError(f"the connection failed: {mask_secrets(shown)}", retryable=retryable)
 
 
 def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """Return the error of an answer with a status that is none of success."""
+    """Return the error for a response whose status is not 2xx."""
     if 300 <= status < 400:
         target = urlsplit(headers.get("location", "")).netloc
         return ModelError(
@@ -42,7 +42,7 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> ModelE
 
 
 def _get_message(detail: object) -> str:
-    """Return the message of an error with its code, in any of the forms that servers use."""
+    """Return the message of an error and its code, in any of the forms that servers use."""
     if isinstance(detail, list) and detail:  # Google's compatible endpoint answers with a list of one
         return _get_message(detail[0].get("error", detail[0]) if isinstance(detail[0], dict) else detail[0])
     if isinstance(detail, str):
@@ -55,16 +55,16 @@ def _get_message(detail: object) -> str:
 
 
 def status_error(status: int, message: str, headers: Mapping[str, str], detail: object) -> ModelError:
-    """Return an HTTP status as an error."""
+    """Return the error for an HTTP status."""
     problems = {str(detail.get("code")), str(detail.get("type"))} if isinstance(detail, dict) else set()
     temporary = (status in _TEMPORARY or status >= 500) and _PERMANENT_PROBLEMS.isdisjoint(problems)
     retryable = temporary and headers.get("x-should-retry") != "false"
-    shown = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+    shown = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
     return ModelError(shown, status=status, retryable=retryable, retry_after=retry_after(headers))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds a server asks to wait: a number, a date, or milliseconds in a header of their own."""
+    """Return how many seconds a server asks to wait, from `retry-after` (a number or a date) or `retry-after-ms`."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(milliseconds / 1000, 0)

@@ -19,7 +19,7 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.providers import AsyncTransport, Transport
-from prompty.providers.http.endpoint import Endpoint
+from prompty.providers.endpoint import Endpoint
 from prompty.providers.sdk import AsyncSdkTransport, RegisteredClient, SdkClients, SdkTransport
 
 MAX_TRANSPORTS = 64  # of one provider, in sync code or in one event loop

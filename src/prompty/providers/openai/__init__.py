@@ -2,14 +2,14 @@
 
 from prompty.providers import Provider
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.providers.openai.connection import HOSTS, TRANSPORTS, address, find_server
+from prompty.providers.openai.connection import HOSTS, TRANSPORTS, find_server, preview
 
 PROVIDER = Provider(
     key="openai",
     apis={"chat": chat.API, "responses": responses.API, "embedding": embeddings.API, "image": images.API},
     transport=TRANSPORTS.get,
     transport_async=TRANSPORTS.get_async,
-    address=address,
+    preview=preview,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),
     profile=find_server,

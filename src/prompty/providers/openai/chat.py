@@ -17,7 +17,7 @@ from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Message, ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import Function
-from prompty.providers import Api, endpoint_profile
+from prompty.providers import Api, find_endpoint_profile
 from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
 from prompty.wire.media import get_inline_data, is_url, require_text, to_data_uri
@@ -50,7 +50,7 @@ def request(
 ) -> Json:
     """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes. Without one that
     is the server of the file's endpoint."""
-    model, profile = agent.model, profile or endpoint_profile(agent)
+    model, profile = agent.model, profile or find_endpoint_profile(agent)
     body: Json = {**map_options(model.options, _list_options(profile)), "model": model.id}
     body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
     if functions:

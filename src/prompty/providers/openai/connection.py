@@ -6,15 +6,15 @@ from functools import lru_cache
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ReferenceConnection
-from prompty.providers import Address, Api, join_url
-from prompty.providers.http.endpoint import Endpoint, create_endpoint
+from prompty.providers import Api, RequestPreview
+from prompty.providers.credentials import Access, Variables, find_access
+from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
 from prompty.providers.http.transports import Transports
-from prompty.providers.place import EnvironmentNames, Place, find_place
 from prompty.providers.profiles import OPENAI, Profile, find_profile
 from prompty.providers.sdk import SdkClients
 
 HOSTS = OPENAI.hosts
-_VARIABLES = EnvironmentNames(
+_VARIABLES = Variables(
     key="OPENAI_API_KEY",
     base_url="OPENAI_BASE_URL",
     default_url=OPENAI.base_url,
@@ -26,29 +26,29 @@ SDK = SdkClients(package="openai", sync_class="OpenAI", async_class="AsyncOpenAI
 
 def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
-    place = find_place(agent, _VARIABLES, HOSTS)
-    if place.is_anonymous and not isinstance(agent.model.connection, AnonymousConnection):
+    access = find_access(agent, _VARIABLES, HOSTS)
+    if access.is_anonymous and not isinstance(agent.model.connection, AnonymousConnection):
         fix = "Set OPENAI_API_KEY, run `prompty keys set openai`, or write a `connection:` in the file."
         raise RequestError("there is no key for OpenAI", fix)
-    return _build_endpoint(place)
+    return _build_endpoint(access)
 
 
 @lru_cache(maxsize=64)
-def _build_endpoint(place: Place) -> Endpoint:
-    credential = {} if place.api_key is None else {"authorization": f"Bearer {place.api_key}"}
-    secrets = dict(place.headers).values()
+def _build_endpoint(access: Access) -> Endpoint:
+    credential = {} if access.api_key is None else {"authorization": f"Bearer {access.api_key}"}
+    secrets = dict(access.headers).values()
     return create_endpoint(
-        place.base_url, credential, headers=place.headers, credential=place.signature, secrets=secrets
+        access.base_url, credential, headers=access.headers, credential=access.signature, secrets=secrets
     )
 
 
-def address(agent: PromptAgent, api: Api) -> Address:
-    """Return the URL and headers of a request as a person would write them."""
+def preview(agent: PromptAgent, api: Api) -> RequestPreview:
+    """Return the URL and headers of a request for people to read."""
     connection = agent.model.connection
     key = find_server(agent).key if getattr(connection, "endpoint", None) else None
     anonymous = isinstance(connection, AnonymousConnection)
     headers = () if anonymous else (f"Authorization: Bearer ${key or _VARIABLES.key}",)
-    return Address(url=join_url(_find_url(agent) or _VARIABLES.default_url, api.path), headers=headers)
+    return RequestPreview(url=append_path(_find_url(agent) or _VARIABLES.default_url, api.path), headers=headers)
 
 
 def find_server(agent: PromptAgent) -> Profile:

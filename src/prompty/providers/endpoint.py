@@ -1,37 +1,31 @@
-"""An endpoint: a base URL, the headers that every request has, and a credential that is computed for each request."""
+"""Endpoints: where requests go, and with which headers and credential."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from prompty.errors import RequestError
 from prompty.model.request import WireRequest
-from prompty.providers import join_url
+from prompty.providers.credentials import Credential
 from prompty.safety.redaction import mask_url
 from prompty.version import __version__
-from prompty.wire.json_bytes import write_bytes
 
 USER_AGENT = f"prompty/{__version__}"
 
 
-class Credential(Protocol):
-    """Computes headers for a request: a token that expires, or a signature."""
-
-    def is_ready(self) -> bool:
-        """Return True if `headers` returns at once. If it has to wait, async code runs it in a thread."""
-
-    def headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes, /) -> Mapping[str, str]:
-        """Return the headers that prove who sends this request."""
+def append_path(endpoint: str, path: str) -> str:
+    """Return the URL of a path below an endpoint. A query of the endpoint comes after the path."""
+    base, mark, query = endpoint.partition("?")
+    return f"{base.rstrip('/')}{path}{mark}{query}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """Where requests go, and as whom. Two equal endpoints share their connections.
+    """Where requests go, and as whom. Calls to equal endpoints share their connections.
 
-    `headers` are names in lower case and their values. `route` changes a path by the model of a request. `secrets` are
-    masked in whatever a server says.
+    `headers` are lowercase names and their values. `credential` computes further headers for each request. `route`
+    changes a path by the model of a request. `secrets` are masked in whatever a server says.
     """
 
     base_url: str
@@ -40,16 +34,11 @@ class Endpoint:
     route: Callable[[str, str], str] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    def url_of(self, path: str, model: str) -> str:
+    def get_url(self, path: str, model: str) -> str:
         """Return the URL of a request."""
-        return join_url(self.base_url, self.route(path, model) if self.route else path)
+        return append_path(self.base_url, self.route(path, model) if self.route else path)
 
-    @property
-    def address(self) -> str:
-        """The base URL without its query, which may hold a key."""
-        return self.base_url.partition("?")[0]
-
-    def headers_for(self, request: WireRequest, url: str, body: bytes) -> dict[str, str]:
+    def get_headers(self, request: WireRequest, url: str, body: bytes) -> dict[str, str]:
         """Return all headers of a request. Its own replace those of the endpoint."""
         headers = {**dict(self.headers), **{name.lower(): value for name, value in request.headers.items()}}
         if self.credential is not None:
@@ -66,9 +55,10 @@ def create_endpoint(
     route: Callable[[str, str], str] | None = None,
     secrets: Iterable[str] = (),
 ) -> Endpoint:
-    """Return an endpoint for JSON requests. A user and a password in its URL take the place of its credential.
+    """Return an endpoint for JSON requests. A user and a password in its URL replace its credential.
 
-    `credential_headers` are secret; `headers` are any others. `secrets` are masked as well as those that it finds.
+    `credential_headers` are secret, `headers` are not. The values of `secrets` are masked, and so are a password and
+    the query of the URL.
     """
     common = {"content-type": "application/json", "accept-encoding": "gzip", "user-agent": USER_AGENT}
     parts = urlsplit(base_url)
@@ -88,14 +78,3 @@ def create_endpoint(
         route=route,
         secrets=(*secrets, *found, *map(unquote, user.split(":")), *[value for _, value in parse_qsl(parts.query)]),
     )
-
-
-def check_header(name: str, value: str) -> str:
-    """Return a value that can stand in a header. Raise RequestError for any other."""
-    if value.isascii() and value.isprintable():
-        return value
-    raise RequestError(f"{name} cannot be sent in a header", "Remove its line break, or whatever in it is not ASCII.")
-
-
-def write_body(request: WireRequest) -> bytes:
-    return write_bytes(request.body) if request.method != "GET" else b""
