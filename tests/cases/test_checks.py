@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prompty.cases.case_file import Check, Level
-from prompty.cases.checks import CheckOutcome, Evaluators, Observation, run_checks
-from prompty.cases.json_path import get_value, parse_path
+from prompty.cases.checks import CheckOutcome, Evaluators, Observation, get_value, parse_path, run_checks
 
 
 class Recording:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prompty.cases.case_file import Check, JudgeRules
-from prompty.cases.judges import build_judge_inputs, describe_report, parse_score, passes, report_judge
+from prompty.cases.evaluators import build_judge_inputs, describe_report, parse_score, passes, report_judge
 from prompty.cases.plan import plan_trials
 from prompty.cases.results import CaseRun, TrialResult
 from prompty.cases.runner import Runner, RunnerOptions, report_suite

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from prompty import GatedCall, load
-from prompty.cli.approval import Approver
 from prompty.cli.chat import Conversation
+from prompty.cli.turns import Approver
 from prompty.memory import InProcessMemory
 from tests.terminal import PROMPTY, Terminal
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from typer import BadParameter
 
-from prompty.cli.durations import format_age, parse_duration
+from prompty.cli.durable import format_age, parse_duration
 
 
 @pytest.mark.parametrize(

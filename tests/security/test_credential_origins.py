@@ -13,8 +13,8 @@ from azure.core.credentials import AccessToken
 
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads
 from prompty.analysis.explain import explain
-from prompty.cli.inputs import load_dotenv
 from prompty.errors import RequestError
+from prompty.pipeline.dotenv import load_env
 from prompty.providers import register_connection
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
@@ -363,7 +363,7 @@ def load_beside_dotenv(folder: Path, connection: str) -> PromptAgent:
     (folder / "below").mkdir()
     file = folder / "below" / "p.prompty"
     file.write_text(f"---\nmodel: {{id: m, connection: {connection}}}\n---\nuser:\nHi")
-    load_dotenv(file)
+    load_env(prompt=file)
     return load(file)
 
 
@@ -388,7 +388,7 @@ def test_a_dotenv_cannot_pass_a_key_of_the_environment_off_as_its_own(internet: 
         file = tmp_path / "p.prompty"
         connection = f"{{endpoint: '${{env:URL}}', apiKey: '${{env:{name}}}'}}"
         file.write_text(f"---\nmodel: {{id: m, connection: {connection}}}\n---\nuser:\nHi")
-        load_dotenv(file)
+        load_env(prompt=file)
         assert invoke(load(file)) == "Hello"
     assert SECRET not in "".join(arrival.text for arrival in internet.arrivals)
 
@@ -420,7 +420,7 @@ def test_a_dotenv_is_found_again_for_each_file(tmp_path: Path) -> None:
     load_beside_dotenv(tmp_path, "null")
     assert DEFAULT.dotenv["OPENAI_API_KEY"] == "the-key-of-the-dotenv"
     (tmp_path / ".env").unlink()
-    load_dotenv(tmp_path / "below" / "p.prompty")
+    load_env(prompt=tmp_path / "below" / "p.prompty")
     assert not DEFAULT.dotenv
 
 

@@ -1,7 +1,7 @@
 """Check observations. Pure functions, except for the checks by `Evaluators`.
 
 Checks run in the order of their cost: text and data first, then functions, similarity, and judges. The expensive checks
-run only if the cheaper ones have passed.
+run only if the cheaper ones have passed. A path such as `messages[0].content` leads to one value, without wildcards.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import jsonschema_rs
 
 from prompty.cases.case_file import Check, Level, Range, Similarity
-from prompty.cases.json_path import get_value
 from prompty.cases.results import CheckResult
+from prompty.safety.json import read_json
 
 _MAX_SHOWN = 160
 
@@ -206,3 +206,42 @@ def _show(value: object) -> str:
     """Return a value as JSON, truncated."""
     text = _write(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text):,} characters)"
+
+
+_STEP = re.compile(r"\.?([^.\[\]\"]+)|\[(-?\d{1,9})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
+
+
+def parse_path(text: str) -> tuple[str | int, ...]:
+    """Split a path into names and positions. Raise ValueError if it is invalid."""
+    steps: list[str | int] = []
+    position = 0
+    while position < len(text):
+        step = _STEP.match(text, position)
+        if step is None or (position == 0 and text.startswith(".")):
+            raise ValueError(f"the path `{text}` is invalid at character {position + 1}")
+        name, index, quoted = step.groups()
+        steps.append(name if name is not None else int(index) if index is not None else str(read_json(quoted)))
+        position = step.end()
+    return tuple(steps)
+
+
+def get_value(value: object, path: str) -> object:
+    """Return the value at a path. Raise LookupError, naming the first missing step."""
+    passed = ""
+    for step in parse_path(path):
+        try:
+            if isinstance(step, int) and isinstance(value, list | tuple):
+                value = value[step]
+            elif isinstance(value, dict):
+                value = value[str(step)]
+            else:
+                raise LookupError
+        except LookupError:
+            found = "a value"
+            if isinstance(value, list | tuple):
+                found = f"a list of {len(value)}"
+            elif isinstance(value, dict):
+                found = f"a mapping with {', '.join(list(value)[:10])}" if value else "a mapping"
+            raise LookupError(f"`{passed or 'it'}` is {found}, without `{step}`") from None
+        passed += f"[{step}]" if isinstance(step, int) else f".{step}" if passed else step
+    return value

@@ -1,14 +1,22 @@
 """Compare two runs of the same cases: which of them flipped, and whether chance alone explains it.
 
-A baseline is the results of an earlier run in a file beside the tests, in a stable order and without times.
+A baseline is the results of an earlier run in a file beside the tests, in a stable order and without times. Instead of
+one, the current cases can run with the prompts at a git reference.
 """
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from prompty.cases.judges import describe_report
+from prompty.cases.evaluators import describe_report
 from prompty.cases.reading import Suite
 from prompty.cases.results import Status, TrialResult
 from prompty.cases.runner import report_suite
@@ -34,48 +42,28 @@ class Comparison(NamedTuple):
     added: tuple[str, ...]
     failing: tuple[str, ...]
 
-    @property
-    def p_value(self) -> float:
-        return compute_mcnemar(len(self.worse), len(self.better))
-
-    @property
-    def smallest_difference(self) -> float | None:
-        return find_smallest_difference(self.compared, len(self.worse) + len(self.better))
-
 
 def compare(before: Mapping[str, Status], now: Sequence[TrialResult]) -> Comparison:
     """Compare results with earlier statuses by key."""
-    worse: list[str] = []
-    better: list[str] = []
-    uncompared: list[str] = []
-    added: list[str] = []
-    failing: list[str] = []
+    keys: dict[str, list[str]] = {name: [] for name in ("worse", "better", "uncompared", "added", "failing")}
     compared = passed_before = passed_now = 0
     for result in now:
         earlier = before.get(result.key)
         if result.status == "error" or (result.status == "failed" and earlier != "failed"):
-            failing.append(result.key)
+            keys["failing"].append(result.key)
         if earlier is None:
-            added.append(result.key)
+            keys["added"].append(result.key)
         elif earlier not in _DECIDED or result.status not in _DECIDED:
             if earlier != "skipped" or result.status != "skipped":
-                uncompared.append(result.key)
+                keys["uncompared"].append(result.key)
         else:
             compared += 1
             passed_before += earlier == "passed"
             passed_now += result.status == "passed"
             if earlier != result.status:
-                (better if result.status == "passed" else worse).append(result.key)
-    return Comparison(
-        tuple(worse),
-        tuple(better),
-        compared,
-        passed_before,
-        passed_now,
-        tuple(uncompared),
-        tuple(added),
-        tuple(failing),
-    )
+                keys["better" if result.status == "passed" else "worse"].append(result.key)
+    lists = {name: tuple(found) for name, found in keys.items()}
+    return Comparison(compared=compared, passed_before=passed_before, passed_now=passed_now, **lists)
 
 
 def describe_comparison(comparison: Comparison, name: str) -> list[str]:
@@ -88,14 +76,15 @@ def describe_comparison(comparison: Comparison, name: str) -> list[str]:
         f"of {comparison.compared} cases. Passing: {comparison.passed_before} before, {comparison.passed_now} now "
         f"({comparison.passed_now / comparison.compared:.0%}, 95% interval {low:.0%} to {high:.0%})."
     ]
-    if comparison.worse or comparison.better:
-        p = comparison.p_value
+    worse, better = len(comparison.worse), len(comparison.better)
+    if worse or better:
+        p = compute_mcnemar(worse, better)
         verdict = "significant" if p <= 0.05 else "can be explained by chance"
         lines.append(f"Exact McNemar: p = {p:.3g}, {verdict}.")
     if comparison.uncompared:
         named = ", ".join(comparison.uncompared[:MAX_NAMED]) + (" …" if len(comparison.uncompared) > MAX_NAMED else "")
         lines.append(f"{len(comparison.uncompared)} cases have no verdict in one of the runs and need --live: {named}.")
-    smallest = comparison.smallest_difference
+    smallest = find_smallest_difference(comparison.compared, worse + better)
     lines.append(
         "There are too few cases to distinguish a change from chance."
         if smallest is None
@@ -202,3 +191,57 @@ def build_report(
     comparison = compare(earlier.statuses, results)
     notes += describe_comparison(comparison, earlier.name)
     return SuiteReport(results, notes, [*comparison.failing, *untrusted], comparison, earlier)
+
+
+_SECONDS = 60
+
+
+@contextmanager
+def open_earlier(suites: Sequence[Suite], reference: str) -> Iterator[list[Suite]]:
+    """Yield the suites with the prompts and recordings at a git reference. Suites that did not exist are omitted."""
+    if reference.startswith("-"):
+        raise RequestError(f"'{reference}' is not a git reference", "Name a branch, a tag or a commit.")
+    with TemporaryDirectory(prefix="prompty-test-") as folder:
+        found = [
+            earlier
+            for number, suite in enumerate(suites)
+            if (earlier := _extract(suite, reference, Path(folder).resolve() / str(number)))
+        ]
+        if not found:
+            raise RequestError(f"none of these prompts exists at '{reference}'", "Name a reference that has them.")
+        yield found
+
+
+def _extract(suite: Suite, reference: str, target: Path) -> Suite | None:
+    """Write a suite's folder at the reference to `target`. Return None if its prompt did not exist."""
+    here = suite.folder.resolve()
+    root = Path(_run_git(here, "rev-parse", "--show-toplevel").decode().strip()).resolve()
+    _run_git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}", cause=f"git has no '{reference}'")
+    prompt = suite.prompt.resolve()
+    if not prompt.is_relative_to(here):
+        raise RequestError(
+            f"{suite.prompt} is not below {suite.folder}", "To compare a prompt, keep it next to its tests."
+        )
+    place = here.relative_to(root).as_posix()
+    names = _run_git(root, "ls-tree", "-r", "--name-only", "-z", reference, "--", f"{place}/" if place != "." else ".")
+    if prompt.relative_to(root).as_posix() not in names.decode().split("\0"):
+        return None
+    target.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(_run_git(root, "archive", reference, "--", place))) as archive:
+        archive.extractall(target, filter="data")
+    folder = target / place
+    return replace(suite, prompt=folder / prompt.relative_to(here), earlier=folder)
+
+
+def _run_git(folder: Path, *words: str, cause: str = "") -> bytes:
+    git = which("git")
+    if git is None:
+        raise RequestError("git is not installed", "Install it, or compare with --baseline.")
+    try:
+        done = subprocess.run(  # noqa: S603  the user's reference, after --verify
+            [git, "-C", str(folder), *words], capture_output=True, check=True, timeout=_SECONDS
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().partition("\n")[0]
+        raise RequestError(cause or f"git failed: {said or error}", "Run the command in the repository.") from None
+    return done.stdout

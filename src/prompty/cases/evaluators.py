@@ -1,26 +1,171 @@
-"""Checks that run code or models: functions from files that the user named, embedding prompts, and judges."""
+"""Checks that run code or models: functions, embedding prompts, and judges, which are prompts that score answers.
 
-from collections.abc import Callable, Mapping
+A judge may fail a case only if it agrees with people on labelled cases. A test file only names a function: its code
+runs only if the user named the Python file on the command line, or in the settings of pytest, which runs the project's
+code anyway.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prompty.api import invoke
-from prompty.cases.case_file import Case, Check, Similarity
+from prompty.cases.case_file import Case, Check, JudgeRules, Similarity
 from prompty.cases.checks import CheckOutcome, Observation
-from prompty.cases.judges import JudgeReport, build_judge_inputs, parse_score, passes
-from prompty.cases.statistics import compute_cosine
+from prompty.cases.results import TrialResult
+from prompty.cases.statistics import Agreement, compute_agreement, compute_cosine
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.load import load
+from prompty.tools.source import import_source
 
+Score = float | bool | str
 Functions = Mapping[str, Callable[..., object]]
-Trust = Callable[[Path], JudgeReport]
+_VERDICTS = {True: ("pass", "passed", "true", "yes"), False: ("fail", "failed", "false", "no")}
+_SCORE_KEYS = ("score", "rating", "result", "verdict", "pass", "passed", "label")
+_TAGGED = re.compile(r"<S2>\s*(-?\d+(?:\.\d+)?)")  # the format of azure-ai-evaluation's judges
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
+_INPUT = re.compile(r"\$\{inputs\.(\w+)\}")
+
+
+def parse_score(answer: object) -> Score:
+    """Return the score in a judge's answer: a number, True or False, or another word.
+
+    It is the answer itself, or one of the keys `score`, `rating`, `result`, `verdict`, `pass` or `label`. Raise
+    ValueError if there is none.
+    """
+    if isinstance(answer, bool | int | float):
+        return answer
+    if isinstance(answer, dict):
+        for key in _SCORE_KEYS:
+            if key in answer:
+                return parse_score(answer[key])
+        raise ValueError(f"the judge's answer is a mapping without {', '.join(_SCORE_KEYS[:3])} or another score")
+    text = "" if answer is None else str(answer).strip()
+    if tagged := _TAGGED.search(text):
+        return float(tagged[1])
+    if text[:1] in ("{", "[") or text.startswith("```"):
+        try:
+            return parse_score(json.loads(text.strip("`").removeprefix("json")))
+        except (TypeError, json.JSONDecodeError):
+            pass
+    word = text.rstrip(".!").lower()
+    for verdict, words in _VERDICTS.items():
+        if word in words:
+            return verdict
+    if _NUMBER.match(word):
+        return float(word)
+    if text and len(text) <= 40 and "\n" not in text:
+        return text
+    raise ValueError(f"the judge's answer has no score: {text[:80]!r}")
+
+
+def passes(score: Score, at_least: float | None) -> bool | str:
+    """Return True or False for a score, or the score itself if it is a word."""
+    if isinstance(score, str | bool):
+        return score
+    if at_least is None:
+        raise ValueError(f"the judge answered {score:g}, but there is no `at_least` for the scores that pass")
+    return score >= at_least
+
+
+def build_judge_inputs(check: Check, inputs: Mapping[str, object], answer: str) -> dict[str, object]:
+    """Return the inputs of a judge: those of the case, the answer as `answer` and `response`, and `judge_inputs`.
+
+    A value `${inputs.NAME}` in `judge_inputs` is that input of the case.
+    """
+    given: dict[str, object] = {**inputs, "answer": answer, "response": answer}
+    for name, value in check.judge_inputs.items():
+        reference = _INPUT.fullmatch(value) if isinstance(value, str) else None
+        if reference and reference[1] not in inputs:
+            raise RequestError(
+                f"`judge_inputs.{name}` refers to the input '{reference[1]}', which the case lacks",
+                "Name an input of the case.",
+            )
+        given[name] = inputs[reference[1]] if reference else value
+    return given
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgeReport:
+    """The agreement of a judge with the labels in its test file. It may fail a build if `problem` is empty."""
+
+    judge: str
+    agreement: Agreement
+    rules: JudgeRules
+    problem: str = ""
+
+    @property
+    def trusted(self) -> bool:
+        return not self.problem
+
+
+def report_judge(
+    judge: Path, rules: JudgeRules, results: Sequence[TrialResult], labels: Mapping[str, Score]
+) -> JudgeReport:
+    """Compare a judge's verdicts with people's `labels`, by case key."""
+    pairs: list[tuple[object, object]] = []
+    problem = ""
+    for result in results:
+        label = labels[result.key]
+        for run in result.runs:
+            try:
+                if run.error is not None:
+                    raise ValueError(run.error.partition("\n")[0])
+                pairs.append(
+                    (passes(parse_score(label), rules.at_least), passes(parse_score(run.answer), rules.at_least))
+                )
+            except ValueError as error:
+                problem = problem or f"{result.case}: {error}"
+    agreement = compute_agreement(pairs)
+    return JudgeReport(
+        judge=judge.name, agreement=agreement, rules=rules, problem=problem or _find_problem(agreement, rules)
+    )
+
+
+def _find_problem(agreement: Agreement, rules: JudgeRules) -> str:
+    """Return the reason why a judge may not fail a build, or ""."""
+    if agreement.total < rules.min_labels:
+        return f"it has {agreement.total} labelled cases, but needs {rules.min_labels}"
+    if agreement.kappa is None:
+        return "all labels are the same, so agreement means nothing"
+    if agreement.kappa < rules.min_kappa:
+        return f"kappa is {agreement.kappa:.2f}, but must be at least {rules.min_kappa:g}"
+    return ""
+
+
+def describe_report(report: JudgeReport) -> str:
+    """Return one line: agreement, kappa and base rate."""
+    agreement = report.agreement
+    kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
+    line = (
+        f"{report.judge}: agrees with {agreement.agreed} of {agreement.total} labels ({agreement.share:.0%}), "
+        f"kappa {kappa}, base rate {agreement.base_rate:.0%}"
+    )
+    return f"{line}. It may fail cases." if report.trusted else f"{line}. It is advisory: {report.problem}."
+
+
+def load_checks(sources: Sequence[str]) -> Functions:
+    """Return the public functions of Python files or modules by `module:function`."""
+    functions: dict[str, Callable[..., object]] = {}
+    for source in sources:
+        module = Path(source).stem if source.endswith(".py") else source
+        for name, function in inspect.getmembers(import_source(source), inspect.isfunction):
+            if not name.startswith("_"):
+                functions[f"{module}:{name}"] = function
+    return functions
 
 
 class CaseEvaluators:
     """The expensive checks of a case. `functions` has functions by `module:function`, `get_trust` a judge's report."""
 
-    def __init__(self, case: Case, folder: Path, functions: Functions, get_trust: Trust) -> None:
+    def __init__(
+        self, case: Case, folder: Path, functions: Functions, get_trust: Callable[[Path], JudgeReport]
+    ) -> None:
         self._case, self._folder = case, folder
         self._functions, self._get_trust = functions, get_trust
 

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from prompty.cases.evaluators import load_prompt
 from prompty.cases.plan import get_recording_path, plan_trials
-from prompty.cases.reading import RULES, SUFFIXES, Suite, find_test_file, read_suite
+from prompty.cases.reading import RULES, SUFFIXES, Suite, find_file_reference, find_test_file, read_suite, write_yaml
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode
-from prompty.cases.yaml_text import find_file_reference, write_yaml
 from prompty.errors import InvalidMessage, RequestError
 from prompty.model.message import Json, Message, Usage
 from prompty.model.reply import Reply

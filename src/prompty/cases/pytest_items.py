@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from prompty.cases.judges import describe_report
+from prompty.cases.evaluators import describe_report, load_checks
 from prompty.cases.plan import Trial, plan_trials
-from prompty.cases.python_checks import load_checks
 from prompty.cases.reading import Suite, read_suite
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import Runner, RunnerOptions, report_suite

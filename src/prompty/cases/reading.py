@@ -1,8 +1,12 @@
-"""Read a test file: its YAML, the files it refers to, and every mistake in it with line and fix."""
+"""Read a test file: its YAML, the files it refers to, and every mistake in it with line and fix.
+
+`write_yaml` writes data as YAML that reads back as the same data, for generated test files and prompts.
+"""
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -10,11 +14,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import jsonschema_rs
+import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
-from prompty.cases.json_path import parse_path
+from prompty.cases.checks import parse_path
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
 from prompty.pipeline.files import Unreadable
 from prompty.pipeline.frontmatter import normalize
@@ -69,11 +74,6 @@ def find_test_file(prompt: Path) -> Path | None:
     """Return the test file of a prompt."""
     candidates = (prompt.with_name(f"{prompt.stem}{suffix}") for suffix in SUFFIXES)
     return next((path for path in candidates if path.is_file()), None)
-
-
-def refers_to_file(text: str) -> bool:
-    """Return True if a test file would read a text as a file reference."""
-    return _FILE.fullmatch(text) is not None
 
 
 def make_file_name(text: str) -> str:
@@ -345,7 +345,8 @@ def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
     try:
         jsonschema_rs.validator_for(check.json_schema or {})
     except ValueError as error:
-        yield "json_schema", f"not a JSON Schema: {_first_line(error)}", "Correct the schema."
+        cause, _, _ = str(error).partition("\n")
+        yield "json_schema", f"not a JSON Schema: {cause}", "Correct the schema."
     try:
         parse_path(check.path or "")
     except ValueError as error:
@@ -354,5 +355,33 @@ def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
         yield "python", "does not have the form `module:function`", "Write `python: module:function`."
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def write_yaml(data: object) -> str:
+    """Write YAML. Some characters, such as U+0085, must be escaped to be read back."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    with suppress(YamlError):
+        if read_yaml(text, RULES)[0] == data:
+            return text
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120))
+
+
+def find_file_reference(value: object) -> str | None:
+    """Return a text in the data that a test file would read as a file reference, or None."""
+    return next(filter(_FILE.fullmatch, _list_texts(value)), None)
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _list_texts(entry)
+    elif isinstance(value, Sequence):
+        for entry in value:
+            yield from _list_texts(entry)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes equal values again, instead of as aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

@@ -20,8 +20,7 @@ from typing import Any
 from prompty.batches.ledger import Ledger
 from prompty.batches.row_index import hash_prompt
 from prompty.cases.case_file import JudgeRules
-from prompty.cases.evaluators import CaseEvaluators, Functions, load_prompt
-from prompty.cases.judges import JudgeReport, report_judge
+from prompty.cases.evaluators import CaseEvaluators, Functions, JudgeReport, load_prompt, report_judge
 from prompty.cases.plan import Trial, plan_trials
 from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
 from prompty.cases.results import CaseRun, Status, TrialResult, decide_status, run_from_json

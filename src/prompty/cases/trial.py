@@ -17,7 +17,7 @@ from prompty.analysis.explain import explain
 from prompty.api import invoke, resume, turn
 from prompty.cases.case_file import LEVELS, Case, Level
 from prompty.cases.checks import Evaluators, Observation, run_checks
-from prompty.cases.judges import parse_score, passes
+from prompty.cases.evaluators import parse_score, passes
 from prompty.cases.plan import Trial, get_recording_path
 from prompty.cases.results import CaseRun, CheckResult
 from prompty.drivers.run import Result

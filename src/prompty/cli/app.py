@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from prompty.cli.console import fail, out, print_unexpected, print_warning
-from prompty.cli.help import name_values
 from prompty.errors import PromptyError
 from prompty.registry import import_object
 from prompty.version import __version__
@@ -24,7 +23,7 @@ COMMANDS = {
     "build": "build:build",
     "render": "render:render_prompt",
     "run": "run:run_prompt",
-    "explain": "explain:explain_request",
+    "explain": "render:explain_request",
     "tools": "tools:tools",
     "providers": "providers:providers",
     "models": "providers:models",
@@ -37,7 +36,7 @@ COMMANDS = {
     "submit": "durable:submit",
     "trace": "trace:trace_app",
     "runs": "runs:runs",
-    "db": "db:db",
+    "db": "durable:db",
 }
 DEBUG = "--debug"
 
@@ -131,3 +130,24 @@ def prompty(
 
     Exit codes: 0 for success, 1 if the command failed, 2 if the command line is wrong.
     """
+
+
+def name_values(command: Any) -> Any:
+    """Set the metavars of a command and its subcommands, and return the command.
+
+    Help then has the usual notation, `prompty check [OPTIONS] FILES...` and `--limit NUMBER`. By default typer shows
+    Python types (`{files}...`, `<list[Path]>`, `<bool>`).
+    """
+    for param in command.params:
+        if param.param_type_name == "argument":
+            param.metavar = param.metavar or param.name.upper()  # also shown in errors
+            name = param.metavar + ("..." if param.nargs != 1 else "")
+            usage = [name if param.required else f"[{name}]"]
+            record = None if param.hidden else (name, param.help or "")
+            param.get_usage_pieces = lambda _, usage=usage: usage
+            param.get_help_record = lambda _, record=record: record
+        elif param.metavar is None and not param.is_flag:
+            param.metavar = param.name.upper()
+    for inner in getattr(command, "commands", {}).values():
+        name_values(inner)
+    return command

@@ -25,13 +25,11 @@ from prompty.batches.shared import SharedBatch, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
-from prompty.cli.inputs import load_dotenv
+from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import ApiType, AsJson, ModelId, PromptFile, ProviderKey, TraceTo, Variant, start_tracing
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import RequestError
-from prompty.pipeline.load import load
-from prompty.pipeline.model_override import override_model
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
@@ -76,10 +74,9 @@ def run_batch(
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
-    load_dotenv(file)
     try:
         start_tracing(trace)
-        agent = override_model(load(file, variant=variant), model, provider=provider, api_type=api)
+        agent = load_prompt_file(file, variant, model, provider=provider, api=api)
         job = BatchJob(
             agent=agent,
             rows=rows,

@@ -15,11 +15,9 @@ from typer import Exit, Option
 
 from prompty.api import turn
 from prompty.cancellation import CancelToken
-from prompty.cli.approval import Approver
 from prompty.cli.console import out, print_error
-from prompty.cli.display import describe_event, shorten
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
-from prompty.cli.inputs import load_dotenv, read_inputs
+from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import (
     ApiType,
@@ -36,7 +34,7 @@ from prompty.cli.options import (
     read_options,
     start_tracing,
 )
-from prompty.cli.stdin import STDIN
+from prompty.cli.turns import Approver, describe_event, shorten
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
 from prompty.memory.in_process import InProcessMemory
@@ -46,8 +44,6 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
-from prompty.pipeline.load import load
-from prompty.pipeline.model_override import override_model
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
 from prompty.steering import Steering
@@ -85,9 +81,8 @@ def chat(
     If standard input is not a terminal, the exit code is 1 after an error.
     """
     STDIN.claim("your messages")
-    load_dotenv(file)
     start_tracing(trace)
-    agent = override_model(load(file, variant=variant), model, read_options(options), provider=provider, api_type=api)
+    agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api)
     values = read_inputs(agent, inputs, inputs_file)
     load_mcp(mcp)
     functions = select_functions(agent, tools, all_tools=all_tools)

@@ -11,9 +11,9 @@ from typer import Argument, Exit, Option
 from prompty.analysis.check import check as check_file
 from prompty.cases.reading import SUFFIXES, check_suite, find_test_file
 from prompty.cli.console import fail, out, print_json, print_problem
-from prompty.cli.inputs import load_dotenv
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
+from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
 from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.variants import find_base
@@ -42,7 +42,7 @@ def check_prompts(
     for file in prompts:
         if variant is None and find_base(file) in prompts:
             continue  # a prompt is checked with its variants
-        load_dotenv(file)
+        load_env(prompt=file)
         problems += check_file(file, variant=variant, portable=portable)
     for file in tests:
         problems += check_suite(file)

@@ -1,22 +1,22 @@
-"""`prompty worker` and `submit`: execute and queue durable runs."""
+"""`prompty worker`, `submit` and `db`: execute and queue durable runs, and prepare their database."""
 
 import os
 import platform
 import random
+import re
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.text import Text
-from typer import BadParameter, Option
+from typer import BadParameter, Option, Typer
 
 from prompty.cli.console import err, out
-from prompty.cli.durations import parse_duration
 from prompty.cli.functions import ToolFiles, load_functions
-from prompty.cli.inputs import load_dotenv, read_pairs
+from prompty.cli.inputs import load_prompt_file, read_pairs
 from prompty.cli.options import (
     ApiType,
     InputPairs,
@@ -36,10 +36,34 @@ from prompty.durable.probes import parse_address
 from prompty.durable.runs import explain_version
 from prompty.durable.runtime import DurableRuntime
 from prompty.durable.webhook import Webhook
-from prompty.pipeline.load import load
-from prompty.pipeline.model_override import override_model
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", re.ASCII)
+
+
+def parse_duration(text: str | timedelta) -> timedelta:
+    """Parse a number with a unit. An option's default is passed as a duration."""
+    if isinstance(text, timedelta):
+        return text
+    if (match := _DURATION.fullmatch(text)) is None:
+        raise BadParameter(f"{text!r} is not a duration. Examples: 90s, 15m, 12h, 7d.")
+    number, unit = match.groups()
+    return timedelta(seconds=float(number) * _SECONDS[unit])
+
+
+def format_age(duration: timedelta) -> str:
+    """Format a duration in its largest whole unit up to days."""
+    seconds = max(int(duration.total_seconds()), 0)
+    unit = next((unit for unit in "dhm" if seconds >= _SECONDS[unit]), "s")
+    return f"{seconds // _SECONDS[unit]}{unit}"
+
+
+def make_age_option(help: str) -> Any:
+    """Return an option that takes a duration such as 12h."""
+    return Option(parser=parse_duration, metavar="AGE", help=help)
+
 
 DatabaseUrl = Annotated[
     str | None,
@@ -74,8 +98,7 @@ def worker(
         Option(metavar="[HOST:]PORT", help="Serve /livez, /readyz and /metrics, on localhost unless HOST is given."),
     ] = None,
     keep: Annotated[
-        timedelta | None,
-        Option(parser=parse_duration, metavar="AGE", help="Delete runs AGE after they ended, for example 12h or 7d."),
+        timedelta | None, make_age_option("Delete runs AGE after they ended, for example 12h or 7d.")
     ] = None,
     on_pause: Annotated[
         str | None,
@@ -166,20 +189,10 @@ def submit(
         int | None, Option(metavar="N", min=1, help="Fail if N runs already wait for a worker.")
     ] = None,
     deadline: Annotated[
-        timedelta | None,
-        Option(
-            parser=parse_duration,
-            metavar="AGE",
-            help="Fail the run if it has not ended after AGE, for example 15m or 2h.",
-        ),
+        timedelta | None, make_age_option("Fail the run if it has not ended after AGE, for example 15m or 2h.")
     ] = None,
     pause_timeout: Annotated[
-        timedelta | None,
-        Option(
-            parser=parse_duration,
-            metavar="AGE",
-            help="Deny calls that have no answer after AGE, for example 12h or 7d.",
-        ),
+        timedelta | None, make_age_option("Deny calls that have no answer after AGE, for example 12h or 7d.")
     ] = None,
     tool: Annotated[
         list[str] | None, Option(help="Offer a tool that the workers have, in addition to those in the file.")
@@ -190,9 +203,8 @@ def submit(
     api: ApiType = None,
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
-    load_dotenv(file)
+    agent = load_prompt_file(file, variant, model, provider=provider, api=api)
     with open_client(database, Limits(max_waiting=max_waiting)) as runtime:
-        agent = override_model(load(file, variant=variant), model, provider=provider, api_type=api)
         run = runtime.start(
             agent,
             read_pairs(agent, inputs or []),
@@ -220,3 +232,28 @@ def open_client(database: str | None, limits: Limits | None = None) -> Iterator[
 def get_database_url(url: str | None) -> str:
     """Return the URL. Defaults to a SQLite file in the user's state directory."""
     return url or f"sqlite:///{get_state_path('runs.db')}"
+
+
+db: Typer = Typer(name="db", help="Create and update the tables of durable runs.", no_args_is_help=True)
+
+
+@db.callback()
+def describe_db() -> None:
+    """Create and update the tables of durable runs."""
+
+
+@db.command("migrate")
+def migrate_tables(
+    database: DatabaseUrl = None,
+    role: Annotated[str | None, Option(metavar="ROLE", help="Grant this PostgreSQL role access to the tables.")] = None,
+) -> None:
+    """Create or update the tables. Workers do this themselves if their role has the permission."""
+    from prompty.durable.dbos_engine import DbosEngine  # the other commands start without it
+
+    url = get_database_url(database)
+    engine = DbosEngine(url)
+    try:
+        engine.migrate(role)
+    finally:
+        engine.close()
+    out.print(visible(f"the tables of {mask_secrets(url)} are up to date"))

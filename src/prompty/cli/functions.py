@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence, Set
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated
 
 from rich.text import Text
@@ -80,11 +79,10 @@ def _require_all(agent: PromptAgent, known: Set[str], sources: list[str]) -> Non
 
 def load_functions(sources: list[str] | None) -> list[object]:
     """Return the functions marked with `@tool` in these files and modules."""
-    return [function for source in sources or [] for function in _find_tools(import_source(source), source)]
-
-
-def _find_tools(module: ModuleType, source: str) -> list[object]:
-    functions = [value for value in vars(module).values() if callable(value) and hasattr(value, MARK)]
-    if not functions:
-        raise ToolError(f"'{source}' has no tools", "Mark its functions with @tool from prompty.")
+    functions: list[object] = []
+    for source in sources or []:
+        found = [value for value in vars(import_source(source)).values() if callable(value) and hasattr(value, MARK)]
+        if not found:
+            raise ToolError(f"'{source}' has no tools", "Mark its functions with @tool from prompty.")
+        functions += found
     return functions

@@ -1,14 +1,16 @@
-"""Parse inputs from the command line as the kinds that a prompt declares, and load `.env` files."""
+"""Load the prompt that a command names, and parse its inputs as the kinds that it declares."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from prompty.cli.stdin import STDIN
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
 from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.load import load
+from prompty.pipeline.model_override import override_model
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 
@@ -124,6 +126,42 @@ def _parse_value(name: str, kind: str, text: str) -> object:
         raise InputError(name, cause, f"{fix} (or false)" if kind == "boolean" else fix) from None
 
 
-def load_dotenv(prompt: Path) -> None:
-    """Make the variables of the nearest `.env`, in the prompt's folder or above, available to prompts."""
-    load_env(prompt=prompt)
+def load_prompt_file(
+    file: Path,
+    variant: str | None,
+    model: str | None = None,
+    options: dict[str, object] | None = None,
+    *,
+    provider: str | None,
+    api: str | None = None,
+) -> PromptAgent:
+    """Load a prompt, with the variables of its `.env`, and override its model."""
+    load_env(prompt=file)
+    return override_model(load(file, variant=variant), model, options, provider=provider, api_type=api)
+
+
+class StandardInput:
+    def __init__(self) -> None:
+        self._reader: str | None = None
+
+    def claim(self, reader: str) -> None:
+        """Reserve standard input. Raise InputError if it is already reserved."""
+        if self._reader is not None:
+            raise InputError(
+                "",
+                f"standard input is used for {self._reader}, so {reader} cannot be read from it",
+                "Use - only once, and name a file for the other.",
+            )
+        self._reader = reader
+
+    def read_text(self, reader: str) -> str:
+        self.claim(reader)
+        try:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                "", f"{reader}, read from standard input, is not UTF-8: {error}", "Convert it to UTF-8."
+            ) from None
+
+
+STDIN: StandardInput = StandardInput()

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from rich.text import Text
 from typer import Argument
 
 from prompty.cli.console import fail, out
@@ -94,15 +93,11 @@ def _print_next_steps(template: NewTemplate, target: Path, paths: list[Path]) ->
     file = visible(f"{target}.prompty")
     run = f"prompty run {file} {visible(template.arguments.format(name=target))}"
     hosted, local = template.models
-    _print_step(f"Created {visible(', '.join(map(str, paths)))}. The prompt {template.purpose}.\n")
+    out.print(f"Created {visible(', '.join(map(str, paths)))}. The prompt {template.purpose}.\n")
     if template.extra and find_spec(template.extra) is None:
-        _print_step(f"Install what it needs:\n    pip install 'prompty-runtime[{template.extra}]'\n")
-    _print_step(f"Run it. It answers with the script in the file, so it needs no key:\n    {run}\n")
-    _print_step(f"Ask a real model, with your key in OPENAI_API_KEY:\n    {run} --model {hosted}\n")
-    _print_step(f"Or ask a model on your machine, here with Ollama:\n    {run} --model {local}")
+        out.print(f"Install what it needs:\n    pip install 'prompty-runtime[{template.extra}]'\n")
+    out.print(f"Run it. It answers with the script in the file, so it needs no key:\n    {run}\n")
+    out.print(f"Ask a real model, with your key in OPENAI_API_KEY:\n    {run} --model {hosted}\n")
+    out.print(f"Or ask a model on your machine, here with Ollama:\n    {run} --model {local}")
     if template.chats:
-        _print_step(f"\nTalk to it:\n    prompty chat {file}")
-
-
-def _print_step(text: str) -> None:
-    out.print(Text(text))
+        out.print(f"\nTalk to it:\n    prompty chat {file}")

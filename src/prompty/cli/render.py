@@ -1,18 +1,67 @@
-"""`prompty render`: print the messages of a prompt."""
+"""`prompty render` and `prompty explain`: print the messages of a prompt, and the request that it would send."""
 
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 from rich.text import Text
 from typer import Option
 
+from prompty.analysis.check import check, check_text
+from prompty.analysis.explain import Explanation, explain as explain_prompt
 from prompty.cli.console import out, print_json
-from prompty.cli.inputs import read_inputs
-from prompty.cli.options import AsJson, FileOrStdin, InputFile, InputPairs, InputValue, Variant
-from prompty.cli.prompts import Prompt
+from prompty.cli.inputs import STDIN, read_inputs
+from prompty.cli.options import (
+    ApiType,
+    AsJson,
+    FileOrStdin,
+    InputFile,
+    InputPairs,
+    InputValue,
+    ModelId,
+    ModelOptionPairs,
+    ProviderKey,
+    Variant,
+    read_options,
+)
+from prompty.errors import Problem, RequestError
+from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
+from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.load import load, loads, read_default_variant
+from prompty.pipeline.model_override import override_model
 from prompty.pipeline.prepare import prepare
+from prompty.pipeline.variants import variants
 from prompty.safety.visible import visible
+
+_STDIN = Path("-")
+
+
+class Prompt:
+    """A prompt on the command line. One from standard input resolves paths in the working directory."""
+
+    def __init__(self, file: Path, variant: str | None = None) -> None:
+        self.file: Path = file
+        self.variant: str | None = variant
+        if file == _STDIN and variant:
+            raise RequestError("a prompt from standard input has no variants", "Pass its file, or remove --variant.")
+        self._text = STDIN.read_text("the prompt") if file == _STDIN else None
+        load_env(prompt=Path.cwd() / "stdin.prompty" if file == _STDIN else file)
+
+    def load(self) -> PromptAgent:
+        """Return the agent. Raise LoadError if the prompt has mistakes."""
+        return load(self.file, variant=self.variant) if self._text is None else loads(self._text, base_dir=os.curdir)
+
+    def check(self) -> list[Problem]:
+        """Return the problems of the prompt, or of the chosen variant."""
+        if self._text is not None:
+            return check_text(self._text, "<stdin>", Path.cwd())
+        default = read_default_variant() if self.variant is None else ""
+        return check(self.file, variant=self.variant or (default if default in variants(self.file) else ""))
+
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
 
@@ -50,3 +99,49 @@ def _describe(part: ContentPart) -> str:
     about = part.media_type or ""
     value = part.value if len(part.value) <= 80 else f"{part.value[:60]}… ({len(part.value):,} characters)"
     return visible(f"[{part.kind} {about} {value}]".replace("  ", " "))
+
+
+def explain_request(
+    file: FileOrStdin,
+    value: InputValue = None,
+    variant: Variant = None,
+    inputs: InputPairs = None,
+    inputs_file: InputFile = None,
+    stream: Annotated[bool, Option("--stream", "-s", help="Explain a streamed call.")] = False,
+    as_json: AsJson = False,
+    model: ModelId = None,
+    provider: ProviderKey = None,
+    api: ApiType = None,
+    options: ModelOptionPairs = None,
+) -> None:
+    """Print the messages of FILE and the exact request, without sending it. Secrets are masked."""
+    agent = override_model(Prompt(file, variant).load(), model, read_options(options), provider=provider, api_type=api)
+    explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
+    if as_json:
+        messages = [message.to_json() for message in explanation.messages]
+        print_json({**asdict(explanation), "messages": messages})
+    else:
+        _print_explanation(explanation)
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    for message in explanation.messages:
+        print_message(message)
+    _print_heading(f"POST {explanation.url}")
+    for header in explanation.headers:
+        out.print(Text(visible(header)))
+    out.print(Text(visible(json.dumps(explanation.body, indent=2, ensure_ascii=False))), end="\n\n")
+    hidden = {tool: ", ".join(parameters) for tool, parameters in explanation.bound.items()}
+    for heading, lines in (("omitted options", explanation.dropped), ("parameters hidden from the model", hidden)):
+        if lines:
+            _print_heading(heading)
+            out.print(Text(visible("\n".join(f"{name}: {text}" for name, text in lines.items()))), end="\n\n")
+    if explanation.refused:
+        _print_heading("a call would be refused")
+        out.print(Text(visible(explanation.refused)), end="\n\n")
+    _print_heading("as a curl command")
+    out.print(Text(visible(explanation.curl)))
+
+
+def _print_heading(text: str) -> None:
+    out.print(Text(f"── {visible(text)} ──", "bold blue"))

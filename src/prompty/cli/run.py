@@ -12,9 +12,7 @@ from rich.text import Text
 from typer import Exit, Option
 
 from prompty.api import invoke, turn as run_turn
-from prompty.cli.approval import Approver, describe_call
 from prompty.cli.console import err, fail, out, print_json, print_problem
-from prompty.cli.display import describe_event, shorten
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
 from prompty.cli.inputs import read_inputs
 from prompty.cli.options import (
@@ -33,7 +31,8 @@ from prompty.cli.options import (
     read_options,
     start_tracing,
 )
-from prompty.cli.prompts import Prompt
+from prompty.cli.render import Prompt
+from prompty.cli.turns import Approver, describe_call, describe_event, shorten
 from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
@@ -88,7 +87,8 @@ def run_prompt(
     display = RunDisplay(quiet=as_json or output is not None)
     settings: dict[str, Any] = {"stream": stream, "timeout": timeout, "on_event": display.show}
     if runs_tools:
-        approver = Approver(err, _read_reply if sys.stdin.isatty() else None, allow or ())
+        read_reply = (lambda: sys.stdin.readline() or None) if sys.stdin.isatty() else None
+        approver = Approver(err, read_reply, allow or ())
         settings |= {"tools": functions, "gate": approver.decide_all, "approval": "always" if approve else None}
         answer: Any = run_turn(agent, values, **settings)
     else:
@@ -125,10 +125,6 @@ class RunDisplay:
                 if line := describe_event(event):
                     self.streamed = ""
                     err.print(Text(*line))
-
-
-def _read_reply() -> str | None:
-    return sys.stdin.readline() or None
 
 
 def _refuse(paused: Paused) -> None:

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, BadParameter, Exit, Option, Typer
 
 from prompty.cli.console import err, out, print_error, print_json
-from prompty.cli.durable import DatabaseUrl, open_client
-from prompty.cli.durations import format_age, parse_duration
+from prompty.cli.durable import DatabaseUrl, format_age, make_age_option, open_client
 from prompty.cli.options import AsJson
 from prompty.durable.engine import VersionCount
 from prompty.durable.runs import RunSummary, explain_version
@@ -30,22 +29,10 @@ runs: Typer = Typer(
 RunId = Annotated[str, Argument(help="The id of the run.")]
 OlderThan = Annotated[
     timedelta | None,
-    Option(
-        parser=parse_duration,
-        metavar="AGE",
-        help="Only runs that have been in their state for AGE, for example 90s, 12h or 7d.",
-    ),
+    make_age_option("Only runs that have been in their state for AGE, for example 90s, 12h or 7d."),
 ]
 RunIds = Annotated[list[str] | None, Argument(help="The ids of the runs.")]
 PromptName = Annotated[str | None, Option(metavar="NAME", help="Only runs of the prompt with this file name.")]
-
-
-class Filters(NamedTuple):
-    """The filters of a command that changes many runs."""
-
-    state: RunState | None
-    prompt: str | None
-    older_than: timedelta | None
 
 
 _VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
@@ -189,7 +176,7 @@ def answer_run(
         if run_id is not None:
             runtime.answer(run_id, parsed)
             return
-        chosen = _choose(runtime, None, Filters("paused", prompt, older_than), ("paused",))
+        chosen = _choose(runtime, None, ("paused",), "paused", prompt, older_than)
         _change_each(chosen, lambda paused: _answer_all_calls(runtime, paused, parsed[0]), "answered")
 
 
@@ -223,9 +210,8 @@ def cancel(
     database: DatabaseUrl = None,
 ) -> None:
     """Cancel runs: those with these ids, or all that a filter selects."""
-    filters = Filters(state, prompt, older_than)
     with open_client(database) as runtime:
-        chosen = _choose(runtime, run_ids, filters, ("waiting", "running", "paused"))
+        chosen = _choose(runtime, run_ids, ("waiting", "running", "paused"), state, prompt, older_than)
         _change_each(chosen, runtime.cancel, "cancelled")
 
 
@@ -241,25 +227,31 @@ def retry(
 
     Name them by id, or select them with a filter.
     """
-    filters = Filters(state, prompt, older_than)
     with open_client(database) as runtime:
-        _change_each(_choose(runtime, run_ids, filters, ("failed", "cancelled")), runtime.retry, "continued")
+        chosen = _choose(runtime, run_ids, ("failed", "cancelled"), state, prompt, older_than)
+        _change_each(chosen, runtime.retry, "continued")
 
 
 def _choose(
-    runtime: DurableRuntime, run_ids: list[str] | None, filters: "Filters", states: tuple[RunState, ...]
+    runtime: DurableRuntime,
+    run_ids: list[str] | None,
+    states: tuple[RunState, ...],
+    state: RunState | None,
+    prompt: str | None,
+    older_than: timedelta | None,
 ) -> list[str]:
     """Return the ids on the command line, or those of the runs in `states` that the filters select."""
+    filters = (state, prompt, older_than)
     if run_ids:
         if any(filters):
             raise BadParameter("Give either ids or filters.")
         return run_ids
     if not any(filters):
         raise BadParameter("Give run ids, or select runs with --state, --prompt or --older-than.")
-    if filters.state is not None and filters.state not in states:
+    if state is not None and state not in states:
         raise BadParameter(f"The state must be one of {', '.join(states)}.", param_hint="--state")
-    wanted = states if filters.state is None else (filters.state,)
-    listed = [runtime.list(state, prompt=filters.prompt, older_than=filters.older_than) for state in wanted]
+    wanted = states if state is None else (state,)
+    listed = [runtime.list(one, prompt=prompt, older_than=older_than) for one in wanted]
     return [run.id for page in listed for run in page if run.state in wanted]
 
 
@@ -282,10 +274,7 @@ def _change_each(run_ids: list[str], change: Callable[[str], None], done: str) -
 def prune(
     run_ids: Annotated[list[str] | None, Argument(help="Delete only these runs, regardless of their age.")] = None,
     older_than: Annotated[
-        timedelta | None,
-        Option(
-            parser=parse_duration, metavar="AGE", help="Delete runs that ended at least AGE ago. The default is 30d."
-        ),
+        timedelta | None, make_age_option("Delete runs that ended at least AGE ago. The default is 30d.")
     ] = None,
     state: Annotated[RunState | None, Option(help="Delete only runs in this state.")] = None,
     prompt: PromptName = None,

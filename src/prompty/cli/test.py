@@ -1,6 +1,7 @@
-"""`prompty test`: run the test cases of prompts, offline from recordings or against models."""
+"""`prompty test`: run the test cases of prompts, offline from recordings or against models, and report the results."""
 
 import hashlib
+import os
 import shlex
 import signal
 import sys
@@ -11,29 +12,42 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
 from typer import Argument, Exit, Option
 
 from prompty.cases.case_file import Level
-from prompty.cases.comparison import EarlierResults, build_report, read_earlier, update_baselines
-from prompty.cases.earlier import open_earlier
+from prompty.cases.comparison import (
+    Comparison,
+    EarlierResults,
+    SuiteReport,
+    build_report,
+    get_case_key,
+    open_earlier,
+    read_earlier,
+    update_baselines,
+)
+from prompty.cases.evaluators import load_checks
 from prompty.cases.from_trace import add_case
 from prompty.cases.plan import Trial, parse_selection, plan_trials
-from prompty.cases.python_checks import load_checks
 from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
-from prompty.cases.results import TrialResult
+from prompty.cases.report import render_report, result_to_json, write_junit, write_summary
+from prompty.cases.results import TrialResult, count_statuses
 from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
-from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, print_problem
+from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, out, print_json, print_problem
 from prompty.cli.functions import ToolFiles, load_functions
-from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import AsJson, TraceTo, get_state_path, start_tracing
-from prompty.cli.test_output import print_results, write_reports
 from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
+from prompty.pipeline.dotenv import load_env
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+from prompty.viewer.page import write_page
+from prompty.viewer.reader import read_trace
+from prompty.viewer.trace import TraceUnreadable
 
 Paths = Annotated[
     list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")
@@ -141,7 +155,7 @@ def _add_case(trace: Path, paths: Sequence[Path]) -> None:
         raise RequestError(
             "--from-trace adds a case to one prompt", "Name it: prompty test FILE.prompty --from-trace …"
         )
-    load_dotenv(paths[0])
+    load_env(prompt=paths[0])
     added = add_case(open_trace(trace), paths[0])
     for tool in added.changing:
         err.print(visible(f"'{tool}' returned different results. The case uses the first for all of its calls."))
@@ -171,7 +185,7 @@ def read_suites(paths: Sequence[Path]) -> list[Suite]:
     for file in find_test_files(paths):
         try:
             suites.append(read_suite(file))
-            load_dotenv(suites[-1].prompt)
+            load_env(prompt=suites[-1].prompt)
         except LoadError as error:
             broken = True
             for problem in error.problems:
@@ -280,3 +294,99 @@ def _show_progress(total: int) -> Iterator[Callable[[TrialResult], None]]:
             bar.update(task, advance=1, description=f" · {failed} failed" if failed else "")
 
         yield advance
+
+
+_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("!", "bold red"), "skipped": ("-", "dim")}
+_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+def print_results(results: Sequence[TrialResult], report: SuiteReport | None = None, *, as_json: bool) -> None:
+    notes = report.notes if report else []
+    if as_json:
+        listed = [result_to_json(result) for result in results]
+        print_json({"results": listed, "summary": count_statuses(results), "notes": notes})
+        return
+    suite = ""
+    for result in results:
+        if result.suite != suite:
+            suite = result.suite
+            out.print(Text(visible(suite), "bold"))
+        _print_result(result, report.comparison if report else None)
+    for note in notes:
+        out.print(visible(note))
+    out.print(_summarize(results))
+
+
+def _print_result(result: TrialResult, comparison: Comparison | None) -> None:
+    mark, style = _MARKS[result.status]
+    line = Text.assemble((f"  {mark} ", style), visible(get_case_key(result)))
+    if len(result.runs) > 1 or result.needed > 1:
+        line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
+    if paid := _get_paid(result):
+        line.append(f"  {_show_dollars(paid)}", "dim")
+    if comparison and result.key in comparison.worse:
+        line.append("  passed before", "bold red")
+    elif comparison and result.key in comparison.better:
+        line.append("  failed before", "green")
+    elif comparison and result.status == "failed" and result.key not in comparison.failing:
+        line.append("  also failed before", "dim")
+    out.print(line)
+    for reason in result.reasons:
+        text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
+        out.print(Text(text, "dim" if result.status == "passed" else ""))
+
+
+def _summarize(results: Sequence[TrialResult]) -> str:
+    words = {"error": "could not run"}
+    counts = {status: number for status, number in count_statuses(results).items() if number}
+    parts = [f"{number} {words.get(status, status)}" for status, number in counts.items()]
+    paid = sum(map(_get_paid, results))
+    return ", ".join(parts or ["no cases"]) + (f", {_show_dollars(paid)}" if paid else "")
+
+
+def _get_paid(result: TrialResult) -> float:
+    """Return the cost of a result in this run. A recorded answer, which has no time, was paid for earlier."""
+    return (result.cost or 0) if result.seconds is not None else 0
+
+
+def _show_dollars(amount: float) -> str:
+    return f"${amount:.4f}" if amount >= 0.0001 else "less than $0.0001"
+
+
+def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None, github: bool) -> None:
+    """Write the requested reports, creating their folders."""
+    for file in filter(None, (junit, html)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if junit is not None:
+        junit.write_text(write_junit(report.results), encoding="utf-8", newline="\n")
+    if html is not None:
+        earlier = report.earlier
+        before, name = (earlier.results, earlier.name) if earlier else ({}, "")
+        results = [_link_traces(result, html.parent) for result in report.results]
+        page = render_report(results, report.notes, report.comparison, before, name)
+        html.touch(mode=0o600)  # answers can be private
+        html.write_text(page, encoding="utf-8", newline="\n")
+        err.print(visible(f"Wrote {html}."))
+    if github:
+        path = os.environ.get(_SUMMARY_VARIABLE)
+        if not path:
+            raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
+        with Path(path).open("a", encoding="utf-8") as summary:
+            summary.write(write_summary(report.results, report.notes))
+
+
+def _link_traces(result: TrialResult, folder: Path) -> TrialResult:
+    """Write the trace of each run as a page, and return the result with links to the pages."""
+    return result._replace(runs=tuple(run._replace(trace=_write_trace_page(run.trace, folder)) for run in result.runs))
+
+
+def _write_trace_page(trace: str | None, folder: Path) -> str | None:
+    if trace is None:
+        return None
+    page = Path(trace).with_suffix(".html")
+    try:
+        write_page(read_trace(trace), page)
+    except (TraceUnreadable, OSError) as error:
+        err.print(visible(f"A trace is not linked: {error}"))
+        return None
+    return quote(Path(os.path.relpath(page, folder)).as_posix())

@@ -7,15 +7,13 @@ from typing import NamedTuple
 from rich.text import Text
 
 from prompty.cli.console import out, print_json
-from prompty.cli.inputs import load_dotenv
+from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import ApiType, AsJson, PromptFile, ProviderKey, Variant
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
 from prompty.model.request import Function
-from prompty.model.tool import FunctionTool, ToolDefinition
-from prompty.pipeline.load import load
-from prompty.pipeline.model_override import override_model
+from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import build_request, list_declared_functions
 from prompty.providers import PROVIDERS
 from prompty.safety.visible import visible
@@ -43,12 +41,12 @@ def tools(
 
     --json prints their definitions exactly as the provider receives them.
     """
-    load_dotenv(file)
-    agent = override_model(load(file, variant=variant), provider=provider, api_type=api)
+    agent = load_prompt_file(file, variant, provider=provider, api=api)
     offered = asyncio.run(_list_functions(agent))
-    definitions = _build_definitions(agent, [entry.function for entry in offered])
+    api_module = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
+    request = build_request(agent, [user("…")], api_module, functions=[entry.function for entry in offered])
     if as_json:
-        print_json(definitions)
+        print_json(request.body.get("tools", []))
         return
     for entry in offered:
         _print_function(entry)
@@ -58,24 +56,17 @@ def tools(
 async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:
     functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
     declared = {tool.name: tool for tool in agent.tools}
-    offered = [_from_declaration(function, declared[function.name]) for function in functions]
+    offered = []
+    for function in functions:
+        tool = declared[function.name]
+        source = "function" if isinstance(tool, FunctionTool) else f"{tool.kind} {tool.name}"
+        offered.append(OfferedFunction(function, source, describe_policy(tool.approval_mode), tuple(tool.bindings)))
     for projected in await project_tools(agent, [function.name for function in functions]):
         source = f"{projected.tool.kind} {projected.tool.name}"
         words = {describe_policy(policy) for policy in (projected.tool.approval_mode, projected.kind_tool.approval)}
         approval = " and ".join(sorted(words))
         offered.append(OfferedFunction(projected.function, source, approval, tuple(projected.bindings)))
     return offered
-
-
-def _from_declaration(function: Function, tool: ToolDefinition) -> OfferedFunction:
-    source = "function" if isinstance(tool, FunctionTool) else f"{tool.kind} {tool.name}"
-    return OfferedFunction(function, source, describe_policy(tool.approval_mode), tuple(tool.bindings))
-
-
-def _build_definitions(agent: PromptAgent, functions: list[Function]) -> object:
-    """Return the definitions from the body of a request."""
-    api = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
-    return build_request(agent, [user("…")], api, functions=functions).body.get("tools", [])
 
 
 def _print_function(offered: OfferedFunction) -> None:

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from prompty.cases.imports.draft import DraftCase, DraftCheck, DraftPrompt, Note
 from prompty.cases.imports.templates import find_variables
-from prompty.cases.reading import make_file_name
-from prompty.cases.yaml_text import find_file_reference, write_yaml
+from prompty.cases.reading import find_file_reference, make_file_name, write_yaml
 from prompty.model.message import Json
 from prompty.model.property import kind_of_value
 
