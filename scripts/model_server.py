@@ -15,8 +15,8 @@ import yaml
 
 from prompty.model.request import WireRequest
 from prompty.testing.encoding import WIRES
-from prompty.testing.file_script import parse_file_script
-from prompty.testing.responder import Responder, respond
+from prompty.testing.provider import parse_file_script
+from prompty.testing.script import Responder, respond
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -24,7 +24,7 @@ from prompty.errors import IterationsExceeded
 from prompty.memory import SqliteMemory
 from prompty.providers.keys import KeyFile
 from prompty.testing import Fault, Recorder, Script, answer, call
-from prompty.tools.mcp.servers import Pins
+from prompty.tools.mcp import Pins
 from prompty.tracing import Tracer
 from prompty.wire.json_bytes import write_bytes
 

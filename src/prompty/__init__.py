@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from prompty.pipeline.variants import variants as variants
     from prompty.registry import Registry as Registry
     from prompty.steering import Steering as Steering
-    from prompty.tools.context import ToolContext as ToolContext
-    from prompty.tools.function import tool as tool
+    from prompty.tools.function import ToolContext as ToolContext, tool as tool
     from prompty.tools.toolbox import bind_tools as bind_tools
     from prompty.tracing.sinks import trace_to as trace_to
     from prompty.tracing.tracer import trace as trace

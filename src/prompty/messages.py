@@ -11,7 +11,7 @@ from prompty.providers import PROVIDERS
 from prompty.providers.openai import chat
 from prompty.providers.profiles import GENERIC, OPENAI
 from prompty.registry import DEFAULT, Registry
-from prompty.wire.media import require_text
+from prompty.wire.request import require_text
 
 __all__ = ["Role", "TextPart", "message_to_wire", "prepare_request_messages", "repair"]
 

@@ -17,7 +17,7 @@ IMPORT_BY_NAME = {
     "src/prompty/extras.py",
     "src/prompty/registry.py",
     "src/prompty/testing/__init__.py",
-    "src/prompty/tools/source.py",
+    "src/prompty/tools/function.py",
 }
 
 

@@ -19,7 +19,7 @@ from prompty.pipeline.process import process_reply
 from prompty.pipeline.request import list_declared_functions
 from prompty.providers import PROVIDERS, Api
 from prompty.registry import DEFAULT
-from prompty.wire.schema import build_function
+from prompty.wire.structured import build_function
 from tests.conformance.test_vectors import VECTORS, Vector, vectors
 
 Body = dict[str, Any]

@@ -251,7 +251,7 @@ def test_twenty_megabytes_in_one_event(server: Server, wire: Wire) -> None:
 
 
 def test_an_event_without_end_is_given_up(server: Server, stream_way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.wire.sse.MAX_EVENT_BYTES", 1_000_000)
+    monkeypatch.setattr("prompty.wire.stream.MAX_EVENT_BYTES", 1_000_000)
     server.answer(stream(b"data: ", *[b"x" * 100_000] * 20))
     error = stream_way.invoke(Chat().agent(server)).error
     assert isinstance(error, StreamCut)

@@ -11,8 +11,8 @@ from prompty.memory import InProcessMemory
 from prompty.model.message import Json, Message, ToolCall
 from prompty.model.reply import Reply
 from prompty.pipeline.process import process_reply
-from prompty.safety.surrogates import repair_json, repair_text
-from prompty.tools.results import result_message
+from prompty.safety.json import repair_json, repair_text
+from prompty.tools.calls import result_message
 from prompty.wire.json_bytes import write_bytes
 from tests.conversations.turns import scripted
 from tests.drivers.wires import TOOL, Chat, Wire

@@ -23,7 +23,7 @@ from prompty.pipeline.request import list_declared_functions
 from prompty.providers import PROVIDERS
 from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, request, write_message
 from prompty.registry import DEFAULT
-from prompty.wire.schema import build_function
+from prompty.wire.structured import build_function
 from tests.legality import assert_legal
 
 Json = dict[str, Any]

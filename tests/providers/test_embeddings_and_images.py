@@ -13,7 +13,7 @@ from prompty.pipeline.process import process_reply
 from prompty.providers import PROVIDERS
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT
-from prompty.wire.options import list_dropped_options
+from prompty.wire.request import list_dropped_options
 from tests.legality import assert_legal
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.wire.schema import build_function
+from prompty.wire.structured import build_function
 from tests.legality import assert_legal
 from tests.strategies import agents, histories
 

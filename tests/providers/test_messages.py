@@ -23,9 +23,9 @@ from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic.messages import API, MessagesDecoder
-from prompty.tools.arguments import parse_arguments
-from prompty.wire.schema import build_function
-from prompty.wire.sse import EventReader
+from prompty.tools.calls import parse_arguments
+from prompty.wire.stream import EventReader
+from prompty.wire.structured import build_function
 from tests.legality import assert_legal
 
 Json = dict[str, Any]

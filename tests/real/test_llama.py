@@ -37,7 +37,7 @@ from prompty.model.event import Event, ModelReply, ModelRequested, Retry, ToolCa
 from prompty.model.reply import Reply
 from prompty.providers import register_connection
 from prompty.providers.models import list_models
-from prompty.tools.arguments import parse_arguments
+from prompty.tools.calls import parse_arguments
 from prompty.wire.structured import StructuredResult, output_schema
 from tests.real.figures import record
 from tests.real.ways import (

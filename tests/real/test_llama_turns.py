@@ -46,7 +46,7 @@ from prompty.model.event import (
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
-from prompty.tools.arguments import parse_arguments
+from prompty.tools.calls import parse_arguments
 from tests.drivers.clients import close_clients
 from tests.legality import assert_legal
 from tests.real.figures import record

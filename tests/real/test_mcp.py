@@ -288,7 +288,7 @@ def test_a_server_that_does_not_start_says_why(
     way: Way, command: list[str], said: str, servers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "within" in said:
-        monkeypatch.setattr("prompty.tools.mcp.connection.CONNECT_SECONDS", 0.5)
+        monkeypatch.setattr("prompty.tools.mcp.sessions.CONNECT_SECONDS", 0.5)
     register_mcp_server("broken", command=command)
     seen = asked(way, "broken")
     assert "cannot use the MCP server 'broken' (tool 'broken')" in str(seen.error)

@@ -19,7 +19,7 @@ from prompty.model.request import WireRequest
 from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script
 from prompty.testing.encoding import WIRES
 from prompty.wire.json_bytes import read_bytes, write_bytes
-from prompty.wire.sse import EventReader
+from prompty.wire.stream import EventReader
 from tests.legality import assert_legal
 from tests.strategies import json_objects, names, texts
 from tests.ways import ASYNC, WAYS, Way

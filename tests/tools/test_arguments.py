@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
-from prompty.tools.arguments import find_schema_problems, get_validator, parse_arguments
+from prompty.tools.calls import find_schema_problems, get_validator, parse_arguments
 from prompty.tools.toolbox import fill_bindings
 
 READ: dict[str, tuple[str, Any]] = {

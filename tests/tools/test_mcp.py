@@ -15,11 +15,10 @@ from prompty.errors import ToolError
 from prompty.model.tool import McpTool
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.kinds import TOOL_KINDS
-from prompty.tools.mcp import McpKind, close_mcp_servers, load_mcp_servers, register_mcp_server
-from prompty.tools.mcp.connection import ServerAddress, is_lost
+from prompty.tools.mcp import KnownServer, McpKind, close_mcp_servers, load_mcp_servers, register_mcp_server
 from prompty.tools.mcp.content import McpError, fingerprint, to_parts
-from prompty.tools.mcp.servers import KnownServer
-from prompty.tools.openapi.permissions import Permissions
+from prompty.tools.mcp.sessions import ServerAddress, is_lost
+from prompty.tools.openapi.client import Permissions
 
 pytestmark = pytest.mark.usefixtures("clean_registry")
 

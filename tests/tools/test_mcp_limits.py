@@ -12,8 +12,9 @@ from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ToolError
 from prompty.testing import Script, call
-from prompty.tools.mcp import close_mcp_servers, limits, register_mcp_server
-from prompty.tools.mcp.limits import LINES, LineDecoder
+from prompty.tools import mcp
+from prompty.tools.mcp import close_mcp_servers, content, register_mcp_server
+from prompty.tools.mcp.content import LINES, LineDecoder
 from tests.conversations.turns import scripted
 from tests.tools.test_mcp_http import OwnServer, offered, own, result, results, turn_with
 from tests.ways import SYNC, Seen
@@ -48,7 +49,7 @@ def test_a_long_description_is_cut(own: OwnServer) -> None:
         SYNC.turn(scripted(tools=[{"name": "own", "kind": "mcp"}]))
     [function] = [one["function"] for one in script.requests[0]["tools"]]
     parameter = function["parameters"]["properties"]["a"]
-    assert len(function["description"]) == len(parameter["description"]) == limits.MAX_TOOL_DESCRIPTION
+    assert len(function["description"]) == len(parameter["description"]) == content.MAX_TOOL_DESCRIPTION
     assert parameter["enum"] == ["q" * 9000]  # a value that counts is not prose
 
 
@@ -60,7 +61,7 @@ def test_definitions_that_are_too_long_together_are_refused(own: OwnServer) -> N
 
 
 def test_more_tools_than_a_model_can_use_are_refused(own: OwnServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_OFFERED_TOOLS", 3)
+    monkeypatch.setattr(mcp, "MAX_OFFERED_TOOLS", 3)
     tools = [offered(f"t{at}") for at in range(5)]
     error = refused(own, *tools)
     assert "offers 5 tools, more than 3" in error
@@ -69,7 +70,7 @@ def test_more_tools_than_a_model_can_use_are_refused(own: OwnServer, monkeypatch
 
 
 def test_a_list_of_tools_ends_at_a_limit(own: OwnServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_LISTED_TOOLS", 3)
+    monkeypatch.setattr(mcp, "MAX_LISTED_TOOLS", 3)
     assert "lists more than 3 tools" in refused(own, *(offered(f"t{at}") for at in range(5)))
 
 
@@ -77,7 +78,7 @@ def test_a_message_over_http_that_is_too_long_ends_the_call(own: OwnServer, monk
     async def call_tool(context: Any, params: Any) -> types.CallToolResult:
         return result(types.TextContent(text="x" * 300_000))
 
-    monkeypatch.setattr(limits, "MAX_MESSAGE_BYTES", 200_000)
+    monkeypatch.setattr(content, "MAX_MESSAGE_BYTES", 200_000)
     monkeypatch.setattr(own, "_call", call_tool)
     own.stop()
     own.start()

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from prompty.errors import ArgumentsError
-from prompty.tools.openapi.names import is_same_parameter
-from prompty.tools.openapi.request import HttpRequest, build_call
+from prompty.tools.openapi.request import HttpRequest, build_call, is_same_parameter
 from tests.loopback import Server
 from tests.tools.openapi_parts import KEY, agent_of, called, document, one_operation, operation_of, refusal, result_of
 

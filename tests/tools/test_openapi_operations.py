@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from prompty.errors import ToolError
-from prompty.tools.arguments import find_schema_problems
+from prompty.tools.calls import find_schema_problems
+from prompty.tools.openapi.document import is_legal
 from prompty.tools.openapi.operations import Selection, list_operations
-from prompty.tools.openapi.schemas import is_legal
 from tests.tools.openapi_parts import document, one_operation, operation_of, read
 
 

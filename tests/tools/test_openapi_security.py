@@ -9,7 +9,7 @@ import pytest
 from prompty.errors import ToolError
 from prompty.registry import Registry
 from prompty.tools.openapi import allow
-from prompty.tools.openapi.permissions import Permissions, is_public, parse_url
+from prompty.tools.openapi.client import Permissions, is_public, parse_url
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,

@@ -6,8 +6,8 @@ import pytest
 
 from prompty.model.content import ContentPart, ImagePart, TextPart
 from prompty.model.message import ToolCall
-from prompty.tools import results
-from prompty.tools.results import result_message
+from prompty.tools import calls
+from prompty.tools.calls import result_message
 
 CALL = ToolCall(id="c", name="t", arguments="{}")
 
@@ -37,14 +37,14 @@ def test_a_short_result_is_as_it_was() -> None:
 
 
 def test_a_cut_falls_where_the_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "MAX_RESULT_LENGTH", 5)
+    monkeypatch.setattr(calls, "MAX_RESULT_LENGTH", 5)
     parts = result_message(CALL, [TextPart("abc"), TextPart("def"), ImagePart("i", "image/png"), TextPart("g")]).content
     assert [part.value for part in parts] == ["abc", "de", "i", "[2 more characters were omitted]"]
 
 
 def test_media_and_the_number_of_parts_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "MAX_MEDIA_LENGTH", 5)
-    monkeypatch.setattr(results, "MAX_RESULT_PARTS", 3)
+    monkeypatch.setattr(calls, "MAX_MEDIA_LENGTH", 5)
+    monkeypatch.setattr(calls, "MAX_RESULT_PARTS", 3)
     images = [ImagePart("123", "image/png")] * 3
     assert result_message(CALL, images).text == "[2 more images, recordings or files were omitted]"
     assert lengths([TextPart("a")] * 10_000) == [1, 1, 1, len("[9997 more characters were omitted]")]

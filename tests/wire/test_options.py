@@ -7,7 +7,7 @@ import pytest
 from prompty.model.options import ModelOptions
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
-from prompty.wire.options import list_dropped_options, map_options
+from prompty.wire.request import list_dropped_options, map_options
 
 ALL: dict[str, Any] = {
     "temperature": 0.5,

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from prompty.model.property import Property
 from prompty.model.tool import FunctionTool
-from prompty.wire.schema import build_function, build_schema
+from prompty.wire.structured import build_function, build_schema
 
 Json = dict[str, Any]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prompty.errors import ModelError
-from prompty.wire import sse
-from prompty.wire.sse import EventReader
+from prompty.wire import stream
+from prompty.wire.stream import EventReader
 from tests.machine import time_factor
 
 Event = dict[str, Any]
@@ -67,7 +67,7 @@ def test_data_that_is_not_json_is_an_error_that_may_pass() -> None:
 
 @pytest.mark.parametrize("line", [b"x" * 10, b"data: \n" * 10], ids=["one line", "many lines"])
 def test_an_event_without_an_end_is_an_error(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr(stream, "MAX_EVENT_BYTES", 100)
     assert read(*[b'data: {"a": 1}\n\n' * 6] * 3) == [ONE] * 18
     with pytest.raises(ModelError, match="more than 100 bytes"):
         read(*[line] * 11)

@@ -12,7 +12,7 @@ from prompty.model.tool import McpTool, OpenApiTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import PROVIDERS
 from prompty.providers.credentials import find_endpoint_refusal
-from prompty.tools.destination import find_tool_refusal
+from prompty.tools.kinds import find_tool_refusal
 
 _PARTIAL = Refusal(
     "the credential is from the environment, but the file names part of the endpoint's origin",

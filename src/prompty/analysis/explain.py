@@ -12,7 +12,7 @@ from prompty.pipeline.request import build_curl, build_headers, build_request
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.credentials import check_endpoint
 from prompty.safety.redaction import mask_secrets, mask_url
-from prompty.wire.options import list_dropped_options
+from prompty.wire.request import list_dropped_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,7 @@ from prompty.cases.statistics import Agreement, compute_agreement, compute_cosin
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.load import load
-from prompty.tools.source import import_source
+from prompty.tools.function import import_source
 
 Score = float | bool | str
 Functions = Mapping[str, Callable[..., object]]

@@ -37,9 +37,8 @@ from prompty.cli.options import (
 from prompty.cli.turns import Approver, describe_event, shorten
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
-from prompty.memory.in_process import InProcessMemory
 from prompty.memory.sqlite import SqliteMemory
-from prompty.memory.store import MemoryStore
+from prompty.memory.store import InProcessMemory, MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user

@@ -13,8 +13,7 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.tool import CustomTool, FunctionTool
 from prompty.safety.visible import visible
-from prompty.tools.function import MARK, make_handler
-from prompty.tools.source import import_source
+from prompty.tools.function import MARK, import_source, make_handler
 from prompty.tools.toolbox import TOOLS
 
 ToolFiles = Annotated[

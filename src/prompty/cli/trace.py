@@ -13,8 +13,15 @@ from prompty.cli.options import AsJson
 from prompty.safety.visible import visible
 from prompty.viewer.page import trace_to_json, write_page
 from prompty.viewer.reader import find_traces, read_trace
-from prompty.viewer.text import format_cost, format_duration, format_tokens, format_transcript
-from prompty.viewer.trace import Frame, RecordedTrace, TraceUnreadable
+from prompty.viewer.trace import (
+    Frame,
+    RecordedTrace,
+    TraceUnreadable,
+    format_cost,
+    format_duration,
+    format_tokens,
+    format_transcript,
+)
 
 trace_app: Typer = Typer(name="trace", help="List, show and export recorded runs.", no_args_is_help=True)
 

@@ -41,7 +41,7 @@ from prompty.model.message import Json, Message
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, has_live_transport
-from prompty.tools.results import ReportedFailure
+from prompty.tools.calls import ReportedFailure
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
 from prompty.wire.json_bytes import MALFORMED, read_reply
 

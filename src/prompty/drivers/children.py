@@ -23,12 +23,11 @@ from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition
 from prompty.pipeline.input_names import find_input_names
 from prompty.pipeline.load import load, read_agent
-from prompty.tools.context import ToolContext
-from prompty.tools.destination import inherit_provenance
-from prompty.tools.kinds import KindTool, locate_file
-from prompty.tools.results import Metered
+from prompty.tools.calls import Metered
+from prompty.tools.function import ToolContext
+from prompty.tools.kinds import KindTool, inherit_provenance, locate_file
 from prompty.tools.toolbox import handlers_of
-from prompty.wire.schema import build_schema
+from prompty.wire.structured import build_schema
 
 MAX_CHILD_DEPTH = 5
 

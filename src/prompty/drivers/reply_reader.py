@@ -6,8 +6,7 @@ from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.event import Delta
 from prompty.model.reply import Reply
 from prompty.wire.json_bytes import MALFORMED, as_object, malformed
-from prompty.wire.sse import EventReader
-from prompty.wire.stream import Decoder
+from prompty.wire.stream import Decoder, EventReader
 
 
 class ReplyReader:

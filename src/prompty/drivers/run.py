@@ -54,7 +54,7 @@ from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.registry import DEFAULT, Registry
 from prompty.safety import origins
-from prompty.tools.arguments import find_schema_problems
+from prompty.tools.calls import find_schema_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 from prompty.wire.output_type import with_output_type
 from prompty.wire.structured import cast, output_schema

@@ -17,8 +17,8 @@ from prompty.model.message import Message
 from prompty.model.tool import PromptyTool
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
 from prompty.safety.redaction import masked_traceback
-from prompty.tools.context import ToolContext
-from prompty.tools.results import ReportedFailure, error_message, failure_message, result_message
+from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
+from prompty.tools.function import ToolContext
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
 
 logger: Logger = getLogger("prompty")

@@ -20,7 +20,7 @@ from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.reply import Reply
 from prompty.providers import Api
-from prompty.tools.results import error_message, result_message
+from prompty.tools.calls import error_message, result_message
 
 
 class CountedReply(NamedTuple):

@@ -25,16 +25,17 @@ from prompty.model.event import ToolGated
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.safety.redaction import MASK
-from prompty.tools.arguments import (
+from prompty.tools.calls import (
     Validator,
     complete_arguments,
     copy_json,
     drop_defaults,
+    error_message,
     get_validator,
     is_valid,
     resolve_arguments,
+    result_message,
 )
-from prompty.tools.results import error_message, result_message
 
 Slots = list[Message | None]
 Planned = dict[int, PlannedCall]

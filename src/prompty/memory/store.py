@@ -1,5 +1,8 @@
 """The interface of session stores."""
 
+import copy
+import threading
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -31,3 +34,31 @@ class MemoryStore(Protocol):
         its process ends or is killed.
         """
         ...
+
+
+class InProcessMemory:
+    """An in-memory store. Its sessions end with the process."""
+
+    def __init__(self) -> None:
+        self._sessions: defaultdict[str, list[Json]] = defaultdict(list)
+        self._held: set[str] = set()
+        self._lock = threading.Lock()
+
+    def load(self, session_id: str, /) -> list[Json]:
+        with self._lock:
+            return copy.deepcopy(self._sessions.get(session_id, []))
+
+    def append(self, session_id: str, messages: tuple[Json, ...], /) -> None:
+        with self._lock:
+            self._sessions[session_id] += copy.deepcopy(messages)
+
+    def replace(self, session_id: str, messages: tuple[Json, ...], /) -> None:
+        with self._lock:
+            self._sessions[session_id] = copy.deepcopy(list(messages))
+
+    def acquire(self, session_id: str, /) -> Callable[[], None] | None:
+        with self._lock:
+            if session_id in self._held:
+                return None
+            self._held.add(session_id)
+        return lambda: self._held.discard(session_id)

@@ -8,7 +8,7 @@ from prompty.errors import RenderError
 from prompty.model.agent import BodyLines, FileLine
 from prompty.pipeline.frontmatter import BaseBody
 from prompty.pipeline.partials import CompositionProblem
-from prompty.renderers.includes import TemplateBlock
+from prompty.renderers import TemplateBlock
 
 _MAY_HAVE_BLOCKS = re.compile(r"%[-+]?\s*block\b")
 

@@ -13,7 +13,7 @@ from prompty.errors import RenderError
 from prompty.model.agent import BodyLines, FileLine
 from prompty.model.property import Property
 from prompty.pipeline.files import Unreadable
-from prompty.renderers.includes import Include, WrongInclude
+from prompty.renderers import Include, WrongInclude
 
 _MAX_DEPTH = 10
 _MAX_INCLUDES = 1000

@@ -15,7 +15,7 @@ from prompty.providers import PROVIDERS, Api, RequestPreview
 from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
-from prompty.wire.schema import build_function
+from prompty.wire.structured import build_function
 
 NO_MODEL = "the prompt names no model"
 MODEL_VARIABLE = "PROMPTY_MODEL"

@@ -8,8 +8,9 @@ rendered value of an attribute, and replaces each with `nonce`. A minimal engine
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from prompty.errors import RenderError
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
 
@@ -31,3 +32,35 @@ RENDERERS: ExtensionPoint[Renderer] = ExtensionPoint("renderer")
 def register_renderer(name: str, renderer: Renderer, *, registry: Registry = DEFAULT) -> None:
     """Register a renderer for files with `template: {format: {kind: <name>}}`."""
     registry[RENDERERS].register(name, renderer)
+
+
+class WrongInclude(RenderError):
+    """An include has a form or a position in which its file cannot be inserted as text."""
+
+
+class Include(NamedTuple):
+    """The range of an include in its template, and the file that it names.
+
+    All lines of the file except the first are indented by `indent`, as in Mustache for a tag alone on its line.
+    """
+
+    start: int
+    end: int
+    line: int
+    name: str
+    indent: str = ""
+
+
+class TemplateBlock(NamedTuple):
+    """The range of a part of a template that a variant can replace.
+
+    Its text is between `inner_start` and `inner_end`, and starts in `line`. `parents` are the blocks around it.
+    """
+
+    name: str
+    start: int
+    end: int
+    inner_start: int
+    inner_end: int
+    line: int
+    parents: tuple[str, ...]

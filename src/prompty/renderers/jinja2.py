@@ -18,11 +18,9 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError, nearest
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers.includes import Include, TemplateBlock
-from prompty.renderers.jinja2_limits import CHARACTERS, LimitExceeded
-from prompty.renderers.jinja2_sandbox import LimitedEnvironment, Meter
-from prompty.renderers.jinja2_structure import NONCE, check_structure
-from prompty.renderers.jinja2_tags import find_blocks, find_includes
+from prompty.renderers import Include, TemplateBlock
+from prompty.renderers.jinja2_sandbox import CHARACTERS, LimitedEnvironment, LimitExceeded, Meter
+from prompty.renderers.jinja2_structure import NONCE, check_structure, find_blocks, find_includes
 
 _UNKNOWN_FILTER = re.compile(r"No filter named '(.+)'")
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}

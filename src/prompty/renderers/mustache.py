@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers.includes import Include, WrongInclude
+from prompty.renderers import Include, WrongInclude
 
 MAX_OUTPUT_CHARACTERS = 4_000_000
 MAX_STEPS = 500_000

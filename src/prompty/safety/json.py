@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from math import isinf
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pydantic_core import from_json
 
@@ -140,3 +140,30 @@ def _read_flat(tokens: list[str], children: list[object]) -> object:
         "".join(tokens), parse_constant=lambda name: next(unread) if name == _CHILD else float(name)
     )
     return value
+
+
+def repair_text(text: str) -> str:
+    """Replace every lone surrogate with the replacement character. The halves of a pair are joined."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def repair_json(value: Any) -> Any:
+    """Repair all texts and names in JSON."""
+    if isinstance(value, str):
+        return repair_text(value)
+    if isinstance(value, list | tuple):
+        return [repair_json(entry) for entry in value]
+    if isinstance(value, dict):
+        return {repair_json(name): repair_json(entry) for name, entry in value.items()}
+    return value
+
+
+def may_have_surrogates(source: str) -> bool:
+    """Return True if JSON source has an escaped surrogate, alone or in a pair."""
+    return "\\" in source and ("\\ud" in source or "\\uD" in source)

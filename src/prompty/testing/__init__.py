@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from prompty.errors import RecordingMissing
     from prompty.testing.provider import PROVIDER as PROVIDER
     from prompty.testing.recordings import Player, Recorder
-    from prompty.testing.responder import Fault
-    from prompty.testing.script import Script, answer, call, register_script
+    from prompty.testing.script import Fault, Script, answer, call, register_script
 
 _MODULES = {
     "prompty.errors": "RecordingMissing",
     "prompty.testing.provider": "PROVIDER",
     "prompty.testing.recordings": "Player Recorder",
-    "prompty.testing.responder": "Fault",
-    "prompty.testing.script": "Script answer call register_script",
+    "prompty.testing.script": "Fault Script answer call register_script",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -32,7 +32,7 @@ from prompty.safety.redaction import (
     leaves,
     mask_secrets,
 )
-from prompty.testing.local import AsyncLocalTransport, Chunks, LocalTransport
+from prompty.testing.script import AsyncLocalTransport, Chunks, LocalTransport
 from prompty.wire.json_bytes import write_bytes
 
 RECORDING_VERSION = 1

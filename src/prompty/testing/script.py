@@ -1,27 +1,129 @@
-"""Script: the replies of a scripted model, in order."""
+"""Script: the replies of a scripted model, in order, and the transport that sends them as a server would."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from prompty.errors import ModelError, WrongArgument
+from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.model.message import ToolCall, Usage
 from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
-from prompty.providers import AsyncTransport, Transport, TransportSubstitute
-from prompty.testing.local import AsyncLocalTransport, LocalTransport
-from prompty.testing.responder import Fault, respond
+from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, TransportSubstitute
+from prompty.testing.encoding import WIRES, Wire
+from prompty.wire.json_bytes import write_bytes
 
+Chunks = Generator[bytes, None, None]
+_EMPTY_REPLY = Reply()
 _UNNUMBERED = "call_<n>"  # the id of a call until the script numbers it
 _USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
+class LocalTransport:
+    """Transport over chunks that are available at once."""
+
+    def __init__(self, get_chunks: Callable[[WireRequest], Chunks]) -> None:
+        self._get_chunks = get_chunks
+
+    def send(self, request: WireRequest, /) -> bytes:
+        return b"".join(self._get_chunks(request))
+
+    def stream(self, request: WireRequest, /) -> Bytes:
+        return LocalBytes(self._get_chunks(request))
+
+
+class LocalBytes:
+    """Byte stream over chunks that are available at once."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = chunks
+
+    def __iter__(self) -> Chunks:
+        return self._chunks
+
+    def close(self) -> None:
+        self._chunks.close()
+
+    def abort(self) -> None:
+        pass
+
+
+class AsyncLocalTransport:
+    """Async counterpart of `LocalTransport`."""
+
+    def __init__(self, get_chunks: Callable[[WireRequest], Chunks]) -> None:
+        self._get_chunks = get_chunks
+
+    async def send(self, request: WireRequest, /) -> bytes:
+        return b"".join(self._get_chunks(request))
+
+    async def stream(self, request: WireRequest, /) -> AsyncBytes:
+        return _iterate(self._get_chunks(request))
+
+
+async def _iterate(chunks: Chunks) -> AsyncGenerator[bytes, None]:
+    for chunk in chunks:
+        yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A failing call. In a stream it can fail `after` a number of events of `reply`; otherwise it fails at once."""
+
+    error: ModelError | None = None
+    after: int | None = None
+    reply: Reply = _EMPTY_REPLY
+
+
 ScriptItem: TypeAlias = str | ToolCall | Sequence[ToolCall] | Reply | Fault | Callable[[WireRequest], "ScriptItem"]
+Responder = Callable[[WireRequest], Reply | Fault]
+
+
+def respond(responder: Responder, request: WireRequest) -> Chunks:
+    """Return the bytes of a reply, whole or event by event. An immediate fault is raised here, not on reading."""
+    wire = _find_wire(request)
+    reply = responder(request)
+    if not isinstance(reply, Fault):
+        complete = _complete(reply, request)
+        return _yield_chunks(wire.events(complete) if request.stream else [write_bytes(wire.whole(complete))])
+    error = _copy_error(reply.error) if reply.error else ModelError("the connection failed: scripted", retryable=True)
+    if reply.after is None or not request.stream:
+        raise error
+    return _yield_chunks(islice(wire.events(_complete(reply.reply, request)), reply.after), error)
+
+
+def _copy_error(error: ModelError) -> ModelError:
+    """Return a copy, because a fault can be reused, and each error names its own call."""
+    copied = type(error).__new__(type(error), *error.args)
+    vars(copied).update(vars(error))
+    return copied
+
+
+def _find_wire(request: WireRequest) -> Wire:
+    if request.path in WIRES:
+        return WIRES[request.path]
+    raise RequestError(
+        f"a script cannot answer requests to '{request.path}', only to {', '.join(WIRES)}",
+        "Replay a recording of the real provider with `Player`.",
+    )
+
+
+def _complete(reply: Reply, request: WireRequest) -> Reply:
+    """Fill in an id that is unique in the conversation, and the requested model."""
+    history = cast(list[object], request.body.get("messages") or request.body.get("input") or [])
+    return replace(
+        reply, id=reply.id or f"reply_{len(history)}", model=reply.model or str(request.body.get("model", ""))
+    )
+
+
+def _yield_chunks(chunks: Iterable[bytes], error: ModelError | None = None) -> Chunks:
+    yield from chunks
+    if error is not None:
+        raise error
 
 
 def call(name: str, /, *, id: str | None = None, **arguments: object) -> ToolCall:

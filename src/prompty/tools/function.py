@@ -1,12 +1,18 @@
-"""Host functions as tools: derive a JSON Schema from a signature, and convert JSON arguments to its types."""
+"""Host functions as tools: import them, derive a JSON Schema from a signature, and convert arguments to its types."""
 
 import inspect
 import json
 import re
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from logging import Logger, getLogger
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, overload
 from weakref import WeakKeyDictionary
 
@@ -14,11 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
+from prompty.cancellation import CancelToken
 from prompty.errors import ArgumentsError, ToolError
+from prompty.model.event import ToolProgress
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.safety.redaction import is_credential_name
-from prompty.tools.context import ToolContext
+from prompty.safety.redaction import is_credential_name, mask_secrets
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
 MARK = "__prompty_tool__"
@@ -28,6 +35,30 @@ _PARAMETERS_HEADING = re.compile(r"(?:Args|Arguments|Parameters):\s*")
 _HEADING = re.compile(r"[A-Z][A-Za-z ]{0,40}:\s*")
 _GOOGLE_ENTRY = re.compile(r"(\*{0,2}\w+)(?:\s*\([^)]*\))?:\s*(.*)")
 _SPHINX_ENTRY = re.compile(r":param\s+(?:[^:\s]+\s+)?(\w+):\s*(.*)")
+_LOGGER = getLogger("prompty.tools")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolContext:
+    """Passed to a tool that has a parameter of this type. The model does not see that parameter.
+
+    `key` is unique to this call and stays the same when the call is repeated: pass it to services that take an
+    idempotency key. `run` is the run itself, for tools that start other runs.
+    """
+
+    run_id: str
+    call_id: str
+    name: str
+    key: str
+    cancel: CancelToken = field(default_factory=CancelToken)
+    logger: Logger = _LOGGER
+    tell: Callable[[Any], object] | None = field(default=None, repr=False)
+    run: Any = field(default=None, repr=False)
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Report progress to the run's listeners."""
+        if self.tell:
+            self.tell(ToolProgress(self.name, self.call_id, done, total, message))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,3 +307,32 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
         elif not in_section:
             description.append(line)
     return "\n".join(description).strip(), parameters
+
+
+def import_source(source: str) -> ModuleType:
+    """Import Python code that the user named: a file, or an installed module."""
+    path = Path(source)
+    if path.suffix != ".py":
+        try:
+            return import_module(source)
+        except ImportError as error:
+            raise ToolError(f"there is no module '{source}': {error}", "Name a Python file or a module.") from None
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ToolError(f"there is no file '{source}'", "Name a Python file or an installed module.")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ToolError(_describe_failure(error, path), "Fix the file. To see the traceback, add --debug.") from error
+    return module
+
+
+def _describe_failure(error: Exception, path: Path) -> str:
+    """Return the reason why a file cannot be imported, with its line."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.absolute()]
+    line = f":{frames[-1].lineno}" if frames else ""
+    cause = next(iter(mask_secrets(f"{type(error).__name__}: {error}").splitlines()), "")
+    return f"{path}{line}: {cause}"

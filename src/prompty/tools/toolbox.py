@@ -12,11 +12,10 @@ from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
-from prompty.tools.arguments import drop_defaults
-from prompty.tools.context import ToolContext
-from prompty.tools.function import Handler, make_handler
+from prompty.tools.calls import drop_defaults
+from prompty.tools.function import Handler, ToolContext, make_handler
 from prompty.tools.kinds import KindRunner, find_unmatched, hide_parameters, project_tools
-from prompty.wire.schema import build_function
+from prompty.wire.structured import build_function
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
 

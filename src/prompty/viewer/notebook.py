@@ -20,8 +20,15 @@ from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.property import Property
 from prompty.safety.redaction import MASK, Redactor, mask_secrets, mask_url
 from prompty.safety.visible import visible
-from prompty.viewer.text import format_cost, format_duration, format_tokens
-from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
+from prompty.viewer.trace import (
+    MODEL_CALL,
+    TOOL_CALL,
+    Frame,
+    RecordedTrace,
+    format_cost,
+    format_duration,
+    format_tokens,
+)
 
 LONGEST_TEXT = 4000
 MOST_FRAMES = 200

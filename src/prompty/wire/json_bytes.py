@@ -9,8 +9,7 @@ from pydantic_core import from_json
 from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.model.message import Json
 from prompty.model.reply import Reply
-from prompty.safety.json import read_json
-from prompty.safety.surrogates import repair_json, repair_text
+from prompty.safety.json import read_json, repair_json, repair_text
 
 # The key for text that should have been a JSON object, in APIs that only accept objects.
 INVALID_JSON = "INVALID_JSON"

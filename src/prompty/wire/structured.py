@@ -1,5 +1,6 @@
-"""Structured results (§7.7): JSON text as a dict, or as the caller's type."""
+"""JSON Schema of parameters and outputs (§7.1.3, §7.1.4), and structured results (§7.7)."""
 
+from collections.abc import Iterable
 from typing import Any, TypeVar, cast as cast_type, get_type_hints, is_typeddict
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
@@ -9,12 +10,64 @@ from prompty.errors import ResultError, WrongArgument
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
-from prompty.safety.json import read_json
-from prompty.safety.surrogates import may_have_surrogates, repair_json
-from prompty.wire.schema import build_schema
+from prompty.model.property import Property
+from prompty.model.request import Function, OutputSchema
+from prompty.model.tool import FunctionTool
+from prompty.safety.json import may_have_surrogates, read_json, repair_json
 
+# A model returns rich kinds as text.
+_TYPES = {"integer": "integer", "float": "number", "boolean": "boolean", "array": "array", "object": "object"}
 T = TypeVar("T")
 SCHEMA_NAME = "structured_output"
+
+
+def build_function(tool: FunctionTool) -> Function:
+    """Return a function tool as the model sees it, without bound parameters (§2.9.1)."""
+    visible = [parameter for parameter in tool.parameters if parameter.name not in tool.bindings]
+    parameters = build_schema(visible, strict=tool.strict)
+    return Function(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)
+
+
+def build_schema(properties: Iterable[Property], *, strict: bool = False) -> Json:
+    """Return an object schema of these properties.
+
+    Strict mode requires every property and allows no others. A property with `required: false` can then be null.
+    """
+    declared = list(properties)
+    schema: Json = {"type": "object", "properties": {item.name: _build_property(item, strict) for item in declared}}
+    if required := [item.name for item in declared if strict or item.required]:
+        schema["required"] = required
+    if strict:
+        schema["additionalProperties"] = False
+    return schema
+
+
+def _build_property(declared: Property, strict: bool) -> Json:
+    schema: Json = _build_type(declared, strict)
+    if declared.description:
+        schema["description"] = declared.description
+    if declared.enum_values:
+        schema["enum"] = list(declared.enum_values)
+    if strict and "required" in declared.model_fields_set and not declared.required:
+        schema["type"] = [schema["type"], "null"]
+        if declared.enum_values:
+            schema["enum"] = [*declared.enum_values, None]
+    return schema
+
+
+def _build_type(declared: Property, strict: bool) -> Json:
+    if declared.kind == "object" and (declared.properties or strict):
+        return build_schema(declared.properties, strict=strict)
+    if declared.kind == "array":
+        return {"type": "array", "items": _build_items(declared, strict)}
+    return {"type": _TYPES.get(declared.kind, "string")}
+
+
+def _build_items(declared: Property, strict: bool) -> Json:
+    """Return the schema of an array's items. APIs require one, and strict mode also requires a type."""
+    if declared.items is not None:
+        return _build_property(declared.items, strict)
+    return {"type": "string"} if strict else {}
 
 
 class StructuredResult(dict[str, Any]):
@@ -96,3 +149,10 @@ def _cast_to_struct(result: object, output_type: type[T]) -> T:
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ResultError(output_type, error) from None
     return decoded
+
+
+def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
+    """Return the schema of an agent's answer: from its `outputs`, or from the caller's `output_type`."""
+    if agent.outputs:
+        return OutputSchema(output_schema(agent) or {}, strict=True)
+    return agent.result_schema

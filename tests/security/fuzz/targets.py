@@ -29,23 +29,19 @@ from prompty.providers import PROVIDERS, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
 from prompty.registry import Registry
-from prompty.testing.local import AsyncLocalTransport, LocalTransport
-from prompty.tools.arguments import get_validator, resolve_arguments
-from prompty.tools.context import ToolContext
+from prompty.testing.script import AsyncLocalTransport, LocalTransport
+from prompty.tools.calls import failure_message, get_validator, resolve_arguments, result_message
+from prompty.tools.function import ToolContext
 from prompty.tools.kinds import TOOL_KINDS, KindTool, project_tools
-from prompty.tools.mcp import McpKind
-from prompty.tools.mcp.connection import ServerAddress, is_lost, is_unreadable
-from prompty.tools.mcp.content import McpError, to_parts
-from prompty.tools.mcp.limits import LineDecoder
-from prompty.tools.mcp.servers import KnownServer, Pins
-from prompty.tools.mcp.sessions import Session
+from prompty.tools.mcp import KnownServer, McpKind, Pins
+from prompty.tools.mcp.content import LineDecoder, McpError, to_parts
+from prompty.tools.mcp.sessions import ServerAddress, Session, is_lost, is_unreadable
 from prompty.tools.openapi import find_base_url
+from prompty.tools.openapi.client import Permissions
 from prompty.tools.openapi.credentials import add_credential, find_scheme
 from prompty.tools.openapi.document import ApiDocument, parse_document
 from prompty.tools.openapi.operations import Operation, list_operations
-from prompty.tools.openapi.permissions import Permissions
 from prompty.tools.openapi.request import build_call
-from prompty.tools.results import failure_message, result_message
 from tests.conversations.test_mutated_pauses import mutate, pauses, resume_mutated, seal
 from tests.security.fuzz import seeds
 from tests.security.fuzz.mutation import cut, mutate_bytes, mutate_text, mutate_trees, write_json

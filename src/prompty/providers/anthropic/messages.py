@@ -21,12 +21,11 @@ from prompty.model.message import INSTRUCTION_ROLES, Json, Message, ToolCall, Us
 from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
-from prompty.safety.json import read_json
-from prompty.safety.surrogates import may_have_surrogates, repair_json
+from prompty.safety.json import may_have_surrogates, read_json, repair_json
 from prompty.wire.json_bytes import INVALID_JSON, as_count, as_mapping, as_text
-from prompty.wire.media import get_inline_data, is_url, require_text
-from prompty.wire.options import get_output_schema, map_options
+from prompty.wire.request import get_inline_data, is_url, map_options, require_text
 from prompty.wire.stream import CallAssembler, sort_by_index
+from prompty.wire.structured import get_output_schema
 
 Block = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """HTTP services as tools (§2.9): the tool kind `openapi` offers a document's operations as functions.
 
-`document` and `schemas` read, `operations` describes, `request` and `credentials` build a request, `permissions`
-decides where it may go, and only `client` uses the network.
+`document` reads, `operations` describes, `request` and `credentials` build a request. Only `client` uses the network,
+and decides where requests may go.
 """
 
 import re
@@ -18,14 +18,20 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import Redactor
-from prompty.tools.context import ToolContext
-from prompty.tools.destination import check_tool_destination
-from prompty.tools.kinds import TOOL_KINDS, KindTool, UnmatchedBinding, locate_file
-from prompty.tools.openapi.client import MAX_RESPONSE_BYTES, HttpResponse, ServiceError, send
+from prompty.tools.function import ToolContext
+from prompty.tools.kinds import TOOL_KINDS, KindTool, UnmatchedBinding, check_tool_destination, locate_file
+from prompty.tools.openapi.client import (
+    MAX_RESPONSE_BYTES,
+    HttpResponse,
+    Permissions,
+    ServiceError,
+    parse_url,
+    resolve_url,
+    send,
+)
 from prompty.tools.openapi.credentials import BEARER, TokenCache, add_credential, find_scheme
 from prompty.tools.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, Documents, is_remote
 from prompty.tools.openapi.operations import Operation, Selection, first_server_url, list_operations
-from prompty.tools.openapi.permissions import Permissions, parse_url, resolve_url
 from prompty.tools.openapi.request import HttpRequest, build_call
 
 __all__ = ["OpenApiKind", "allow"]

@@ -15,12 +15,10 @@ from prompty.model.connection import OAuthConnection
 from prompty.model.message import Json
 from prompty.safety.json import read_json
 from prompty.safety.redaction import SHORTEST_NAMED, Redactor, remember_secrets
-from prompty.tools.openapi.client import ServiceError, send
+from prompty.tools.openapi.client import Permissions, ServiceError, send
 from prompty.tools.openapi.document import ApiDocument
-from prompty.tools.openapi.names import is_same_parameter
 from prompty.tools.openapi.operations import FORM, Operation
-from prompty.tools.openapi.permissions import Permissions
-from prompty.tools.openapi.request import TOKEN, HttpRequest, percent_encode
+from prompty.tools.openapi.request import TOKEN, HttpRequest, is_same_parameter, percent_encode
 
 _TYPES = ("apiKey", "http", "oauth2", "openIdConnect")
 BEARER: Json = {"type": "http", "scheme": "bearer"}

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, cast
 from prompty.errors import ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.tools.openapi.document import ApiDocument
-from prompty.tools.openapi.schemas import (
+from prompty.tools.openapi.document import (
+    ApiDocument,
     Schemas,
     argument_name,
     clean_description,

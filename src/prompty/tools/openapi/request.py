@@ -13,16 +13,33 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from prompty.errors import ArgumentsError
 from prompty.model.message import Json
-from prompty.tools.openapi.names import is_same_parameter
 from prompty.tools.openapi.operations import FORM, JSON, MULTIPART, BodyShape, Operation, Parameter, body_format
 from prompty.wire.json_bytes import write_bytes
 
+_SEPARATORS = re.compile(r"[\s.-]")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")  # the name of a header or a cookie
 _LEGAL_IN_PATHS = "/:@!$&'()*+,;=%"
 # Without the separators of parameters, so that a value cannot add one.
 _RESERVED = ":/?@!$'()*,;"
 
 Encode = Callable[[str], str]
+
+
+def is_same_parameter(name: str, other: str) -> bool:
+    """Return True if a server could confuse one name with the other, or with a part of it.
+
+    A server may ignore the case of a name, take `-`, `.` and spaces for `_`, or read `name[…]` and `name.…` as parts of
+    `name`.
+    """
+    first, second = _fold(name), _fold(other)
+    if _SEPARATORS.sub("_", first) == _SEPARATORS.sub("_", second):
+        return True
+    shorter, longer = sorted((first, second), key=len)
+    return longer.startswith((f"{shorter}[", f"{shorter}."))
+
+
+def _fold(name: str) -> str:
+    return name.partition("\0")[0].strip().casefold()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

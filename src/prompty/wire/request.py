@@ -1,14 +1,38 @@
-"""Media in the forms that APIs accept: a data URI, bare base64 with its type, or a URL."""
+"""Parts of a request that most APIs share: options under an API's names (§7.6; each format's module has its table), and
+media as a data URI, as bare base64 with its type, or as a URL."""
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from prompty.errors import RequestError
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
-from prompty.model.message import Message
+from prompty.model.message import Json, Message
+from prompty.model.options import ModelOptions
 
+# These two are in no table: one depends on the tools, the other is passed through.
+_UNMAPPED = {"allow_multiple_tool_calls", "additional_properties"}
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+
+def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
+    """Return the options that an API supports, under its names. `additionalProperties` never override them."""
+    mapped: Json = {}
+    for name, wire_name in table.items():
+        value = getattr(options, name)
+        if value not in (None, ()):
+            mapped[wire_name] = list(value) if isinstance(value, tuple) else value
+    return {**(options.additional_properties or {}), **mapped}
+
+
+def list_dropped_options(options: ModelOptions, table: Mapping[str, str]) -> list[str]:
+    """Return the options that an API does not support, by their names in the file."""
+    return [
+        field.alias or name
+        for name, field in ModelOptions.model_fields.items()
+        if name not in table and name not in _UNMAPPED and getattr(options, name) is not None
+    ]
 
 
 class InlineData(NamedTuple):
