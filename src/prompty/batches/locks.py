@@ -23,7 +23,7 @@ class DatabaseLock(Protocol):
 
 
 def acquire_lock(url: str, name: str) -> DatabaseLock:
-    """Lock a name in a database, or raise `BlockingIOError`. The lock ends with the process, however it ends."""
+    """Lock a name in a database, or raise `BlockingIOError`. The lock ends with the process, even if it is killed."""
     if not url.startswith("sqlite:"):
         return PostgresLock(url, name)
     database = Path(url.partition("///")[2])

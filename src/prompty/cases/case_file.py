@@ -137,7 +137,7 @@ class Case(Defaults):
 
 
 class JudgeRules(SuitePart):
-    """When a judge agrees with people well enough to fail a build."""
+    """The agreement with people that lets a judge fail a build."""
 
     at_least: float | None = Field(None, description="Scores from here on count as a pass.")
     min_kappa: float = Field(0.6, ge=-1, le=1, description="The smallest Cohen's kappa.")

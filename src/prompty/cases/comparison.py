@@ -1,6 +1,6 @@
 """Compare two runs of the same cases: which of them flipped, and whether chance alone explains it.
 
-A baseline is the results of an earlier run in a file beside the tests, in a stable order and without times. Instead of
+A baseline is the results of an earlier run in a file next to the tests, in a stable order and without times. Instead of
 one, the current cases can run with the prompts at a git reference.
 """
 
@@ -242,6 +242,6 @@ def _run_git(folder: Path, *words: str, cause: str = "") -> bytes:
             [git, "-C", str(folder), *words], capture_output=True, check=True, timeout=_SECONDS
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().partition("\n")[0]
-        raise RequestError(cause or f"git failed: {said or error}", "Run the command in the repository.") from None
+        message = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().partition("\n")[0]
+        raise RequestError(cause or f"git failed: {message or error}", "Run the command in the repository.") from None
     return done.stdout

@@ -178,14 +178,16 @@ class CaseEvaluators:
                 f"Add --checks {module.rpartition('.')[2]}.py to the command.",
             )
         try:
-            said = self._functions[name](observation.read_value(), dict(self._case.inputs))
+            returned = self._functions[name](observation.read_value(), dict(self._case.inputs))
         except AssertionError as error:
             return CheckOutcome(False, f"{name}: {str(error) or 'an assertion failed'}")
         except Exception as error:
             raise RequestError(f"{name} failed: {type(error).__name__}: {error}", "Correct the function.") from error
-        if said is None or said is True:
+        if returned is None or returned is True:
             return CheckOutcome(True)
-        return CheckOutcome(False, f"{name}: {said}" if isinstance(said, str) else f"{name} returned {said!r}")
+        return CheckOutcome(
+            False, f"{name}: {returned}" if isinstance(returned, str) else f"{name} returned {returned!r}"
+        )
 
     def measure_similarity(self, similar: Similarity, observation: Observation) -> CheckOutcome:
         agent = load_prompt(self._folder / similar.prompt, self._folder)

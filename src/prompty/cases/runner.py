@@ -327,4 +327,6 @@ def report_suite(suite: Suite, results: Sequence[TrialResult]) -> JudgeReport:
     labels = {str(case.name): case.label for case in suite.cases}
     own = [result for result in results if result.suite == suite.label]
     by_key = {result.key: label for result in own if (label := labels.get(result.case)) is not None}
-    return report_judge(suite.prompt, suite.judge or JudgeRules(), [one for one in own if one.key in by_key], by_key)
+    return report_judge(
+        suite.prompt, suite.judge or JudgeRules(), [result for result in own if result.key in by_key], by_key
+    )

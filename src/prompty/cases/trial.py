@@ -144,10 +144,10 @@ class _Steps:
         if rules is None or label is None:
             return
         try:
-            said, wanted = (passes(parse_score(score), rules.at_least) for score in (self.observed["answer"], label))
+            verdict, wanted = (passes(parse_score(score), rules.at_least) for score in (self.observed["answer"], label))
         except ValueError as error:
             raise RequestError(str(error), "Correct the label, the judge, or `at_least`.") from None
-        message = "" if said == wanted else f"the judge says {_name(said)}, but the label is {_name(wanted)}"
+        message = "" if verdict == wanted else f"the judge says {_name(verdict)}, but the label is {_name(wanted)}"
         self.results.append(
             CheckResult(level="replay", name="label", passed=not message, message=message, advisory=True)
         )

@@ -18,16 +18,16 @@ Output = Annotated[Path | None, Option("--output", "-o", metavar="FOLDER", help=
 
 
 def import_tests(file: ForeignFile, prompt: RowsPrompt = None, output: Output = None) -> None:
-    """Turn FILE, with tests of another tool, into .prompty files and .test.yaml files beside it.
+    """Turn FILE, with tests of another tool, into .prompty files and .test.yaml files in the same folder.
 
-    The command lists everything that has no counterpart. It runs nothing that FILE names, and overwrites no file.
+    The command lists everything that has no counterpart. It runs no code that FILE names, and overwrites no file.
     """
     if file.suffix.lower() in ROWS:
         if prompt is None:
-            fail(f"{file} has rows, but no prompt\n    Name the prompt that they are cases of: --prompt FILE.prompty.")
+            fail(f"{file} has rows, but no prompt\n    Name their prompt: --prompt FILE.prompty.")
         found, folder = import_rows(file, prompt), output or prompt.parent
     elif prompt is not None:
-        fail(f"{file} has prompts of its own\n    Leave out --prompt.")
+        fail(f"{file} already has prompts\n    Remove --prompt.")
     else:
         found, folder = import_config(file), output or file.parent
     for problem in found.problems:

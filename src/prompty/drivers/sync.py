@@ -64,7 +64,7 @@ def drain(events: Generator[Event, None, T]) -> T:
 
 @dataclass(kw_only=True, slots=True)
 class Driver:
-    """What a run is connected to. Unless it is `streaming`, events go to listeners only."""
+    """Base class of drivers. Unless it is `streaming`, events go to listeners only."""
 
     targets: Sequence[Target]
     tools: ToolRunner | None

@@ -75,7 +75,7 @@ def find_condition_problem(policy: object, callees: Sequence[Callee]) -> Conditi
 
 def _unknown_parameter(name: str, callees: Sequence[Callee]) -> ConditionProblem:
     known = [parameter for callee in callees for parameter in callee.parameters if parameter not in callee.bound]
-    near = [one for one in known if one.lower() == name.lower()] or get_close_matches(name, known, 1)
+    near = [entry for entry in known if entry.lower() == name.lower()] or get_close_matches(name, known, 1)
     tools = ", ".join(f"'{callee.name}'" for callee in callees[:3]) + (" and others" if len(callees) > 3 else "")
     cause = f"the approval of {tools} names '{name}', which is not a parameter"
     suggestion = f"Did you mean '{near[0]}'?" if near else f"Name one of: {', '.join(known) or 'none'}."

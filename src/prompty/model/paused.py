@@ -46,12 +46,11 @@ class GatedCall:
 class Paused:
     """A paused turn: plain data that `resume` continues from, in any process.
 
-    `calls` are the calls of the answer that have no result yet, with the arguments that they run with; `pending` are
-    those of them that wait for a verdict. The value holds the conversation, and no bound values. `results` are the
-    messages of the answer's calls that have one. `policy` names the guardrails and the gate that the turn had, and the
-    host's approval policies. `stored` is the number of messages in the session. `pauses` counts the earlier pauses, so
-    that no two pauses of a turn are equal. `carry_over` is the rest of the loop's state. `signature` is that of the
-    host, if it has passed a key.
+    `calls` are the answer's calls without a result, with their final arguments, and `pending` those that need a verdict.
+    The value contains the conversation, but no bound values. `results` are the messages of the other calls. `policy`
+    names the turn's guardrails, its gate and the host's approval policies. `stored` is the number of messages in the
+    session. `pauses` counts earlier pauses, so that no two pauses of a turn are equal. `carry_over` is the rest of the
+    loop's state. `signature` is set if the host passed a key.
     """
 
     run_id: str

@@ -44,7 +44,7 @@ def normalize_history(messages: Sequence[Message], id_pattern: re.Pattern[str]) 
 def strip_reasoning(messages: Sequence[Message]) -> list[Message]:
     """Return the history with reasoning only on turns that call tools. Models ignore it on other turns (001)."""
     return [
-        replace(message, reasoning="", opaque={key: one for key, one in message.opaque.items() if key != _DETAILS})
+        replace(message, reasoning="", opaque={key: value for key, value in message.opaque.items() if key != _DETAILS})
         if not message.tool_calls and (message.reasoning or _DETAILS in message.opaque)
         else message
         for message in messages

@@ -139,7 +139,7 @@ class _Composer:
             raise CompositionProblem(place, code, error.cause, error.fix) from None
         if partial.inputs is None:
             return
-        declared = {one.name for one in partial.inputs}
+        declared = {entry.name for entry in partial.inputs}
         for name, line in variables.items():
             if name not in declared:
                 cause = f"the partial reads `{name}`, which is not one of its `inputs`"

@@ -38,8 +38,8 @@ class Tracer:
         """Add a sink: an object with `started` and `ended`, or a function from a span's name to a context manager,
         whose value is a function for keys and values. It runs on its own thread, so a slow sink does not slow the run.
         A sink with `immediate = True` is called directly."""
-        told: Any = sink if hasattr(sink, "started") else FactorySink(sink)
-        set_sink(name, told if getattr(told, "immediate", False) else BackgroundSink(told))
+        adapted: Any = sink if hasattr(sink, "started") else FactorySink(sink)
+        set_sink(name, adapted if getattr(adapted, "immediate", False) else BackgroundSink(adapted))
 
     @staticmethod
     def remove(name: str) -> None:
@@ -108,10 +108,10 @@ class BackgroundSink:
 
     def flush(self, seconds: float) -> None:
         """Wait until the sink has received everything so far."""
-        told: Queue[None] = Queue(1)
+        reached: Queue[None] = Queue(1)
         try:
-            self._waiting.put(lambda: told.put(None), timeout=seconds)
-            told.get(timeout=seconds)
+            self._waiting.put(lambda: reached.put(None), timeout=seconds)
+            reached.get(timeout=seconds)
         except Exception as error:
             logger.warning("a trace sink is slow: %s (%s)", type(self.sink).__name__, type(error).__name__)
 
@@ -138,7 +138,11 @@ def trace(function: Callable[P, R], /) -> Callable[P, R]: ...
 def trace(*, name: str = ...) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def trace(function: Any = None, /, *, name: str = "") -> Any:
     """Trace a function: its arguments, its result, and the spans inside. It may be async, a generator, or both."""
-    return Traced(function, name).wrapped() if function is not None else lambda one: Traced(one, name).wrapped()
+    return (
+        Traced(function, name).wrapped()
+        if function is not None
+        else lambda decorated: Traced(decorated, name).wrapped()
+    )
 
 
 class Traced(Generic[P, R]):

@@ -97,7 +97,7 @@ def _find_loops(lines: Sequence[_Line]) -> Iterator[BodyEdit]:
         head = _FOR.fullmatch(line.text)
         if head is None:
             continue
-        block = [one for one in lines[index + 1 : index + 1 + _MAX_LOOP_LINES] if one.text.strip()][:3]
+        block = [below for below in lines[index + 1 : index + 1 + _MAX_LOOP_LINES] if below.text.strip()][:3]
         if len(block) < 3 or not _END.fullmatch(block[2].text):
             continue
         role, content = _FIELD.fullmatch(block[0].text), _FIELD.fullmatch(block[1].text)

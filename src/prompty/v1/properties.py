@@ -236,8 +236,8 @@ def _translate_property(draft: Draft, entry: V1Data, place: V1Keys) -> V1Data:
             declared["items"] = _translate_property(draft, value, (*place, key))
         elif key == "properties" and isinstance(value, dict):
             declared["properties"] = {
-                name: _translate_property(draft, one, (*place, key, name)) if _is_property(one) else one
-                for name, one in value.items()
+                name: _translate_property(draft, inner, (*place, key, name)) if _is_property(inner) else inner
+                for name, inner in value.items()
             }
         elif key not in _V1_KEYS:
             declared[key] = value
