@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Option, echo
 
 from prompty.cli.console import fail, out
-from prompty.cli.inputs import load_dotenv
 from prompty.cli.options import PromptFile, Variant
 from prompty.pipeline.build import build_text
+from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.variants import find_base
 from prompty.safety.visible import visible
 
@@ -19,7 +19,7 @@ def build(
     output: Annotated[Path | None, Option("--output", "-o", help="Write to this file instead of printing.")] = None,
 ) -> None:
     """Print FILE as one file that any runtime can read: partials inserted, and a variant merged with its base."""
-    load_dotenv(file)
+    load_env(prompt=file)
     text = build_text(file, variant=variant)
     if output is not None:
         if base := find_base(output.absolute()):

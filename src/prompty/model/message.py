@@ -243,9 +243,12 @@ class Message(NotebookView):
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
-        """Read what `to_json` wrote, or a message in the form of the chat API. Raise InvalidMessage otherwise."""
+        """Read what `to_json` wrote, or a message in the form of the chat API or of the documents, which keep wire
+        fields under `metadata` (§7.4.1). Raise InvalidMessage otherwise."""
         if not isinstance(value, Mapping):
             raise InvalidMessage(f"expected a message, got {type(value).__name__}")
+        if "metadata" in value:
+            value = _merge_metadata(value)
         role = value.get("role")
         if role not in MESSAGE_ROLES:
             raise InvalidMessage(f"the role is {role!r}; it must be one of {', '.join(MESSAGE_ROLES)}")
@@ -258,6 +261,17 @@ class Message(NotebookView):
         if (details := value.get("reasoning_details")) is not None:
             fields["opaque"] = {**fields.get("opaque", {}), "reasoning_details": details}
         return cls(str(role), parse_content(value.get("content")), **fields)
+
+
+def _merge_metadata(value: Mapping[str, object]) -> Json:
+    """Return a message's JSON with the entries of `metadata` where they belong. Attributes are text, numbers and
+    booleans; providers' blocks are not."""
+    metadata = _mapping(value["metadata"] or {})
+    fields = {key: entry for key, entry in metadata.items() if key in _WIRE_FIELDS}
+    others = {key: entry for key, entry in metadata.items() if key not in fields}
+    blocks = {key: entry for key, entry in others.items() if isinstance(entry, list | dict)}
+    attributes = {key: entry for key, entry in others.items() if key not in blocks}
+    return {**fields, "opaque": blocks or None, "attributes": attributes or None, **value}
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -289,6 +303,7 @@ def _parse_cost(value: object) -> Decimal:
 
 
 # JSON key of a message → field and parser, except for role and content.
+_WIRE_FIELDS = ("name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details")
 _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "name": ("name", str),
     "tool_calls": ("tool_calls", _parse_calls),
