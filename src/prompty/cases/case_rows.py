@@ -5,7 +5,7 @@ input. A line of JSONL is a case if it has `inputs`, and otherwise the inputs of
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from prompty.batches.rows import Kinds, read_rows
@@ -22,10 +22,7 @@ def read_case_rows(path: Path, kinds: Kinds) -> list[dict[str, object]]:
 
     `kinds` are the kinds of the prompt's inputs, which decide how a CSV cell is parsed.
     """
-    return list(_read(path, kinds))
-
-
-def _read(path: Path, kinds: Kinds) -> Iterator[dict[str, object]]:
+    cases: list[dict[str, object]] = []
     is_csv = path.suffix.lower() == ".csv"
     prefixed = {f"{_INPUT_PREFIX}{name}": kind for name, kind in kinds.items()}
     inputs = {name: kind for name, kind in kinds.items() if name not in _COLUMNS and not name.startswith("expect.")}
@@ -33,11 +30,12 @@ def _read(path: Path, kinds: Kinds) -> Iterator[dict[str, object]]:
         if row.problem is not None:
             raise InputError("", f"{path.name}: {row.problem.problems[0].cause}", row.problem.problems[0].fix)
         if is_csv:
-            yield _parse_columns(row.inputs)
+            cases.append(_parse_columns(row.inputs))
         elif isinstance(row.inputs.get("inputs"), dict) and row.inputs.keys() <= _CASE_KEYS:
-            yield row.inputs
+            cases.append(row.inputs)
         else:
-            yield {"inputs": row.inputs}
+            cases.append({"inputs": row.inputs})
+    return cases
 
 
 def _parse_columns(columns: Mapping[str, object]) -> dict[str, object]:

@@ -5,6 +5,7 @@ The recording is made from the replies in the trace, so the case runs offline at
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from textwrap import indent
 from typing import Any, NamedTuple
@@ -55,7 +56,9 @@ def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
     run = read_run(trace)
     path = find_test_file(prompt) or prompt.with_name(f"{prompt.stem}{SUFFIXES[0]}")
     before = path.read_text(encoding="utf-8") if path.exists() else None
-    path.write_text(append_case(before, build_case(run, _list_functions(prompt)), path), encoding="utf-8", newline="\n")
+    tools = load_prompt(prompt, prompt.parent).tools
+    case = build_case(run, [tool.name for tool in tools if isinstance(tool, FunctionTool | CustomTool)])
+    path.write_text(append_case(before, case, path), encoding="utf-8", newline="\n")
     written: list[Path] = []
     try:
         suite = read_suite(path)
@@ -83,11 +86,6 @@ def _record(suite: Suite, run: TracedRun, written: list[Path]) -> Iterator[Trial
             yield from Runner(RunnerOptions(mode=_RECORD)).run([trial])
 
 
-def _list_functions(prompt: Path) -> list[str]:
-    tools = load_prompt(prompt, prompt.parent).tools
-    return [tool.name for tool in tools if isinstance(tool, FunctionTool | CustomTool)]
-
-
 def read_run(trace: RecordedTrace) -> TracedRun:
     """Read the first run in a trace."""
     fail = partial(RequestError, fix=_RECORD_AGAIN)
@@ -100,7 +98,7 @@ def read_run(trace: RecordedTrace) -> TracedRun:
     inputs, answer = frame.content.get("inputs") or {}, frame.content.get("result")
     if not isinstance(inputs, dict) or answer is None:
         raise fail(f"{trace.path.name} has no content")
-    below = list(_list_below(trace.frames, root))
+    below = list(takewhile(lambda inner: inner.depth > frame.depth, trace.frames[root + 1 :]))
     tools = [tool for tool in below if tool.name == TOOL_CALL and tool.parent == root]
     called = [(str(tool.attributes.get(TOOL_NAME)), tool) for tool in tools]
     results: dict[str, object] = {}
@@ -113,14 +111,6 @@ def read_run(trace: RecordedTrace) -> TracedRun:
     start = f"{frame.start:%Y-%m-%d %H:%M:%S}" if frame.start else trace.path.stem
     calls = [(name, tool.content.get("inputs")) for name, tool in called]
     return TracedRun(f"run of {start}", inputs, replies, calls, results, list(dict.fromkeys(changing)), answer)
-
-
-def _list_below(frames: Sequence[Frame], root: int) -> Iterator[Frame]:
-    """Yield a frame's descendants in order: the frames after it, as long as they are deeper."""
-    for frame in frames[root + 1 :]:
-        if frame.depth <= frames[root].depth:
-            return
-        yield frame
 
 
 def _parse_result(text: object) -> object:

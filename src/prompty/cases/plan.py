@@ -36,6 +36,9 @@ class Trial:
         return self.case.passes or self.repeat
 
 
+Selection = Callable[[Trial], bool]
+
+
 def plan_trials(
     suites: Iterable[Suite], *, models: Sequence[str] = (), variants: Sequence[str] = (), repeat: int | None = None
 ) -> Iterator[Trial]:
@@ -64,7 +67,7 @@ def get_recording_path(trial: Trial, number: int = 1, folder: Path | None = None
     return (folder or trial.suite.folder) / "recordings" / trial.suite.name / f"{name}.jsonl"
 
 
-def parse_selection(expression: str) -> Callable[[Trial], bool]:
+def parse_selection(expression: str) -> Selection:
     """Parse `-k`: words in a case's key or tags, with `and`, `or`, `not` and parentheses."""
     words = _WORD.findall(expression)
     position = 0
@@ -80,21 +83,17 @@ def parse_selection(expression: str) -> Callable[[Trial], bool]:
         position += 1
         return word
 
-    def parse_or() -> Callable[[Trial], bool]:
-        tests = [parse_and()]
-        while peek() == "or":
-            take()
-            tests.append(parse_and())
-        return lambda trial: any(test(trial) for test in tests)
+    def parse_or() -> Selection:
+        return parse_chain("or", lambda: parse_chain("and", parse_not, all), any)
 
-    def parse_and() -> Callable[[Trial], bool]:
-        tests = [parse_not()]
-        while peek() == "and":
+    def parse_chain(joint: str, parse: Callable[[], Selection], combine: Callable[[Iterable[bool]], bool]) -> Selection:
+        tests = [parse()]
+        while peek() == joint:
             take()
-            tests.append(parse_not())
-        return lambda trial: all(test(trial) for test in tests)
+            tests.append(parse())
+        return lambda trial: combine(test(trial) for test in tests)
 
-    def parse_not() -> Callable[[Trial], bool]:
+    def parse_not() -> Selection:
         word = take()
         if word == "not":
             inner = parse_not()
@@ -106,16 +105,13 @@ def parse_selection(expression: str) -> Callable[[Trial], bool]:
             return inner
         if word in (")", "and", "or"):
             raise _unreadable(expression, f"expected a word, found `{word}`")
-        return _match(word.strip("\"'").lower())
+        word = word.strip("\"'").lower()
+        return lambda trial: word in trial.key.lower() or word in map(str.lower, trial.case.tags)
 
     selection = parse_or()
     if peek() is not None:
         raise _unreadable(expression, f"expected `and` or `or`, found `{peek()}`")
     return selection
-
-
-def _match(word: str) -> Callable[[Trial], bool]:
-    return lambda trial: word in trial.key.lower() or word in map(str.lower, trial.case.tags)
 
 
 def _unreadable(expression: str, cause: str) -> RequestError:

@@ -33,13 +33,10 @@ def _result_to_json(result: TrialResult, comparison: Comparison | None, before: 
     flip = None
     if comparison is not None:
         flip = "worse" if result.key in comparison.worse else "better" if result.key in comparison.better else None
-    return {**result_to_json(result), "flip": flip, "before": _get_earlier(before.get(result.key))}
-
-
-def _get_earlier(result: TrialResult | None) -> Json | None:
-    if result is None or not result.runs:
-        return None
-    return {"answer": result.runs[0].answer, "messages": list(result.runs[0].messages)}
+    earlier = before.get(result.key)
+    first = earlier.runs[0] if earlier and earlier.runs else None
+    shown = {"answer": first.answer, "messages": list(first.messages)} if first else None
+    return {**result_to_json(result), "flip": flip, "before": shown}
 
 
 def result_to_json(result: TrialResult) -> Json:
@@ -65,36 +62,22 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def write_junit(results: Sequence[TrialResult]) -> str:
     """Return a document with one test suite for each test file."""
-    counts = count_statuses(results)
-    root = ElementTree.Element(
-        "testsuites",
-        name="prompty test",
-        tests=str(len(results)),
-        failures=str(counts["failed"]),
-        errors=str(counts["error"]),
-        time=_sum_seconds(results),
-    )
+    root = ElementTree.Element("testsuites", {"name": "prompty test", **_count(results)})
     for name, group in groupby(results, key=lambda result: result.suite):
-        _add_suite(root, name, list(group))
+        own = list(group)
+        skipped = str(count_statuses(own)["skipped"])
+        suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(name), "skipped": skipped, **_count(own)})
+        for result in own:
+            _add_case(suite, result)
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
-def _add_suite(root: ElementTree.Element, name: str, results: Sequence[TrialResult]) -> None:
-    counts = count_statuses(results)
-    suite = ElementTree.SubElement(
-        root,
-        "testsuite",
-        name=_clean(name),
-        tests=str(len(results)),
-        failures=str(counts["failed"]),
-        errors=str(counts["error"]),
-        skipped=str(counts["skipped"]),
-        time=_sum_seconds(results),
-    )
-    for result in results:
-        _add_case(suite, result)
+def _count(results: Sequence[TrialResult]) -> dict[str, str]:
+    counts, seconds = count_statuses(results), sum(result.seconds or 0 for result in results)
+    numbers = {"tests": len(results), "failures": counts["failed"], "errors": counts["error"]}
+    return {**{name: str(number) for name, number in numbers.items()}, "time": f"{seconds:.3f}"}
 
 
 def _add_case(suite: ElementTree.Element, result: TrialResult) -> None:
@@ -109,10 +92,6 @@ def _add_case(suite: ElementTree.Element, result: TrialResult) -> None:
         ElementTree.SubElement(case, tag, message=message).text = "\n".join(reasons)
     elif reasons:
         ElementTree.SubElement(case, "system-out").text = "\n".join(reasons)
-
-
-def _sum_seconds(results: Sequence[TrialResult]) -> str:
-    return f"{sum(result.seconds or 0 for result in results):.3f}"
 
 
 def _clean(text: str) -> str:

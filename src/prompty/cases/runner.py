@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,11 @@ class RunnerOptions:
 
 
 class Runner:
-    """Runs trials. `interrupted` names the runs that earlier processes started and did not end, once per start."""
+    """Runs trials."""
 
     def __init__(self, options: RunnerOptions) -> None:
         self.options = options
         self.complete: bool = True
-        self.interrupted: list[str] = []
         self._agents: dict[tuple[Path, str | None, str | None], PromptAgent | PromptyError] = {}
         self._trust: dict[Path, JudgeReport] = {}
         self._lock, self._trust_lock = threading.RLock(), threading.RLock()
@@ -79,10 +79,11 @@ class Runner:
     ) -> list[TrialResult]:
         """Run the trials and return their results in order, without those that `stop` skipped.
 
-        `on_interrupted` gets `interrupted` before anything runs.
+        Before anything runs, `on_interrupted` gets the names of the runs that earlier processes started and did not
+        end, once per start.
         """
-        with self._open_ledger():
-            on_interrupted(self.interrupted)
+        with self._open_ledger() as interrupted:
+            on_interrupted(interrupted)
             self._check_prices(trials)
             if self.options.mode.live and self.options.jobs > 1:
                 results = self._run_parallel(trials, on_result)
@@ -159,12 +160,8 @@ class Runner:
 
     def _get_context(self, trial: Trial, number: int, agent: PromptAgent) -> TrialContext:
         options = self.options
-        return TrialContext(
-            agent, options.mode, self._make_evaluators, trial, number, options.tools, options.keep_messages
-        )
-
-    def _make_evaluators(self, trial: Trial) -> CaseEvaluators:
-        return CaseEvaluators(trial.case, trial.suite.folder, self.options.checks, self.get_trust)
+        make = partial(CaseEvaluators, trial.case, trial.suite.folder, options.checks, self.get_trust)
+        return TrialContext(agent, options.mode, make, trial, number, options.tools, options.keep_messages)
 
     def _get_agent(self, trial: Trial) -> PromptAgent | PromptyError:
         """Return the agent of a trial, or the error from loading it. Cached."""
@@ -188,13 +185,12 @@ class Runner:
                 get_pricer(agent, required=True)
 
     @contextmanager
-    def _open_ledger(self) -> Iterator[None]:
+    def _open_ledger(self) -> Iterator[list[str]]:
         if self.options.ledger is None or not self.options.mode.live:
-            yield
+            yield []
             return
         with _RunLedger(self.options.ledger) as self._ledger:
-            self.interrupted = self._ledger.list_interrupted()
-            yield
+            yield self._ledger.list_interrupted()
             self._ledger.complete = self.complete and not self._stopping.is_set() and not self._is_budget_spent
         self._ledger = None
 

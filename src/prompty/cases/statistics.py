@@ -3,18 +3,12 @@
 Formulas: McNemar's test by the binomial distribution, Cohen's kappa, Wilson's interval of a proportion.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from math import comb, inf, sqrt
 from typing import NamedTuple
 
 _Z_95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
-
-
-class Interval(NamedTuple):
-    """A 95 % confidence interval."""
-
-    low: float
-    high: float
 
 
 def compute_mcnemar(worse: int, better: int) -> float:
@@ -49,16 +43,16 @@ def find_smallest_difference(cases: int, flips: int = 0, significance: float = 0
     return None if one_way is None else (2 * one_way - flips) / cases
 
 
-def compute_wilson(passes: int, total: int, z: float = _Z_95) -> Interval:
-    """Return Wilson's score interval of a proportion. If `total` is 0, it is 0 to 1."""
+def compute_wilson(passes: int, total: int, z: float = _Z_95) -> tuple[float, float]:
+    """Return the ends of Wilson's score interval of a proportion, by default of 95 %. If `total` is 0, it is 0 to 1."""
     if total == 0:
-        return Interval(0.0, 1.0)
+        return 0.0, 1.0
     share, square = passes / total, z * z
     center = share + square / (2 * total)
     spread = z * sqrt(share * (1 - share) / total + square / (4 * total * total))
     scale = 1 + square / total
     low = 0.0 if passes == 0 else (center - spread) / scale
-    return Interval(low, 1.0 if passes == total else (center + spread) / scale)
+    return low, 1.0 if passes == total else (center + spread) / scale
 
 
 class Agreement(NamedTuple):
@@ -82,11 +76,9 @@ def compute_agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
     total = len(pairs)
     if total == 0:
         return Agreement(0, 0, None, 0.0)
-    labels = {label for pair in pairs for label in pair}
-    people = {label: sum(first == label for first, _ in pairs) for label in labels}
-    judged = {label: sum(second == label for _, second in pairs) for label in labels}
+    people, judged = Counter(first for first, _ in pairs), Counter(second for _, second in pairs)
     agreed = sum(first == second for first, second in pairs)
-    by_chance = sum(people[label] * judged[label] for label in labels)  # times total²
+    by_chance = sum(people[label] * judged[label] for label in people)  # times total²
     possible = total * total - by_chance
     kappa = (agreed * total - by_chance) / possible if possible else None
     return Agreement(total, agreed, kappa, max(people.values()) / total)

@@ -62,7 +62,7 @@ class TrialContext(NamedTuple):
 
     agent: PromptAgent
     mode: Mode
-    evaluators: Callable[[Trial], Evaluators]
+    evaluators: Callable[[], Evaluators]
     trial: Trial
     number: int = 1
     functions: Sequence[object] = ()
@@ -87,7 +87,7 @@ def run_case(context: TrialContext) -> CaseRun:
                 steps.observed["trace"] = str(file)
             steps.run()
     except RecordingMissing as missing:
-        error = _describe_missing(missing, context.recording)
+        error = f"{missing.cause}\n    Run `prompty test --record` to write {context.recording.name}."
     except PromptyError as failure:
         error = mask_secrets(failure.for_command_line())
     return CaseRun(number=context.number, level=steps.level, checks=tuple(steps.results), error=error, **steps.observed)
@@ -114,19 +114,13 @@ class _Steps:
             return
         if expect.wire and mode.allows("wire") and not self._check("wire", self._build_request()):
             return
-        if (expect.replay and mode.allows("replay")) or (expect.live and mode.allows("live")) or self._is_labelled:
+        is_replayed = (expect.replay or self.case.label is not None) and mode.allows("replay")
+        if is_replayed or (expect.live and mode.allows("live")):
             with self._answering():
                 answer = self._get_answer()
                 self._compare_label()
                 if self._check("replay", answer) and mode.live:
                     self._check("live", answer)
-
-    def _make_evaluators(self) -> Evaluators:
-        return self.context.evaluators(self.context.trial)
-
-    @property
-    def _is_labelled(self) -> bool:
-        return self.case.label is not None and self.context.mode.allows("replay")
 
     def _check(self, level: Level, observation: Observation) -> bool:
         """Add the results of a level. Return True if it passed."""
@@ -134,7 +128,7 @@ class _Steps:
         checks = getattr(self.case.expect, level)
         if not checks:
             return True
-        results = run_checks(level, checks, observation, self._make_evaluators)
+        results = run_checks(level, checks, observation, self.context.evaluators)
         self.results += results
         return all(result.passed or result.advisory for result in results)
 
@@ -306,7 +300,3 @@ def _require_offline_tools(context: TrialContext) -> None:
                 f"the functions of the tool '{tool.name}' are on a server ({tool.kind}), which is not called offline",
                 "Add --live, or only check the messages with --level render.",
             )
-
-
-def _describe_missing(error: RecordingMissing, path: Path) -> str:
-    return f"{error.cause}\n    Run `prompty test --record` to write {path.name}."

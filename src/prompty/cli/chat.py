@@ -15,25 +15,12 @@ from typer import Exit, Option
 
 from prompty.api import turn
 from prompty.cancellation import CancelToken
+from prompty.cli import options as shared
 from prompty.cli.console import out, print_error
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
 from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
-from prompty.cli.options import (
-    ApiType,
-    Approve,
-    InputFile,
-    InputPairs,
-    ModelId,
-    ModelOptionPairs,
-    PromptFile,
-    ProviderKey,
-    TraceTo,
-    Variant,
-    get_state_path,
-    read_options,
-    start_tracing,
-)
+from prompty.cli.options import get_state_path, read_options, start_tracing
 from prompty.cli.turns import Approver, describe_event, shorten
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
@@ -58,22 +45,22 @@ _USUAL_NAMES = ("question", "input", "message", "query", "text")
 
 
 def chat(
-    file: PromptFile,
-    variant: Variant = None,
-    inputs: InputPairs = None,
-    inputs_file: InputFile = None,
+    file: shared.PromptFile,
+    variant: shared.Variant = None,
+    inputs: shared.InputPairs = None,
+    inputs_file: shared.InputFile = None,
     tools: ToolFiles = None,
     all_tools: AllTools = False,
     mcp: McpFile = None,
     session: Annotated[str | None, Option(help="Save the conversation under this name, or continue it.")] = None,
     database: Annotated[Path | None, Option(help="The SQLite file with saved conversations.")] = None,
     ask: Annotated[str | None, Option(help="The input that receives your messages.")] = None,
-    approve: Approve = False,
-    model: ModelId = None,
-    provider: ProviderKey = None,
-    api: ApiType = None,
-    options: ModelOptionPairs = None,
-    trace: TraceTo = None,
+    approve: shared.Approve = False,
+    model: shared.ModelId = None,
+    provider: shared.ProviderKey = None,
+    api: shared.ApiType = None,
+    options: shared.ModelOptionPairs = None,
+    trace: shared.TraceTo = None,
 ) -> None:
     """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
 

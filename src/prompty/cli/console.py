@@ -1,7 +1,7 @@
 """Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
 import signal
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from rich.console import Console
 from rich.text import Text
@@ -40,14 +40,7 @@ def print_problem(problem: Problem, console: Console) -> None:
     console.print(Text(f"    {visible(problem.fix)}", "green"))
 
 
-def print_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def print_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning in the form of a problem. Replaces `warnings.showwarning`."""
     err.print(Text.assemble(("warning", "yellow"), f": {visible(mask_secrets(str(message)))}"))
 

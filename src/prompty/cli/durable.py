@@ -14,20 +14,11 @@ from typing import Annotated, Any
 from rich.text import Text
 from typer import BadParameter, Option, Typer
 
+from prompty.cli import options as shared
 from prompty.cli.console import err, out
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_prompt_file, read_pairs
-from prompty.cli.options import (
-    ApiType,
-    InputPairs,
-    ModelId,
-    PromptFile,
-    ProviderKey,
-    TraceTo,
-    Variant,
-    get_state_path,
-    start_tracing,
-)
+from prompty.cli.options import get_state_path, start_tracing
 from prompty.durable.engine import Catalog, Limits
 from prompty.durable.leases import LEASE_SECONDS
 from prompty.durable.logs import LogFormat, write_logs
@@ -107,7 +98,7 @@ def worker(
     log_format: Annotated[
         LogFormat | None, Option(help="Write a log to standard error, as text or as JSON lines.")
     ] = None,
-    trace: TraceTo = None,
+    trace: shared.TraceTo = None,
 ) -> None:
     """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue on another worker."""
     limits = Limits(
@@ -172,9 +163,9 @@ def _parse_rate(text: str | None) -> tuple[int, float] | None:
 
 
 def submit(
-    file: PromptFile,
-    variant: Variant = None,
-    inputs: InputPairs = None,
+    file: shared.PromptFile,
+    variant: shared.Variant = None,
+    inputs: shared.InputPairs = None,
     database: DatabaseUrl = None,
     run_id: Annotated[
         str | None, Option("--id", help="The id of the run. If a run with this id exists, none is started.")
@@ -197,10 +188,10 @@ def submit(
     tool: Annotated[
         list[str] | None, Option(help="Offer a tool that the workers have, in addition to those in the file.")
     ] = None,
-    approve: Annotated[bool, Option("--approve", help="Ask before every tool call, regardless of the file.")] = False,
-    model: ModelId = None,
-    provider: ProviderKey = None,
-    api: ApiType = None,
+    approve: shared.Approve = False,
+    model: shared.ModelId = None,
+    provider: shared.ProviderKey = None,
+    api: shared.ApiType = None,
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
     agent = load_prompt_file(file, variant, model, provider=provider, api=api)

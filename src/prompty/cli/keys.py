@@ -35,7 +35,9 @@ def set_key(context: Context, provider: ProviderName) -> None:
     store = find_stores()[0]
     store.write(name, check_header("the key", key))
     out.print(f"Stored the key for {name} in {store}.")
-    _print_winner(name)
+    variable = get_key_names()[name]
+    if os.environ.get(variable):
+        err.print(f"{variable} is set in the environment and is used instead.")
 
 
 @keys.command("list")
@@ -90,9 +92,3 @@ def _read_key(name: str) -> str:
             f"    Paste it when asked, or pipe it: prompty keys set {name} < FILE"
         )
     return key
-
-
-def _print_winner(name: str) -> None:
-    variable = get_key_names()[name]
-    if os.environ.get(variable):
-        err.print(f"{variable} is set in the environment and is used instead.")

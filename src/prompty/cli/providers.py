@@ -3,10 +3,8 @@
 from rich.text import Text
 
 from prompty.cli.console import out, print_json
+from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import AsJson, PromptFile, ProviderKey, Variant
-from prompty.pipeline.dotenv import load_env
-from prompty.pipeline.load import load
-from prompty.pipeline.model_override import override_model
 from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile
 from prompty.safety.visible import visible
@@ -42,8 +40,7 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
 
 def models(file: PromptFile, variant: Variant = None, provider: ProviderKey = None, as_json: AsJson = False) -> None:
     """Ask the server that FILE uses for its models, and print their ids."""
-    load_env(prompt=file)
-    found = list_models(override_model(load(file, variant=variant), provider=provider))
+    found = list_models(load_prompt_file(file, variant, provider=provider))
     if as_json:
         print_json(found)
         return

@@ -11,21 +11,10 @@ from typer import Option
 
 from prompty.analysis.check import check, check_text
 from prompty.analysis.explain import Explanation, explain as explain_prompt
+from prompty.cli import options as shared
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import STDIN, read_inputs
-from prompty.cli.options import (
-    ApiType,
-    AsJson,
-    FileOrStdin,
-    InputFile,
-    InputPairs,
-    InputValue,
-    ModelId,
-    ModelOptionPairs,
-    ProviderKey,
-    Variant,
-    read_options,
-)
+from prompty.cli.options import read_options
 from prompty.errors import Problem, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, TextPart
@@ -67,13 +56,13 @@ _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assista
 
 
 def render_prompt(
-    file: FileOrStdin,
-    value: InputValue = None,
-    variant: Variant = None,
-    inputs: InputPairs = None,
-    inputs_file: InputFile = None,
+    file: shared.FileOrStdin,
+    value: shared.InputValue = None,
+    variant: shared.Variant = None,
+    inputs: shared.InputPairs = None,
+    inputs_file: shared.InputFile = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the template uses a variable without a value.")] = False,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Render FILE and print its messages, without calling a model."""
     agent = Prompt(file, variant).load()
@@ -102,17 +91,17 @@ def _describe(part: ContentPart) -> str:
 
 
 def explain_request(
-    file: FileOrStdin,
-    value: InputValue = None,
-    variant: Variant = None,
-    inputs: InputPairs = None,
-    inputs_file: InputFile = None,
+    file: shared.FileOrStdin,
+    value: shared.InputValue = None,
+    variant: shared.Variant = None,
+    inputs: shared.InputPairs = None,
+    inputs_file: shared.InputFile = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Explain a streamed call.")] = False,
-    as_json: AsJson = False,
-    model: ModelId = None,
-    provider: ProviderKey = None,
-    api: ApiType = None,
-    options: ModelOptionPairs = None,
+    as_json: shared.AsJson = False,
+    model: shared.ModelId = None,
+    provider: shared.ProviderKey = None,
+    api: shared.ApiType = None,
+    options: shared.ModelOptionPairs = None,
 ) -> None:
     """Print the messages of FILE and the exact request, without sending it. Secrets are masked."""
     agent = override_model(Prompt(file, variant).load(), model, read_options(options), provider=provider, api_type=api)

@@ -12,25 +12,11 @@ from rich.text import Text
 from typer import Exit, Option
 
 from prompty.api import invoke, turn as run_turn
+from prompty.cli import options as shared
 from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
 from prompty.cli.inputs import read_inputs
-from prompty.cli.options import (
-    ApiType,
-    Approve,
-    AsJson,
-    FileOrStdin,
-    InputFile,
-    InputPairs,
-    InputValue,
-    ModelId,
-    ModelOptionPairs,
-    ProviderKey,
-    TraceTo,
-    Variant,
-    read_options,
-    start_tracing,
-)
+from prompty.cli.options import read_options, start_tracing
 from prompty.cli.render import Prompt
 from prompty.cli.turns import Approver, describe_call, describe_event, shorten
 from prompty.errors import Problem, PromptyWarning
@@ -46,30 +32,30 @@ from prompty.safety.visible import visible
 
 
 def run_prompt(
-    file: FileOrStdin,
-    value: InputValue = None,
-    variant: Variant = None,
-    inputs: InputPairs = None,
-    inputs_file: InputFile = None,
+    file: shared.FileOrStdin,
+    value: shared.InputValue = None,
+    variant: shared.Variant = None,
+    inputs: shared.InputPairs = None,
+    inputs_file: shared.InputFile = None,
     tools: ToolFiles = None,
     all_tools: AllTools = False,
     mcp: McpFile = None,
     turn: Annotated[
         bool, Option("--turn", help="Run the file's tools until the model answers. --tools and --mcp imply it.")
     ] = False,
-    approve: Approve = False,
+    approve: shared.Approve = False,
     allow: Annotated[
         list[str] | None, Option(metavar="TOOL", help="Run calls to this tool without asking for approval.")
     ] = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Print the answer as it arrives.")] = False,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")] = None,
-    model: ModelId = None,
-    provider: ProviderKey = None,
-    api: ApiType = None,
-    options: ModelOptionPairs = None,
+    model: shared.ModelId = None,
+    provider: shared.ProviderKey = None,
+    api: shared.ApiType = None,
+    options: shared.ModelOptionPairs = None,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Cancel the call after SECONDS.")] = None,
-    trace: TraceTo = None,
+    trace: shared.TraceTo = None,
 ) -> None:
     """Run the prompt in FILE and print the answer.
 

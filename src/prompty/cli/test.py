@@ -123,7 +123,10 @@ def run_tests(
         return
     start_tracing(trace)
     suites = read_suites(paths or [Path()])
-    trials = _select(suites, select, models or [], variants or [], repeat)
+    planned = list(plan_trials(suites, models=models or (), variants=variants or (), repeat=repeat))
+    trials = planned if select is None else list(filter(parse_selection(select), planned))
+    if select is not None and not trials:
+        raise RequestError(f"-k '{select}' matches none of the {len(planned)} cases", "Change the expression.")
     options = RunnerOptions(
         mode=_get_mode(level, live=live, record=record),
         jobs=jobs,
@@ -218,22 +221,6 @@ def _find(path: Path) -> list[Path]:
     if path.suffix == ".prompty":
         raise RequestError(f"'{path}' has no tests", f"Create {path.with_name(path.stem + SUFFIXES[0])}.")
     raise RequestError(f"'{path}' is not a test file", "Name a .prompty file, a .test.yaml file, or a folder.")
-
-
-def _select(
-    suites: Sequence[Suite],
-    expression: str | None,
-    models: Sequence[str],
-    variants: Sequence[str],
-    repeat: int | None,
-) -> list[Trial]:
-    trials = list(plan_trials(suites, models=models, variants=variants, repeat=repeat))
-    if expression is None:
-        return trials
-    selected = list(filter(parse_selection(expression), trials))
-    if not selected:
-        raise RequestError(f"-k '{expression}' matches none of the {len(trials)} cases", "Change the expression.")
-    return selected
 
 
 def _get_mode(level: Level | None, *, live: bool, record: bool) -> Mode:
