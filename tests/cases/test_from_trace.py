@@ -18,7 +18,7 @@ from prompty.safety.yaml import read_yaml
 from prompty.testing import Script, call
 from prompty.tracing.files import FileSink
 from prompty.tracing.spans import set_sink
-from prompty.viewer.reader import find_traces, read_trace
+from prompty.viewer.trace import find_traces, read_trace
 from tests.cases.test_checks import json_values
 
 PROMPT = """\

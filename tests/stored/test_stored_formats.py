@@ -18,7 +18,7 @@ from prompty.memory import SqliteMemory
 from prompty.providers.keys import KeyFile
 from prompty.testing import Player, Script
 from prompty.tools.mcp import Pins
-from prompty.viewer.reader import read_trace
+from prompty.viewer.trace import read_trace
 from scripts.write_stored_formats import QUESTION, SECONDS, STARTED_ROW, batch_job, look, write_formats
 
 pytestmark = pytest.mark.database

@@ -12,9 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
 from prompty.tools.calls import find_schema_problems
-from prompty.tools.openapi import find_base_url
+from prompty.tools.openapi import find_base_url, find_scheme
 from prompty.tools.openapi.client import Permissions
-from prompty.tools.openapi.credentials import find_scheme
 from prompty.tools.openapi.document import is_legal, parse_document
 from prompty.tools.openapi.operations import list_operations
 from prompty.tools.openapi.request import build_call

@@ -17,7 +17,7 @@ from prompty import trace_to
 from prompty.safety.redaction import MASK, mask_secrets
 from prompty.tracing import Tracer
 from prompty.viewer.page import write_page
-from prompty.viewer.reader import find_traces, read_trace
+from prompty.viewer.trace import find_traces, read_trace
 from tests.loopback import Reply, Server, event, json_reply, reply, stream
 from tests.tools.openapi_parts import PLAIN, agent_of, called, own_kind
 from tests.tracing.collector import Collector

@@ -21,7 +21,7 @@ from prompty.tracing import Tracer
 from prompty.tracing.files import FileSink
 from prompty.tracing.sanitize import Sanitizer
 from prompty.tracing.spans import Span, begin
-from prompty.viewer.reader import read_trace
+from prompty.viewer.trace import read_trace
 from tests.conversations.turns import scripted
 from tests.tracing.watching import Seen
 from tests.ways import Way, sync_and_async

@@ -10,7 +10,7 @@ import pytest
 
 from prompty.safety.visible import visible
 from prompty.viewer.page import write_page
-from prompty.viewer.reader import read_trace
+from prompty.viewer.trace import read_trace
 from tests.safety.test_visible import HIDDEN
 from tests.viewer.browser import Browser, Page
 from tests.viewer.samples import Fields, day_out, save

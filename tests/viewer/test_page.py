@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prompty.viewer.page import render_page, write_page
-from prompty.viewer.reader import read_trace
+from prompty.viewer.trace import read_trace
 from tests.viewer.browser import Browser, Page
 from tests.viewer.samples import Fields, day_out, frame, lines, many, nested, save, text
 

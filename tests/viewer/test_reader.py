@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from prompty.errors import PromptyError
-from prompty.viewer import reader
+from prompty.viewer import trace as reader
 from prompty.viewer.page import trace_to_json
-from prompty.viewer.reader import find_traces, read_trace
-from prompty.viewer.trace import TraceUnreadable
+from prompty.viewer.trace import TraceUnreadable, find_traces, read_trace
 from tests.viewer.samples import BEGIN, Fields, day_out, document, frame, lines, many, nested, save, tokens
 
 

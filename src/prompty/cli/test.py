@@ -46,8 +46,7 @@ from prompty.pipeline.dotenv import load_env
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.viewer.page import write_page
-from prompty.viewer.reader import read_trace
-from prompty.viewer.trace import TraceUnreadable
+from prompty.viewer.trace import TraceUnreadable, read_trace
 
 Paths = Annotated[
     list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")

@@ -12,15 +12,16 @@ from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.options import AsJson
 from prompty.safety.visible import visible
 from prompty.viewer.page import trace_to_json, write_page
-from prompty.viewer.reader import find_traces, read_trace
 from prompty.viewer.trace import (
     Frame,
     RecordedTrace,
     TraceUnreadable,
+    find_traces,
     format_cost,
     format_duration,
     format_tokens,
     format_transcript,
+    read_trace,
 )
 
 trace_app: Typer = Typer(name="trace", help="List, show and export recorded runs.", no_args_is_help=True)

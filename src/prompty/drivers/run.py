@@ -56,8 +56,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety import origins
 from prompty.tools.calls import find_schema_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
-from prompty.wire.output_type import with_output_type
-from prompty.wire.structured import cast, output_schema
+from prompty.wire.structured import cast, output_schema, with_output_type
 
 AgentOrPath = PromptAgent | StrPath
 CUT_ANSWER = "the model reached its token limit before the answer was complete. Raise `maxOutputTokens`."

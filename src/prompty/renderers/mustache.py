@@ -63,9 +63,9 @@ class MustacheRenderer:
 
     def includes(self, template: str) -> list[Include]:
         """Return the tags that name partials."""
-        parser = _IncludeParser(template)
-        parser.parse()
-        return parser.includes
+        found: list[Include] = []
+        _Parser(template, found).parse()
+        return found
 
 
 mustache_renderer: MustacheRenderer = MustacheRenderer()
@@ -175,10 +175,10 @@ def _parse(template: str) -> list[Node]:
 
 
 class _Parser:
-    """Parses a template in one pass."""
+    """Parses a template in one pass. Partials are added to `includes`, or else refused."""
 
-    def __init__(self, template: str) -> None:
-        self.template = template
+    def __init__(self, template: str, includes: list[Include] | None = None) -> None:
+        self.template, self.includes = template, includes
         self.open, self.close = "{{", "}}"
         self.position, self.line = 0, 1
         self.root: list[Node] = []
@@ -241,8 +241,18 @@ class _Parser:
             self.children.append(Variable(name if sign in ("{", "&") else content, self.line))
 
     def add_partial(self, name: str, start: int, end: int) -> None:
-        cause = f"the partial `{name}` is not part of the template"
-        raise _syntax_error(cause, "Load the prompt from its file, so that `load` inserts partials.", self.line)
+        if self.includes is None:
+            cause = f"the partial `{name}` is not part of the template"
+            raise _syntax_error(cause, "Load the prompt from its file, so that `load` inserts partials.", self.line)
+        if (self.open, self.close) != ("{{", "}}"):
+            cause = "a partial is included where the delimiters are not {{ and }}"
+            raise WrongInclude(cause, "Set the delimiters to {{ and }} before it.", self.line)
+        first, last = self.whole_line(start, end)
+        if (first, last) == (start, end):
+            self.includes.append(Include(start, end, self.line, name))
+            return
+        last -= self.template[:last].endswith("\n")  # the line stays, with the partial on it
+        self.includes.append(Include(first, last, self.line, name, self.template[first:start]))
 
     @property
     def children(self) -> list[Node]:
@@ -272,25 +282,6 @@ class _Parser:
                 self.children.append(Nonce())
             if piece:
                 self.children.append(piece)
-
-
-class _IncludeParser(_Parser):
-    """Finds the tags `{{> name}}`."""
-
-    def __init__(self, template: str) -> None:
-        super().__init__(template)
-        self.includes: list[Include] = []
-
-    def add_partial(self, name: str, start: int, end: int) -> None:
-        if (self.open, self.close) != ("{{", "}}"):
-            cause = "a partial is included where the delimiters are not {{ and }}"
-            raise WrongInclude(cause, "Set the delimiters to {{ and }} before it.", self.line)
-        first, last = self.whole_line(start, end)
-        if (first, last) == (start, end):
-            self.includes.append(Include(start, end, self.line, name))
-            return
-        last -= self.template[:last].endswith("\n")  # the line stays, with the partial on it
-        self.includes.append(Include(first, last, self.line, name, self.template[first:start]))
 
 
 def _syntax_error(cause: str, fix: str, line: int) -> RenderError:

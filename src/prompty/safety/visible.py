@@ -29,13 +29,10 @@ def visible(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
-    if not _is_hidden(character) or (character == _EMOJI_STYLE and _styles_a_symbol(match.string, match.start())):
+    hidden = character in _BLANK or category(character) in _HIDDEN_CATEGORIES
+    if not hidden or (character == _EMOJI_STYLE and _styles_a_symbol(match.string, match.start())):
         return character
     return character.encode("unicode_escape").decode()
-
-
-def _is_hidden(character: str) -> bool:
-    return character in _BLANK or category(character) in _HIDDEN_CATEGORIES
 
 
 def _styles_a_symbol(text: str, position: int) -> bool:

@@ -205,21 +205,18 @@ def _messages_head(reply: Reply) -> Json:
 def _messages_usage(usage: Usage) -> Json:
     """Encode the token counts. This API counts cached input separately."""
     read, written, total = usage.cache_read_tokens, usage.cache_write_tokens, usage.input_tokens
+    creation: Json = {}
+    if (hourly := usage.cache_write_1h_tokens) is not None:
+        durations = {"ephemeral_5m_input_tokens": (written or 0) - hourly, "ephemeral_1h_input_tokens": hourly}
+        creation = {"cache_creation": durations}
     return {
         "input_tokens": None if total is None else total - (read or 0) - (written or 0),
         "output_tokens": usage.output_tokens,
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,
-        **_cache_creation(written, usage.cache_write_1h_tokens),
+        **creation,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
     }
-
-
-def _cache_creation(written: int | None, hourly: int | None) -> Json:
-    if hourly is None:
-        return {}
-    durations = {"ephemeral_5m_input_tokens": (written or 0) - hourly, "ephemeral_1h_input_tokens": hourly}
-    return {"cache_creation": durations}
 
 
 def _stop_reason(reply: Reply) -> Json:

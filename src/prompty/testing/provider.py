@@ -1,4 +1,5 @@
-"""The provider `scripted`: the real providers' wire formats over a transport that answers from a script.
+"""The provider `scripted`: the real providers' wire formats over a transport that answers from a script, which may be
+in the file (`model.options.additionalProperties.script`).
 
 The transport returns the bytes that a server would send.
 """
@@ -147,33 +148,13 @@ _PARSERS = {
 }
 
 
-class ScriptedTransport(LocalTransport):
-    """Transport that replies from a script."""
-
-    def __init__(self, agent: PromptAgent) -> None:
-        super().__init__(_find_answers(agent))
-
-
-class AsyncScriptedTransport(AsyncLocalTransport):
-    """Async counterpart of `ScriptedTransport`."""
-
-    def __init__(self, agent: PromptAgent) -> None:
-        super().__init__(_find_answers(agent))
-
-
 def _find_answers(agent: PromptAgent) -> Callable[[WireRequest], Chunks]:
     """Return a function that answers the agent's requests with the bytes that a server would send."""
     if agent.model.api_type == "embedding":
         return parse_file_vectors(_get_entries(agent))
-    return partial(respond, _find_responder(agent))
-
-
-def _find_responder(agent: PromptAgent) -> Responder:
-    """Return the script registered for the model, or the one in the file. Not called within `with Script(…):`."""
+    # The script registered for the model, or the one in the file. Not called within `with Script(…):`.
     script = find_script(agent.model.id)
-    if script is not None:
-        return script
-    return parse_file_script(_get_entries(agent))
+    return partial(respond, parse_file_script(_get_entries(agent)) if script is None else script)
 
 
 def _get_entries(agent: PromptAgent) -> object:
@@ -204,7 +185,7 @@ _APIS = {"chat": chat.API, "responses": responses.API, "messages": messages.API,
 PROVIDER = Provider(
     key="scripted",
     apis={name: _omit_script(api) for name, api in _APIS.items()},
-    transport=ScriptedTransport,
-    transport_async=AsyncScriptedTransport,
+    transport=lambda agent: LocalTransport(_find_answers(agent)),
+    transport_async=lambda agent: AsyncLocalTransport(_find_answers(agent)),
     hosts=None,
 )

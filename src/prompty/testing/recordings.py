@@ -128,14 +128,13 @@ def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:
     if data["version"] != RECORDING_VERSION:
         raise ValueError(f"it has version {data['version']}, but this release reads version {RECORDING_VERSION}")
     fields = data["answer"]
-    chunks = None if fields["chunks"] is None else [_decode_chunk(chunk) for chunk in fields["chunks"]]
+    chunks = None
+    if fields["chunks"] is not None:
+        texts = fields["chunks"]
+        chunks = [text.encode() if isinstance(text, str) else base64.b64decode(text["base64"]) for text in texts]
     return RecordedRequest(**data["request"]), ExchangeResult(
         chunks=chunks, error=_decode_error(fields["error"]), abandoned=fields["abandoned"]
     )
-
-
-def _decode_chunk(chunk: Any) -> bytes:
-    return chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])
 
 
 def _decode_error(data: Any) -> ModelError | None:
@@ -279,8 +278,7 @@ def _describe_miss(path: Path, wanted: RecordedRequest, recordings: list[Recordi
 
 
 def _list_fields(request: RecordedRequest) -> dict[str, str]:
-    fields = dict(_leaves(request.body))
-    return {"the path": request.path, "stream": _json(request.stream), **fields}
+    return {"the path": request.path, "stream": _json(request.stream), **dict(_leaves(request.body))}
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

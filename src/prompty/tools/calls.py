@@ -201,13 +201,15 @@ def failure_message(call: ToolCall, error: Exception) -> Message:
 
 def _to_parts(value: object) -> list[ContentPart]:
     """Return the parts of a result, within the limits."""
-    if isinstance(value, str):
-        return [_truncate(TextPart(repair_text(value)), MAX_RESULT_LENGTH)]
     if isinstance(value, _PARTS):
         return _limit([value])
-    if isinstance(value, Sequence) and value and all(isinstance(part, _PARTS) for part in value):
-        return _limit(value)
-    return [_truncate(TextPart(to_text(value)), MAX_RESULT_LENGTH)]
+    if not isinstance(value, str):
+        if isinstance(value, Sequence) and value and all(isinstance(part, _PARTS) for part in value):
+            return _limit(value)
+        value = to_text(value)
+    text = repair_text(value)
+    cut = len(text) - MAX_RESULT_LENGTH
+    return [TextPart(text if cut <= 0 else f"{text[:MAX_RESULT_LENGTH]}\n[{cut} more characters were omitted]")]
 
 
 def _limit(parts: Sequence[ContentPart]) -> list[ContentPart]:
@@ -242,8 +244,3 @@ def to_text(value: object) -> str:
     except PydanticSerializationError:  # perhaps a lone surrogate, for example in a file name
         plain = repair_json(to_jsonable_python(repair_json(value), fallback=str, inf_nan_mode="strings"))
         return to_json(plain, inf_nan_mode="strings").decode()
-
-
-def _truncate(part: TextPart, limit: int) -> TextPart:
-    cut = len(part.value) - limit
-    return part if cut <= 0 else TextPart(f"{part.value[:limit]}\n[{cut} more characters were omitted]")

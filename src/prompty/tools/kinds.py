@@ -103,12 +103,14 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
 
     If a custom tool's own name is taken, a host function runs it: that takes precedence over the kind.
     """
-    names = set(taken)
+    kinds, names = agent.registry[TOOL_KINDS], set(taken)
     projected: list[ProjectedTool] = []
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
             continue  # a function, or a custom tool that a host function runs
-        kind_tools = await _get_kind(tool, agent).describe(tool, agent)
+        if not kinds.has(tool.kind):  # an error before the first model call (L5)
+            raise UnknownKind(tool, ["function", *kinds.names()])
+        kind_tools = await kinds.get(tool.kind).describe(tool, agent)
         for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
             raise error
         for kind_tool in kind_tools:
@@ -158,14 +160,6 @@ def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[Un
             fix = f"{suggestion}Correct its name, or remove it from `bindings:`."
             errors.append(UnmatchedBinding(binding, cause, fix, nearest))
     return errors
-
-
-def _get_kind(tool: ToolDefinition, agent: PromptAgent) -> ToolKind:
-    """Return the kind of a declared tool. A kind without a handler is an error before the first model call (L5)."""
-    kinds = agent.registry[TOOL_KINDS]
-    if not kinds.has(tool.kind):
-        raise UnknownKind(tool, ["function", *kinds.names()])
-    return kinds.get(tool.kind)
 
 
 class UnknownKind(ToolError):

@@ -1,4 +1,7 @@
-"""`inputs`, `outputs` and `sample` become properties with a kind and a default."""
+"""`inputs`, `outputs` and `sample` become properties with a kind and a default.
+
+OpenAI's function definitions and JSON Schemas become tools and properties, if these can express them.
+"""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -148,7 +151,9 @@ def translate_inputs(draft: Draft, data: V1Data, edits: Sequence[BodyEdit]) -> N
         draft.drop(("sample",), "it is not a mapping of inputs", "Add a `default:` to each input.")
     samples = mapping_or_empty(sample)
     if isinstance(entries, list):
-        named = {entry["name"]: entry for entry in entries if isinstance(entry, dict) and _is_named(entry)}
+        named = {
+            entry["name"]: entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        }
         if len(named) < len(entries):
             draft.put(("inputs",), entries, ("inputs",))
             return
@@ -170,10 +175,6 @@ def translate_inputs(draft: Draft, data: V1Data, edits: Sequence[BodyEdit]) -> N
 
 def _is_json_schema(entries: V1Data) -> bool:
     return entries.get("type") == "object" and isinstance(entries.get("properties"), dict)
-
-
-def _is_named(entry: V1Data) -> bool:
-    return isinstance(entry.get("name"), str)
 
 
 def add_media_inputs(draft: Draft, edits: Sequence[BodyEdit]) -> None:

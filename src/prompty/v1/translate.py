@@ -1,4 +1,7 @@
-"""Translate the frontmatter and the body of a v1 file."""
+"""Translate the frontmatter and the body of a v1 file.
+
+In `model`, `api`, `configuration` and `parameters` become `apiType`, `provider`, `id`, `connection` and `options`.
+"""
 
 import re
 from copy import deepcopy
@@ -112,18 +115,14 @@ def _looks_azure(configuration: Any, model: V1Data) -> bool:
     return any(name in configuration for name in names) or "deployment_name" in parameters
 
 
-def _get_id_parameter(model: V1Data) -> str | None:
-    parameters = mapping_or_empty(model.get("parameters"))
-    return next((key for key in ("deployment_name", "model") if parameters.get(key)), None)
-
-
 def _put_id(draft: Draft, configuration: Any, model: V1Data, place: V1Keys = _CONFIGURATION) -> None:
     named = [key for key in _ID_KEYS if configuration.get(key)]
     for key in named:
         if not draft.put(("model", "id"), configuration[key], (*place, key)):
             draft.drop((*place, key), "the model is already named", "Keep one name.")
-    parameter = _get_id_parameter(model)
-    if parameter and not draft.put(("model", "id"), model["parameters"][parameter], (*_PARAMETERS, parameter)):
+    parameters = mapping_or_empty(model.get("parameters"))
+    parameter = next((key for key in ("deployment_name", "model") if parameters.get(key)), None)
+    if parameter and not draft.put(("model", "id"), parameters[parameter], (*_PARAMETERS, parameter)):
         draft.drop((*_PARAMETERS, parameter), "the model is already named", "Keep one name.")
 
 

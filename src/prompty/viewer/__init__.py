@@ -3,7 +3,6 @@
 Above: `cli.trace`. Below: `pricing`, `model`, `errors`. Nothing here runs during a prompt.
 """
 
-from prompty.viewer.reader import find_traces, read_trace
-from prompty.viewer.trace import RecordedTrace
+from prompty.viewer.trace import RecordedTrace, find_traces, read_trace
 
 __all__ = ["RecordedTrace", "find_traces", "read_trace"]

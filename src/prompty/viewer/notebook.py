@@ -33,13 +33,7 @@ from prompty.viewer.trace import (
 LONGEST_TEXT = 4000
 MOST_FRAMES = 200
 _LINE = "rgba(128,128,128,.35)"
-_COLORS = {
-    "system": "#8a63d2",
-    "developer": "#8a63d2",
-    "user": "#2f81f7",
-    "assistant": "#2da44e",
-    "tool": "#bf8700",
-}
+_COLORS = {"system": "#8a63d2", "developer": "#8a63d2", "user": "#2f81f7", "assistant": "#2da44e", "tool": "#bf8700"}
 _BOX = f"border:1px solid {_LINE};border-radius:6px;padding:.6em .9em;margin:.25em 0;max-width:60em;line-height:1.45"
 _PRE = (
     "white-space:pre-wrap;overflow-wrap:anywhere;margin:.25em 0;padding:.5em .7em;background:rgba(128,128,128,.1);"
@@ -75,7 +69,9 @@ def _(agent: PromptAgent) -> str:
 def _property_cells(declared: Property) -> list[str]:
     state = "required" if declared.required else ""
     if declared.default is not None:
-        state = f"default {MASK if declared.sensitive else _compact(declared.default)}"
+        default = declared.default
+        text = default if isinstance(default, str) else to_json(default, fallback=repr).decode()
+        state = f"default {MASK if declared.sensitive else text}"
     return [declared.name, declared.kind, state, declared.description or ""]
 
 
@@ -86,8 +82,10 @@ def _(message: Message) -> str:
 
 def _message(message: Message) -> Iterator[str]:
     name = message.tool_name or message.name or ""
-    label = f"{_badge(message.role)} <span style='opacity:.7'>{_text(name)}</span>"
-    yield f"<div style='margin-top:.3em'>{label}</div>"
+    color = _COLORS.get(message.role, "#6e7781")
+    style = f"background:{color};color:#fff;border-radius:4px;padding:0 .5em;font-size:.85em"
+    badge = f"<span style='{style}'>{_text(message.role)}</span>"
+    yield f"<div style='margin-top:.3em'>{badge} <span style='opacity:.7'>{_text(name)}</span></div>"
     if message.reasoning:
         yield _fold("reasoning", _pre(message.reasoning))
     for part in message.content:
@@ -167,10 +165,6 @@ def _value(value: object) -> str:
     return _pre(to_json(value, indent=2, fallback=repr, inf_nan_mode="constants").decode())
 
 
-def _compact(value: object) -> str:
-    return value if isinstance(value, str) else to_json(value, fallback=repr).decode()
-
-
 def _usage(usage: Usage) -> list[str]:
     counts = {"input": usage.input_tokens, "output": usage.output_tokens}
     return [f"{count:,} {name} tokens" for name, count in counts.items() if count is not None]
@@ -203,12 +197,6 @@ def _facts(facts: Iterable[str]) -> str:
 
 def _pre(text: str) -> str:
     return f"<pre style='{_PRE}'>{_text(text)}</pre>"
-
-
-def _badge(role: str) -> str:
-    color = _COLORS.get(role, "#6e7781")
-    style = f"background:{color};color:#fff;border-radius:4px;padding:0 .5em;font-size:.85em"
-    return f"<span style='{style}'>{_text(role)}</span>"
 
 
 def _fold(title: str, content: str) -> str:

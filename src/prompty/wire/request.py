@@ -1,5 +1,5 @@
-"""Parts of a request that most APIs share: options under an API's names (§7.6; each format's module has its table), and
-media as a data URI, as bare base64 with its type, or as a URL."""
+"""Parts of a request that most APIs share: options under an API's names (§7.6; each format's module has its table),
+the schema of the answer, and media as a data URI, as bare base64 with its type, or as a URL."""
 
 import re
 from base64 import b64encode
@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from prompty.errors import RequestError
+from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Json, Message
 from prompty.model.options import ModelOptions
+from prompty.model.request import OutputSchema
+from prompty.wire.structured import output_schema
 
 # These two are in no table: one depends on the tools, the other is passed through.
 _UNMAPPED = {"allow_multiple_tool_calls", "additional_properties"}
@@ -33,6 +36,13 @@ def list_dropped_options(options: ModelOptions, table: Mapping[str, str]) -> lis
         for name, field in ModelOptions.model_fields.items()
         if name not in table and name not in _UNMAPPED and getattr(options, name) is not None
     ]
+
+
+def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
+    """Return the schema of an agent's answer: from its `outputs`, or from the caller's `output_type`."""
+    if agent.outputs:
+        return OutputSchema(output_schema(agent) or {}, strict=True)
+    return agent.result_schema
 
 
 class InlineData(NamedTuple):

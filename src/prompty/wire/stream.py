@@ -1,4 +1,4 @@
-"""Assembly of streamed replies (§8.6)."""
+"""Streamed replies (§8.6): the events in the bytes of a server, and the calls in the deltas of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -110,13 +110,11 @@ class CallAssembler:
 
     def add(self, index: int | None, call_id: object, name: object, arguments: str | None) -> ToolCallDelta:
         """Add a piece of a call. An id may be a number, but a name must be text."""
-        return self._add(index, as_text(call_id), as_text(name), arguments)
-
-    def _add(self, index: int | None, call_id: str, name: str, arguments: str | None) -> ToolCallDelta:
-        position = self._get_position(index, call_id, name)
+        id_text, name_text = as_text(call_id), as_text(name)
+        position = self._get_position(index, id_text, name_text)
         call = self._calls[position]
-        call.id = call.id or call_id
-        call.name = call.name or name
+        call.id = call.id or id_text
+        call.name = call.name or name_text
         if arguments:
             call.arguments.append(arguments)
         return ToolCallDelta(position, call.id, call.name, arguments or "")

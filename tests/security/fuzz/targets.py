@@ -36,9 +36,8 @@ from prompty.tools.kinds import TOOL_KINDS, KindTool, project_tools
 from prompty.tools.mcp import KnownServer, McpKind, Pins
 from prompty.tools.mcp.content import LineDecoder, McpError, to_parts
 from prompty.tools.mcp.sessions import ServerAddress, Session, is_lost, is_unreadable
-from prompty.tools.openapi import find_base_url
+from prompty.tools.openapi import add_credential, find_base_url, find_scheme
 from prompty.tools.openapi.client import Permissions
-from prompty.tools.openapi.credentials import add_credential, find_scheme
 from prompty.tools.openapi.document import ApiDocument, parse_document
 from prompty.tools.openapi.operations import Operation, list_operations
 from prompty.tools.openapi.request import build_call

@@ -23,9 +23,8 @@ from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.safety.json import may_have_surrogates, read_json, repair_json
 from prompty.wire.json_bytes import INVALID_JSON, as_count, as_mapping, as_text
-from prompty.wire.request import get_inline_data, is_url, map_options, require_text
+from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text
 from prompty.wire.stream import CallAssembler, sort_by_index
-from prompty.wire.structured import get_output_schema
 
 Block = dict[str, Any]
 

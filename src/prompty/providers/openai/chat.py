@@ -20,9 +20,9 @@ from prompty.model.request import Function
 from prompty.providers import Api, find_endpoint_profile
 from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
-from prompty.wire.request import get_inline_data, is_url, map_options, require_text, to_data_uri
+from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text, to_data_uri
 from prompty.wire.stream import CallAssembler
-from prompty.wire.structured import SCHEMA_NAME, get_output_schema
+from prompty.wire.structured import SCHEMA_NAME
 
 OPTIONS = {
     "temperature": "temperature",

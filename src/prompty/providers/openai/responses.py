@@ -18,9 +18,9 @@ from prompty.model.reply import Reply
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
-from prompty.wire.request import get_inline_data, is_url, map_options, require_text, to_data_uri
+from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text, to_data_uri
 from prompty.wire.stream import CallAssembler, sort_by_index
-from prompty.wire.structured import SCHEMA_NAME, get_output_schema
+from prompty.wire.structured import SCHEMA_NAME
 
 Item = dict[str, Any]
 

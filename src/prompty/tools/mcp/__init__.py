@@ -299,7 +299,8 @@ class McpKind:
         """Return the functions of a server's allowed tools. A tool whose definition has changed needs approval."""
         if not isinstance(tool, McpTool):
             raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
-        permissions = _get_permissions(agent.registry)
+        openapi = agent.registry[TOOL_KINDS].get("openapi")
+        permissions = openapi.permissions if isinstance(openapi, OpenApiKind) else Permissions()  # they apply here, too
         server = self.servers.find(tool, permissions)
         if server.address.permissions and server.address.url:  # the address is from the file
             trusted = permissions.find_trusted(parse_url(server.address.url))
@@ -315,12 +316,6 @@ class McpKind:
             )
             for entry, function in describe_tools(offered, server.name)
         ]
-
-
-def _get_permissions(registry: Registry) -> Permissions:
-    """Return the permissions of OpenAPI tools, which also apply to MCP servers."""
-    kind = registry[TOOL_KINDS].get("openapi")
-    return kind.permissions if isinstance(kind, OpenApiKind) else Permissions()
 
 
 def approval_policy(mode: object, name: str) -> object:
@@ -375,14 +370,10 @@ async def _list_all_pages(client: "Client") -> "list[Tool]":
 
 def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
     """Return the tools that the file allows. With an empty `allowedTools` that is none."""
-    if tool.allowed_tools is None:
-        return _check_count(tools, tool)
-    for missing in set(tool.allowed_tools) - {entry.name for entry in tools}:
-        _LOGGER.warning("the tool '%s' allows '%s', which its MCP server does not offer", tool.name, missing)
-    return _check_count([entry for entry in tools if entry.name in tool.allowed_tools], tool)
-
-
-def _check_count(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
+    if tool.allowed_tools is not None:
+        for missing in set(tool.allowed_tools) - {entry.name for entry in tools}:
+            _LOGGER.warning("the tool '%s' allows '%s', which its MCP server does not offer", tool.name, missing)
+        tools = [entry for entry in tools if entry.name in tool.allowed_tools]
     if len(tools) > MAX_OFFERED_TOOLS:
         raise ToolError(
             f"the MCP server of '{tool.name}' offers {len(tools):,} tools, more than {MAX_OFFERED_TOOLS:,}",

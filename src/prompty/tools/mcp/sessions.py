@@ -300,7 +300,10 @@ class Session:
             failure = lost if self._connected else error
         finally:
             self.ended = True
-            self._refuse_queued(NotSent() if self._connected and not self._closing else failure)
+            refusal = NotSent() if self._connected and not self._closing else failure
+            while not self._requests.empty():
+                if queued := self._requests.get_nowait():
+                    queued.fail(refusal)
             for call, request in self._calls.items():
                 request.fail(failure)
                 call.cancel()
@@ -336,11 +339,6 @@ class Session:
         else:
             if not request.answer.done():
                 request.answer.set_result(result)
-
-    def _refuse_queued(self, failure: Exception) -> None:
-        while not self._requests.empty():
-            if request := self._requests.get_nowait():
-                request.fail(failure)
 
     async def _on_message(self, message: object) -> None:
         """End the session after an unreadable message, which may be the response that a call waits for."""

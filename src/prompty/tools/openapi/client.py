@@ -41,13 +41,12 @@ class Url(NamedTuple):
     query: str
 
     @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+    def origin(self) -> str:
+        return str(Origin(self.scheme, self.host, self.port))
 
     @property
-    def origin(self) -> str:
-        return f"{self.scheme}://{self.authority}"
+    def authority(self) -> str:
+        return self.origin.partition("://")[2]
 
 
 def parse_url(url: str) -> Url:

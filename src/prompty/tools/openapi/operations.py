@@ -1,6 +1,6 @@
 """Describe a document's operations: the function that the model sees, and where its arguments go in a request.
 
-Pure. `kind` calls it, `request` builds HTTP requests from what it returns.
+Pure. `request` builds HTTP requests from what it returns.
 """
 
 import re
@@ -185,8 +185,8 @@ def _to_operation(document: ApiDocument, schemas: Schemas, declared: _Declared) 
     properties: Json = {}
     for argument in arguments:
         converted = schemas.convert(argument.schema, references)
-        if text := clean_description(argument.description):  # more specific than the schema's description
-            converted = {**(converted if isinstance(converted, dict) else {}), "description": text}
+        if own := clean_description(argument.description):  # more specific than the schema's description
+            converted = {**(converted if isinstance(converted, dict) else {}), "description": own}
         properties[argument.name] = converted
     schema: Json = {
         "type": "object",
@@ -198,9 +198,11 @@ def _to_operation(document: ApiDocument, schemas: Schemas, declared: _Declared) 
         schema["$defs"] = definitions
     if not is_legal(schema):
         document.refuse("a schema is not legal JSON Schema", "Correct it")
+    summary, description = (clean_description(declared.data.get(key)) for key in ("summary", "description"))
+    text = summary if summary == description else f"{summary}\n\n{description}"
     servers = declared.data.get("servers") or declared.item.get("servers")
     return Operation(
-        function=Function(name=declared.name, description=_describe_in_words(declared.data), parameters=schema),
+        function=Function(name=declared.name, description=clean_description(text) or None, parameters=schema),
         method=declared.method.upper(),
         path=declared.path,
         parameters=tuple(parameter for parameter, _ in parameters),
@@ -208,12 +210,6 @@ def _to_operation(document: ApiDocument, schemas: Schemas, declared: _Declared) 
         server=first_server_url(servers),
         security=declared.data.get("security", document.data.get("security")),
     )
-
-
-def _describe_in_words(data: Json) -> str | None:
-    summary, description = clean_description(data.get("summary")), clean_description(data.get("description"))
-    text = summary if summary == description else f"{summary}\n\n{description}"
-    return clean_description(text) or None
 
 
 def first_server_url(servers: object) -> str | None:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -89,13 +90,10 @@ def build_call(operation: Operation, arguments: Json, bound: Collection[str] = (
         if parameter.style == "matrix"
     ]
     header_pairs = [_write_name(parameter.argument, parameter.name) for parameter, _ in values["header"]]
-    for location, written in (
-        ("path", matrix_pairs),
-        ("query", query),
-        ("header", header_pairs),
-        ("cookie", cookies),
-    ):
-        _check_names(written, _declared_names(operation, location), bound)
+    written_at = {"path": matrix_pairs, "query": query, "header": header_pairs, "cookie": cookies}
+    for location, written in written_at.items():
+        declared = {one.argument: one.name for one in operation.parameters if one.location == location}
+        _check_names(written, declared, bound)
     content: bytes | None = None
     if operation.body and (body := _encode_body(operation.body, arguments, bound)):
         media_type, content = body
@@ -120,10 +118,6 @@ def _write_name(argument: str, name: str) -> _Written:
 
 def _join(written: Iterable[_Written]) -> tuple[str, ...]:
     return tuple(pair for entry in written for pair in entry.pairs)
-
-
-def _declared_names(operation: Operation, location: str) -> dict[str, str]:
-    return {parameter.argument: parameter.name for parameter in operation.parameters if parameter.location == location}
 
 
 def _check_names(written: Sequence[_Written], declared: dict[str, str], bound: Collection[str]) -> None:
@@ -183,7 +177,7 @@ def _encode_path_value(parameter: Parameter, value: Any) -> str:
 
 
 def _encode_query(parameter: Parameter, value: Any) -> list[str]:
-    encode = _encode_unreserved if parameter.reserved else percent_encode
+    encode = partial(quote, safe=_RESERVED) if parameter.reserved else percent_encode
     return query(parameter.name, value, parameter.style, parameter.explode, encode)
 
 
@@ -264,10 +258,6 @@ def _form_fields(body: BodyShape, value: object) -> list[tuple[str, Any]]:
 def percent_encode(text: str) -> str:
     """Encode every character that has a meaning in a URL."""
     return quote(text, safe="")
-
-
-def _encode_unreserved(text: str) -> str:
-    return quote(text, safe=_RESERVED)
 
 
 def _to_text(value: object) -> str:
