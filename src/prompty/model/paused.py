@@ -46,11 +46,11 @@ class GatedCall:
 class Paused:
     """A paused turn: plain data that `resume` continues from, in any process.
 
-    `calls` are the answer's calls without a result, with their final arguments, and `pending` those that need a
-    verdict. The value contains the conversation, but no bound values. `results` are the messages of the other calls.
-    `policy` names the turn's guardrails, its gate and the host's approval policies. `stored` is the number of messages
-    in the session. `pauses` counts earlier pauses, so that no two pauses of a turn are equal. `carry_over` is the rest
-    of the loop's state. `signature` is set if the host passed a key.
+    `calls` are the answer's calls without a result, with their final arguments. `pending` are those without a verdict.
+    The value contains the conversation, but no bound values. `results` are the messages of the other calls. `policy`
+    names the turn's guardrails, its gate and the host's approval policies. `stored` is the number of messages in the
+    session. `pauses` counts earlier pauses, so that no two pauses of a turn are equal. `carry_over` is the rest of the
+    loop's state. `signature` is set if the host passed a key.
     """
 
     run_id: str
