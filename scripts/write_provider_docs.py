@@ -5,10 +5,9 @@ import json
 from pathlib import Path
 
 from prompty.errors import RequestError
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
-from prompty.model.options import ModelOptions
 from prompty.model.request import Function
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.profiles import PROFILES, Profile

@@ -45,12 +45,11 @@ if TYPE_CHECKING:
     from prompty.drivers.run import Result as Result
     from prompty.drivers.stream import AsyncPromptyStream as AsyncPromptyStream, PromptyStream as PromptyStream
     from prompty.errors import ModelError as ModelError, PromptyError as PromptyError
-    from prompty.loop.budget import Budget as Budget
     from prompty.loop.context import Context as Context, Tokens as Tokens
     from prompty.loop.effects import Verdict as Verdict
     from prompty.loop.options import CallOptions as CallOptions, TurnOptions as TurnOptions
     from prompty.loop.policy import Guardrails as Guardrails, deny as deny, later as later, rewrite as rewrite
-    from prompty.loop.stop import Stop as Stop
+    from prompty.loop.stop import Budget as Budget, Stop as Stop
     from prompty.model.agent import PromptAgent as PromptAgent
     from prompty.model.content import Audio as Audio, File as File, Image as Image
     from prompty.model.message import (

@@ -13,8 +13,7 @@ from prompty.drivers.run import AgentOrPath, Inputs, Invocation, Result, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError, WrongArgument
-from prompty.loop.option_types import check_options
-from prompty.loop.options import CallOptions, Settings, TurnOptions
+from prompty.loop.options import CallOptions, Settings, TurnOptions, check_options
 from prompty.model.agent import PromptAgent, require_agent
 from prompty.model.paused import Paused
 from prompty.pipeline.load import open_agent

@@ -5,16 +5,15 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, 
 from secrets import token_hex
 
 from prompty.drivers.aio import Outcome
-from prompty.drivers.reply_reader import ReplyReader
 from prompty.errors import ModelError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, Done, Event, ModelReply, RunStarted
+from prompty.model.message import Reply
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply
-from prompty.pipeline.process import process_reply
+from prompty.pipeline.request import process_reply
 from prompty.providers import PROVIDERS
 from prompty.wire.json_bytes import MALFORMED
-from prompty.wire.stream import Decoder
+from prompty.wire.stream import Decoder, ReplyReader
 
 
 def chunk_events(agent: PromptAgent, chunks: Iterable[object]) -> Generator[Event, None, Done]:

@@ -7,8 +7,7 @@ from typing import Any
 from prompty.errors import MissingExtra, RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Reply, Usage
 
 # Providers that have another name in the list.
 _LISTED = {"foundry": "azure"}

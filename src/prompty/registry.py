@@ -3,10 +3,10 @@
 A `Registry` is one configuration. `load(path, registry=…)` ties an agent to it, and every later lookup goes through
 `agent.registry`, so that several configurations can live in one process. Without that argument, and for the
 `register_…` functions, it is `DEFAULT`. Caches (loaded files, HTTP clients, signatures) are no configuration and are
-shared by all registries.
+shared by all registries. The views of notebooks are also found by name, because their code is above all others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -31,7 +31,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "jinja2": "prompty.renderers.jinja2:jinja2_renderer",
         "mustache": "prompty.renderers.mustache:mustache_renderer",
     },
-    "parser": {"prompty": "prompty.parsers.prompty:parse_roles"},
+    "parser": {"prompty": "prompty.parsers:parse_roles"},
     "tool_kind": {
         "prompty": "prompty.drivers.children:ChildKind",
         "mcp": "prompty.tools.mcp:McpKind",
@@ -181,3 +181,15 @@ class Registry:
 
 
 DEFAULT = Registry()
+
+
+VIEWS: ExtensionPoint[Callable[[object], str]] = ExtensionPoint("view")
+
+
+class NotebookView:
+    """Lets notebooks show an instance as HTML."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return DEFAULT[VIEWS].get("html")(self)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, strategies as some
 
-from prompty.batches.concurrency_limit import ConcurrencyLimit, create_limit
+from prompty.batches.throttle import ConcurrencyLimit, create_limit
 
 EVENTS = some.lists(
     some.tuples(

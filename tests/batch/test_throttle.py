@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as some
 
-from prompty.batches.concurrency_limit import MAX_PAUSE_SECONDS
-from prompty.batches.throttle import Throttle, ThrottledCalls
+from prompty.batches.throttle import MAX_PAUSE_SECONDS, Throttle, ThrottledCalls
 from prompty.drivers.aio import Outcome, drain_async
 from prompty.errors import ModelError
 from prompty.model.event import Event

@@ -17,7 +17,7 @@ from prompty.errors import PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import part_to_json
 from prompty.model.message import Message, parse_messages
-from prompty.pipeline.rich_inputs import insert_rich_inputs
+from prompty.pipeline.prepare import insert_rich_inputs
 
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 VECTORS = SHARED / "vectors"

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from prompty.drivers.reply_reader import cut_error
 from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.event import TextDelta
-from prompty.model.message import Message, ToolCall, assistant, parse_messages, system, tool_result, user
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall, assistant, parse_messages, system, tool_result, user
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.process import process_reply
-from prompty.pipeline.request import list_declared_functions
+from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS, Api
 from prompty.registry import DEFAULT
+from prompty.wire.stream import cut_error
 from prompty.wire.structured import build_function
 from tests.conformance.test_vectors import VECTORS, Vector, vectors
 

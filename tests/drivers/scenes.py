@@ -11,7 +11,7 @@ from pydantic import BaseModel
 import prompty
 from prompty.memory import InProcessMemory
 from prompty.messages import TextPart, repair
-from prompty.model.reply import Reply
+from prompty.model.message import Reply
 from prompty.providers import register_executor, register_processor
 from prompty.testing import Fault, Player, Recorder, answer, call
 from prompty.tools import Function, KindTool, register_tool, register_tool_kind

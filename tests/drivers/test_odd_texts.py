@@ -8,9 +8,8 @@ from hypothesis import given, strategies as st
 
 from prompty.errors import ModelError
 from prompty.memory import InProcessMemory
-from prompty.model.message import Json, Message, ToolCall
-from prompty.model.reply import Reply
-from prompty.pipeline.process import process_reply
+from prompty.model.message import Json, Message, Reply, ToolCall
+from prompty.pipeline.request import process_reply
 from prompty.safety.json import repair_json, repair_text
 from prompty.tools.calls import result_message
 from prompty.wire.json_bytes import write_bytes

@@ -23,8 +23,7 @@ from prompty import (
 )
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.events import Done, ModelReply, RunStarted, TextDelta
-from prompty.model.message import Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Reply, Usage
 from prompty.providers import register_executor
 from prompty.testing.encoding import WIRES as WIRES_BY_PATH
 

@@ -12,7 +12,7 @@ from prompty import AsyncPromptyStream, PromptyStream, ToolCall, invoke, invoke_
 from prompty.errors import ModelError, StreamCut
 from prompty.events import Retry
 from prompty.model.event import Done, IterationStarted, ModelReply, ModelRequested, RunStarted, TextDelta
-from prompty.model.reply import Reply
+from prompty.model.message import Reply
 from tests.drivers.wires import USAGE, Chat, Wire
 from tests.loopback import CLOSE, Forever, Hold, Server, cut, event, json_reply, stream
 from tests.ways import Way

@@ -6,8 +6,8 @@ import time
 import psycopg
 import pytest
 
-from prompty.batches import locks
-from prompty.batches.locks import acquire_lock
+from prompty.batches import shared as locks
+from prompty.batches.shared import acquire_lock
 from tests.durable.databases import Databases
 from tests.durable.suite import wait_until
 

@@ -24,8 +24,7 @@ from prompty.loop.effects import (
 from prompty.loop.state import TurnState
 from prompty.loop.turn import run_loop
 from prompty.model.event import Done, Event, MessagesChanged
-from prompty.model.message import Message, ToolCall
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall
 from prompty.safety.redaction import MASK
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, lets_through

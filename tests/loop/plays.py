@@ -11,13 +11,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from prompty.errors import BudgetSpent, Cancelled, ModelError, PromptyError, RequestError
-from prompty.loop.budget import Budget
 from prompty.loop.effects import OfferedTool, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.state import Choice, Hooks, Plan
-from prompty.loop.stop import Stop
-from prompty.model.message import Message, ToolCall, Usage, assistant, tool_result, user
-from prompty.model.reply import Reply
+from prompty.loop.stop import Budget, Stop
+from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, tool_result, user
 from prompty.model.request import Function
 from prompty.testing.encoding import WIRES
 from tests.loop.bodies import AGENTS, APIS

@@ -33,9 +33,8 @@ from prompty.loop.policy import deny, later
 from prompty.loop.state import Hooks, Plan, SessionPlan, TurnState, resumed_state
 from prompty.loop.turn import run_loop
 from prompty.model.event import Done, Event
-from prompty.model.message import Json, Message
+from prompty.model.message import Json, Message, Reply
 from prompty.model.paused import GatedCall, Paused
-from prompty.model.reply import Reply
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, plays
 

@@ -16,8 +16,7 @@ from prompty.analysis.explain import explain
 from prompty.errors import RequestError
 from prompty.messages import repair
 from prompty.model.content import ImagePart
-from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall, assistant, system, tool_result, user
 from prompty.pipeline.history import NO_RESULT, normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers.anthropic.messages import BLOCKS

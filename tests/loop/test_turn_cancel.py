@@ -11,7 +11,7 @@ from prompty import CancelToken, GatedCall, ModelError, Stop, ToolContext, tool,
 from prompty.errors import Cancelled
 from prompty.events import Retry, RunCancelled, ToolFinished, ToolStarted
 from prompty.model.event import Event
-from prompty.model.reply import Reply
+from prompty.model.message import Reply
 from prompty.testing import Fault, Script, call
 from prompty.testing.encoding import WIRES as ENCODINGS
 from tests.drivers.clients import close_clients

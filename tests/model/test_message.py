@@ -13,8 +13,7 @@ from prompty import Message, ToolCall, Usage, assistant, run, tool_result, user
 from prompty.errors import InvalidMessage
 from prompty.messages import Role, TextPart, message_to_wire
 from prompty.model.content import AudioPart, FilePart, ImagePart
-from prompty.model.message import Json
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Reply
 from prompty.testing import Script
 from tests.conversations.turns import scripted
 

@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 
 from prompty.model.agent import FileLine
 from prompty.model.property import Property
+from prompty.pipeline.compose import Composition, CompositionProblem, Partial, insert_partials
 from prompty.pipeline.files import Unreadable
-from prompty.pipeline.partials import Composition, CompositionProblem, Partial, insert_partials
 from prompty.renderers.jinja2 import jinja2_renderer as jinja2
 from prompty.renderers.mustache import mustache_renderer as mustache
 

@@ -14,12 +14,10 @@ from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Message, ToolCall, Usage, assistant, system, tool_result, user
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, system, tool_result, user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
-from prompty.pipeline.process import process_reply
-from prompty.pipeline.request import list_declared_functions
+from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS
 from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, request, write_message
 from prompty.registry import DEFAULT

@@ -9,7 +9,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ImagePart
 from prompty.model.message import Message, Usage, assistant, system, user
 from prompty.model.request import Function
-from prompty.pipeline.process import process_reply
+from prompty.pipeline.request import process_reply
 from prompty.providers import PROVIDERS
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT

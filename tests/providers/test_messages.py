@@ -18,8 +18,7 @@ from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Message, ToolCall, Usage, assistant, parse_messages, system, tool_result, user
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, parse_messages, system, tool_result, user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic.messages import API, MessagesDecoder

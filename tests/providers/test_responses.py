@@ -19,8 +19,7 @@ from prompty.errors import EmptyReply, ModelError, Refused, RequestError, Respon
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Message, ToolCall, Usage, assistant, system, tool_result, user
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, system, tool_result, user
 from prompty.model.request import Function
 from prompty.providers.openai.responses import API, ResponsesDecoder, reply, request
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from prompty import PromptAgent
-from prompty.model.message import Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Reply, Usage
 from prompty.pricing import get_pricer
 from prompty.providers.anthropic.messages import MessagesDecoder, reply as messages_reply
 from prompty.providers.openai.chat import ChatDecoder, reply as chat_reply

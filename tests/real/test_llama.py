@@ -34,7 +34,7 @@ from prompty import (
 )
 from prompty.errors import ArgumentsError
 from prompty.model.event import Event, ModelReply, ModelRequested, Retry, ToolCallDelta
-from prompty.model.reply import Reply
+from prompty.model.message import Reply
 from prompty.providers import register_connection
 from prompty.providers.models import list_models
 from prompty.tools.calls import parse_arguments

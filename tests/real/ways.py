@@ -12,7 +12,7 @@ import yaml
 
 from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, load, prepare, run, run_async
 from prompty.model.event import Event, ModelReply, TextDelta
-from prompty.model.reply import Reply
+from prompty.model.message import Reply
 
 SOAK = bool(os.environ.get("PROMPTY_SOAK"))
 REQUESTS = 6  # that `in_all_ways` makes

@@ -7,7 +7,7 @@ from jinja2 import Environment
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
 from prompty.model.structure import mark
-from prompty.parsers.prompty import parse_roles
+from prompty.parsers import parse_roles
 from prompty.renderers.jinja2 import jinja2_renderer
 
 NONCE = "0123456789abcdef"

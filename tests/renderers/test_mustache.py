@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
 from prompty.model.structure import mark
-from prompty.parsers.prompty import parse_roles
+from prompty.parsers import parse_roles
 from prompty.renderers.mustache import MAX_SECTION_DEPTH, mustache_renderer
 from tests.machine import time_factor
 

@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, prepare
 from prompty.errors import RenderError
-from prompty.pipeline.blocks import merge_bodies
+from prompty.pipeline.compose import CompositionProblem, Partial, insert_partials, merge_bodies
 from prompty.pipeline.frontmatter import BaseBody
-from prompty.pipeline.partials import CompositionProblem, Partial, insert_partials
 from prompty.renderers.jinja2 import jinja2_renderer as jinja2_renderer
 from prompty.renderers.mustache import mustache_renderer as mustache_renderer
 from tests.soak import SOAK

@@ -8,7 +8,7 @@ import pytest
 from prompty import invoke, loads, trace_to, turn
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
-from prompty.model.secrets import secrets_in
+from prompty.model.agent import secrets_in
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.testing import Recorder, Script, call
 from prompty.tracing import Tracer

@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, run, user
 from prompty.errors import RequestError, StreamCut
 from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Json, tool_result
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Reply, tool_result
 from prompty.model.request import WireRequest
 from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script
 from prompty.testing.encoding import WIRES

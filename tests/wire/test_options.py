@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prompty.model.options import ModelOptions
+from prompty.model.agent import ModelOptions
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.wire.request import list_dropped_options, map_options

@@ -9,28 +9,32 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.analysis.bindings import check_bindings, check_kind_conditions
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys
-from prompty.analysis.endpoints import find_untrusted_endpoints
-from prompty.analysis.names import find_unknown_names
-from prompty.analysis.roles import find_misspelt_roles
-from prompty.analysis.shapes import find_kinds_as_defaults, find_missing_model, find_open_outputs
+from prompty.analysis.semantics import (
+    check_bindings,
+    check_kind_conditions,
+    find_kinds_as_defaults,
+    find_missing_model,
+    find_open_outputs,
+    find_unknown_names,
+    find_untrusted_endpoints,
+)
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path, nearest
 from prompty.model.agent import PromptAgent
+from prompty.model.marker import ROLES, read_marker
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
 from prompty.parsers import PARSERS
-from prompty.pipeline.body_places import BodyPlaces
-from prompty.pipeline.compose import compose
+from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document, read_frontmatter
 from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
 from prompty.pipeline.packages import locate_prompt
-from prompty.pipeline.partials import CompositionProblem
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import (
     Edit,
@@ -46,6 +50,44 @@ from prompty.pipeline.variants import variants
 from prompty.registry import DEFAULT, Registry
 from prompty.renderers import RENDERERS
 from prompty.safety.redaction import find_secret, is_credential_name
+
+_LONE_WORD = re.compile(r"[ \t]*(?:#{1,6}[ \t]*)?(\w+)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?::[ \t]*)?:[ \t]*\Z")
+_ROLE_AND_TEXT = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*:[ \t]*\S", re.IGNORECASE)
+# Names of roles in other tools.
+_SYNONYMS = {
+    "human": "user",
+    "person": "user",
+    "customer": "user",
+    "ai": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "chatbot": "assistant",
+    "instructions": "system",
+}
+
+
+def find_misspelt_roles(lines: Sequence[Line]) -> Iterator[Finding]:
+    """Yield a warning for each line that looks like a role marker but is text of the previous message."""
+    for line in lines:
+        if "{" in line.text or read_marker(line.text):
+            continue
+        if (word := _LONE_WORD.match(line.text)) and (role := _meant_role(word[1])):
+            message = f"`{word[1]}:` is not a role, so this line and those below it belong to the previous message"
+            start, end = line.start + word.start(1), line.start + word.end(1)
+            problem = Problem(code="misspelt-role", message=message, fix=f"Write `{role}:`.", severity="warning")
+            yield Finding(start, end, problem, (Edit(start, end, role),))
+        elif inline := _ROLE_AND_TEXT.match(line.text):
+            role = inline[1].lower()
+            message = f"`{inline[1]}:` followed by text is not a role marker, so the line is text"
+            fix = f"Write `{role}:` on its own line, and the text below it."
+            problem = Problem(code="text-after-role", message=message, fix=fix, severity="warning")
+            yield Finding(*line.content, problem)
+
+
+def _meant_role(word: str) -> str | None:
+    word = word.lower()
+    return _SYNONYMS.get(word) or next(iter(get_close_matches(word, ROLES, 1, cutoff=0.75)), None)
+
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
 

@@ -7,11 +7,9 @@ from pydantic import BaseModel, ValidationError
 
 from prompty.errors import nearest
 from prompty.model import connection
-from prompty.model.agent import Frontmatter, Model
+from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Template, TemplateParser
 from prompty.model.connection import infer_connection_kind
-from prompty.model.options import ModelOptions
 from prompty.model.property import PROPERTY_KEYS, Property
-from prompty.model.template import Format, Template, TemplateParser
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 

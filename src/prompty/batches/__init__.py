@@ -2,8 +2,8 @@
 
 `batch` runs rows in memory. For a file, `row_index` gives each row an id and skips finished rows, `local` runs rows in
 this process and `shared` on a database's workers, and `ledger` writes a record (`records`) for each. `throttle` adapts
-the number of concurrent calls to the provider (`concurrency_limit`).
-Above: `cli.batch`. Below: `api`, `durable`, `rows`.
+the number of concurrent calls to the provider.
+Above: `cli.batch`. Below: `api`, `durable`.
 """
 
 from prompty.batches.batch import RowResult, batch, batch_async

@@ -6,7 +6,7 @@ from typing import Any
 
 from prompty.api_async import invoke_async, turn_async
 from prompty.batches.records import RowUsage
-from prompty.loop.budget import Price
+from prompty.loop.stop import Price
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry
 

@@ -1,26 +1,35 @@
-"""Batch on a database's workers: submit rows as durable runs, and collect their results."""
+"""Batch on a database's workers: submit rows as durable runs, and collect their results.
 
+An exclusive lock in the database lets one process at a time collect the results of a batch.
+"""
+
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import islice
+from logging import Logger, getLogger
 from pathlib import Path
+from typing import Any, Protocol
 
 from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
 from prompty.batches.row_index import hash_prompt
+from prompty.concurrency import FileLock
 from prompty.durable.engine import Batches, Status
 from prompty.durable.outcome import RunOutcome, get_outcome
 from prompty.durable.record import DurableOptions, Record, new_record
 from prompty.durable.runs import get_run_id, get_segment_ids
 from prompty.errors import PromptyError
+from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
-from prompty.model.message import Json
+from prompty.model.message import Json, Reply
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.tools.toolbox import handlers_of
 
@@ -146,3 +155,78 @@ def _read_outcome(status: Status) -> RunOutcome | None:
         return get_outcome(status)
     except PromptyError as error:
         return error
+
+
+CHECK_SECONDS = 5.0
+DEATH_SECONDS = 3.0
+logger: Logger = getLogger("prompty")
+
+
+class DatabaseLock(Protocol):
+    """A lock held by this process."""
+
+    def release(self) -> None: ...
+
+
+def acquire_lock(url: str, name: str) -> DatabaseLock:
+    """Lock a name in a database, or raise `BlockingIOError`. The lock ends with the process, even if it is killed."""
+    if not url.startswith("sqlite:"):
+        return PostgresLock(url, name)
+    database = Path(url.partition("///")[2])
+    database.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(database.with_name(f"{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock"))
+
+
+class PostgresLock:
+    """Advisory lock of a database session. A server that restarts loses it, so a thread checks and reacquires it."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._psycopg: Any = require("psycopg", extra="durable")
+        self._url, self._name = url.replace("postgresql+psycopg:", "postgresql:"), name
+        self._key = int.from_bytes(sha256(f"prompty:{name}".encode()).digest()[:8], signed=True)
+        self._connection = self._acquire()
+        self._released = threading.Event()
+        self._connection_lock = threading.Lock()
+        threading.Thread(target=self._watch, name="prompty lock", daemon=True).start()
+
+    def _acquire(self) -> Any:
+        """Return a connection that holds the lock. The server needs a moment to notice that the last holder died."""
+        connection = self._psycopg.connect(self._url, autocommit=True)
+        until = time.monotonic() + DEATH_SECONDS
+        try:
+            while not connection.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()[0]:
+                if time.monotonic() > until:
+                    raise BlockingIOError(f"another process holds the lock '{self._name}'")
+                time.sleep(0.05)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _watch(self) -> None:
+        while not self._released.wait(CHECK_SECONDS):
+            with self._connection_lock:
+                if not self._released.is_set():  # a released lock must not be reacquired
+                    self._check()
+
+    def _check(self) -> None:
+        try:
+            self._connection.execute("SELECT 1")
+        except self._psycopg.Error:
+            self._connection.close()
+            self._reacquire()
+
+    def _reacquire(self) -> None:
+        try:
+            self._connection = self._acquire()
+        except self._psycopg.Error:
+            logger.warning("The database is unreachable. The lock '%s' will be acquired again.", self._name)
+        except BlockingIOError:
+            logger.error("Another process took the lock '%s' while the database was unreachable.", self._name)
+
+    def release(self) -> None:
+        self._released.set()
+        with self._connection_lock:
+            with suppress(self._psycopg.Error):
+                self._connection.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
+            self._connection.close()

@@ -17,8 +17,7 @@ from prompty.cases.results import TrialResult
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.errors import InvalidMessage, RequestError
-from prompty.model.message import Json, Message, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.tool import CustomTool, FunctionTool
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml

@@ -15,13 +15,11 @@ from typing import Annotated
 from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, Exit, Option
 
-from prompty.batches.job import Batch, BatchJob
+from prompty.batches.job import Batch, BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
-from prompty.batches.locks import DatabaseLock, acquire_lock
-from prompty.batches.progress import BatchProgress
 from prompty.batches.rows import count_rows, select_rows
-from prompty.batches.shared import SharedBatch, get_batch_name
+from prompty.batches.shared import DatabaseLock, SharedBatch, acquire_lock, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions

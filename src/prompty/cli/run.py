@@ -22,9 +22,8 @@ from prompty.cli.turns import Approver, describe_call, describe_event, shorten
 from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
-from prompty.model.message import ToolCall, Usage
+from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply
 from prompty.model.tool import FunctionTool, McpTool
 from prompty.pipeline.model_override import find_default_model, override_model
 from prompty.registry import DEFAULT

@@ -11,10 +11,17 @@ from typing import Any, Generic, TypeVar, cast
 
 from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
-from prompty.drivers.deadline import Deadline, check_deadline, limit_timeout
-from prompty.drivers.host import Question
-from prompty.drivers.reply_reader import ReplyReader
-from prompty.drivers.sync import LOCK_POLL, Driver, Results, add_place, advance
+from prompty.drivers.driver import (
+    LOCK_POLL,
+    Deadline,
+    Driver,
+    Question,
+    Results,
+    add_place,
+    advance,
+    check_deadline,
+    limit_timeout,
+)
 from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
@@ -37,13 +44,13 @@ from prompty.loop.effects import (
     Wait,
 )
 from prompty.model.event import Event, TextDelta, ToolStarted
-from prompty.model.message import Json, Message
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, has_live_transport
 from prompty.tools.calls import ReportedFailure
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
 from prompty.wire.json_bytes import MALFORMED, read_reply
+from prompty.wire.stream import ReplyReader
 
 T = TypeVar("T")
 V = TypeVar("V", covariant=True)

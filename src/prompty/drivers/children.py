@@ -21,8 +21,8 @@ from prompty.model.paused import Paused
 from prompty.model.property import RICH_KINDS
 from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition
-from prompty.pipeline.input_names import find_input_names
 from prompty.pipeline.load import load, read_agent
+from prompty.pipeline.validate import find_input_names
 from prompty.tools.calls import Metered
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import KindTool, inherit_provenance, locate_file

@@ -13,14 +13,12 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from prompty.drivers import aio, sync
-from prompty.drivers.deadline import NO_LIMIT, Clock
-from prompty.drivers.host import NO_HOST, Host
+from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host, add_place
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError, check_path
-from prompty.loop.budget import Budget, Price, tokens_of
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
 from prompty.loop.options import Settings
@@ -36,23 +34,21 @@ from prompty.loop.state import (
     check_policies,
     resumed_state,
 )
+from prompty.loop.stop import Budget, Price, tokens_of
 from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event
-from prompty.model.message import Message, Usage, user
-from prompty.model.notebook import NotebookView
+from prompty.model.message import Message, Reply, Usage, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
-from prompty.model.reply import Reply
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
 from prompty.pipeline.prepare import prepare_valid
-from prompty.pipeline.process import process_reply
-from prompty.pipeline.request import read_messages
+from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety import origins
 from prompty.tools.calls import find_schema_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
@@ -64,7 +60,7 @@ Inputs = Mapping[str, object] | None
 
 
 T = TypeVar("T")
-D = TypeVar("D", bound=sync.Driver)
+D = TypeVar("D", bound=Driver)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +135,7 @@ def open_run(
             driver = run.sync_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
-            sync.add_place(error, agent)
+            add_place(error, agent)
             raise
 
 
@@ -160,7 +156,7 @@ async def open_run_async(
             driver = run.async_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
-            await to_thread(sync.add_place, error, agent)
+            await to_thread(add_place, error, agent)
             raise
 
 
@@ -270,7 +266,7 @@ class Run:
             streaming=self._stream,
         )
 
-    def loop(self, driver: sync.Driver) -> Loop[Done | Paused]:
+    def loop(self, driver: Driver) -> Loop[Done | Paused]:
         """Return the loop of the run, for the driver that will perform its effects."""
         observed = self._stream or self._spans is not None or self.settings.on_event is not None
         apis = [target.api for target in driver.targets]

@@ -29,8 +29,7 @@ from prompty.model.event import (
     ToolFinished,
     ToolStarted,
 )
-from prompty.model.message import Message, ToolCall
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply, ToolCall
 from prompty.model.request import WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.prepare import record_inputs

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from prompty.model.agent import PromptAgent
-from prompty.model.reply import Reply
+from prompty.model.message import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import Api
 from prompty.safety.redaction import MASK, is_credential_name

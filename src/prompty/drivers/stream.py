@@ -11,8 +11,8 @@ from prompty.drivers.aio import Outcome
 from prompty.errors import StreamCut
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall, Usage
-from prompty.model.notebook import NotebookView
 from prompty.model.paused import Paused
+from prompty.registry import NotebookView
 from prompty.safety.redaction import mask_secrets
 
 T = TypeVar("T")

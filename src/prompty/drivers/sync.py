@@ -4,7 +4,7 @@ import inspect
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,11 +13,18 @@ from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken
 from prompty.concurrency import in_event_loop, in_thread
-from prompty.drivers.deadline import Clock, Deadline, check_deadline, limit_timeout
-from prompty.drivers.host import Host, Question
-from prompty.drivers.reply_reader import ReplyReader
-from prompty.drivers.run_spans import RunSpans
-from prompty.drivers.target import HttpTarget, PairTarget, Target, describe_failure
+from prompty.drivers.driver import (
+    LOCK_POLL,
+    Deadline,
+    Driver,
+    Question,
+    Results,
+    add_place,
+    advance,
+    check_deadline,
+    limit_timeout,
+)
+from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
@@ -38,18 +45,15 @@ from prompty.loop.effects import (
     Summarise,
     Wait,
 )
-from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, TextDelta, ToolStarted
-from prompty.model.message import Json, Message
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply
 from prompty.model.request import WireRequest
 from prompty.providers import Bytes, has_live_transport
 from prompty.tracing.spans import NULL_SPAN
 from prompty.wire.json_bytes import MALFORMED, read_reply
+from prompty.wire.stream import ReplyReader
 
 T = TypeVar("T")
-LOCK_POLL = 0.02
-Results = list[Message | None]
 
 
 def drain(events: Generator[Event, None, T]) -> T:
@@ -60,32 +64,6 @@ def drain(events: Generator[Event, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-
-
-@dataclass(kw_only=True, slots=True)
-class Driver:
-    """Base class of drivers. Unless it is `streaming`, events go to listeners only."""
-
-    targets: Sequence[Target]
-    tools: ToolRunner | None
-    host: Host
-    clock: Clock
-    cancel: CancelToken | None = None
-    spans: RunSpans | None = None
-    streaming: bool = False
-
-    def inside(self, effect: Effect[object]) -> Any:
-        """Make the span that an effect belongs to the current one."""
-        if self.spans is None:
-            return NULL_SPAN
-        return self.spans.call_span.inside() if isinstance(effect, CallModel) else self.spans.inside()
-
-    def check(self) -> None:
-        """Raise if the run was cancelled, or has used its time budget."""
-        if self.cancel:
-            self.cancel.check()
-        if self.clock.end is not None:
-            self.clock.check()
 
 
 class SyncDriver(Driver):
@@ -265,21 +243,6 @@ class SyncDriver(Driver):
             self._wait(LOCK_POLL)
             self.check()
         return self.host.load(session_id)
-
-
-def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: RunSpans | None) -> Effect[object]:
-    """Resume the loop, inside the span of the run, and return its next effect."""
-    if spans is None:
-        return loop.throw(failure) if failure else loop.send(answer)
-    with spans.inside():
-        return loop.throw(failure) if failure else loop.send(answer)
-
-
-def add_place(error: PromptyError, agent: PromptAgent) -> None:
-    """Add the place in the agent's file to an error that has one."""
-    from prompty.analysis.places import place_error  # only a failed run reads its file again
-
-    place_error(error, agent)
 
 
 class Abandonable:

@@ -9,11 +9,9 @@ from prompty.errors import ModelError, PromptyError
 from prompty.loop.effects import CallModel, Effect
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
-from prompty.model.message import Json, Message, ToolCall
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.request import Function, WireRequest
-from prompty.pipeline.process import extract_result
-from prompty.pipeline.request import build_request, list_offered_functions
+from prompty.pipeline.request import build_request, extract_result, list_offered_functions
 from prompty.providers import (
     EXECUTORS,
     PROCESSORS,

@@ -23,8 +23,7 @@ from prompty.loop.effects import (
     Verdict,
 )
 from prompty.loop.policy import parse_guardrail, parse_verdicts
-from prompty.model.message import Json, Message
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function
 
 # Raised by a reader when the JSON does not have the shape that was written.

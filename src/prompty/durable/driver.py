@@ -6,7 +6,7 @@ Another process can continue it: effects with a stored answer are not performed 
 import asyncio
 from typing import TypeVar, cast
 
-from prompty.drivers.sync import LOCK_POLL
+from prompty.drivers.driver import LOCK_POLL
 from prompty.durable.codec import StepNames, answer_from, error_from, result_from
 from prompty.durable.engine import Steps
 from prompty.durable.envelope import unseal

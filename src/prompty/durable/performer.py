@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
 from prompty.drivers.aio import AsyncDriver, Outcome, drain_async
-from prompty.drivers.host import Host
+from prompty.drivers.driver import Host
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
 from prompty.durable.codec import answer_to_json, error_to_json, result_to_json
 from prompty.durable.deadline import NO_DEADLINE, RunDeadline
@@ -38,8 +38,7 @@ from prompty.loop.effects import (
 from prompty.loop.options import Settings
 from prompty.memory.store import MemoryStore
 from prompty.model.event import Event, ModelRequested
-from prompty.model.message import Json, Message
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply
 from prompty.safety.redaction import masked_traceback
 
 T = TypeVar("T")

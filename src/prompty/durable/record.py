@@ -22,13 +22,12 @@ from prompty.durable.performer import CallLimiter
 from prompty.durable.secrets import Secrets, extract_secrets, restore_origins, restore_secrets, store_origins
 from prompty.durable.webhook import Webhook
 from prompty.errors import PausedRefused, RequestError, RunRefused
-from prompty.loop.budget import Budget
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Gate, RunOptions, Settings
 from prompty.loop.policy import Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
-from prompty.loop.stop import Progress
+from prompty.loop.stop import Budget, Progress
 from prompty.memory.store import MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json

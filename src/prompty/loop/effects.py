@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar, cast
 
 from prompty.model.event import Event
-from prompty.model.message import Json, Message, ToolCall
+from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.paused import GatedCall
-from prompty.model.reply import Reply
 from prompty.model.request import Function, WireRequest
 
 Answer = TypeVar("Answer", covariant=True)

@@ -22,8 +22,7 @@ from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedT
 from prompty.loop.policy import parse_guardrail
 from prompty.loop.state import Choice, Hooks, Plan, TurnState
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
-from prompty.model.message import Message
-from prompty.model.reply import Reply
+from prompty.model.message import Message, Reply
 from prompty.model.request import WireRequest
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request, read_messages

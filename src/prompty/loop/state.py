@@ -7,18 +7,16 @@ from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
 from prompty.errors import PausedRefused
-from prompty.loop.budget import Price
 from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.policy import later, list_policies
-from prompty.loop.stop import Progress
+from prompty.loop.stop import Price, Progress
 from prompty.loop.tool_step import Slots
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
-from prompty.model.message import Message, ToolCall, Usage
+from prompty.model.message import Message, Reply, ToolCall, Usage
 from prompty.model.paused import GatedCall, Paused
-from prompty.model.reply import Reply
 from prompty.providers import Api
 from prompty.tools.calls import error_message, result_message
 

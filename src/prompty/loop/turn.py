@@ -16,10 +16,10 @@ from prompty.errors import (
     PromptyError,
     ResultError,
 )
-from prompty.loop.budget import overspent
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
 from prompty.loop.model_step import ask_model
 from prompty.loop.state import Plan, TurnState
+from prompty.loop.stop import overspent
 from prompty.loop.tool_step import (
     Planned,
     Slots,
@@ -43,11 +43,10 @@ from prompty.model.event import (
     RunPaused,
     RunStarted,
 )
-from prompty.model.message import Json, user
+from prompty.model.message import Json, Reply, user
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply
 from prompty.pipeline.history import find_repairs, parse_stored
-from prompty.pipeline.process import process_reply
+from prompty.pipeline.request import process_reply
 
 
 def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:

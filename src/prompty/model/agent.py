@@ -1,10 +1,12 @@
-"""A loaded .prompty file."""
+"""A loaded .prompty file: its model with options (§2.6), its template engine and parser (§2.8), and its secrets."""
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import unquote, unquote_plus
 
 from pydantic import BeforeValidator, Field, InstanceOf
 from pydantic.json_schema import SkipJsonSchema
@@ -12,15 +14,57 @@ from pydantic.json_schema import SkipJsonSchema
 from prompty.errors import WrongArgument
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
-from prompty.model.notebook import NotebookView
-from prompty.model.options import ModelOptions
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
-from prompty.model.template import Template, TemplateField
 from prompty.model.tool import Tool
-from prompty.registry import DEFAULT, Registry
-from prompty.safety.redaction import mask_secrets
+from prompty.registry import DEFAULT, NotebookView, Registry
+from prompty.safety.redaction import is_credential_name, leaves, mask_secrets
+
+
+class Format(Definition):
+    """The template engine."""
+
+    kind: str = "jinja2"
+    options: dict[str, Any] | None = None
+
+
+class TemplateParser(Definition):
+    """The parser that splits rendered text into messages."""
+
+    kind: str = "prompty"
+    options: dict[str, Any] | None = None
+
+
+class Template(Definition):
+    """The engine and the parser of a prompt."""
+
+    format: Format = Format()
+    parser: TemplateParser = TemplateParser()
+
+
+def _from_text(value: Any) -> Any:
+    return {"format": {"kind": value}} if isinstance(value, str) else value
+
+
+TemplateField = Annotated[Template, BeforeValidator(_from_text, json_schema_input_type=str | Template)]
+
+
+class ModelOptions(Definition):
+    """Options of a model call. Options that a provider does not support are not sent."""
+
+    temperature: float | None = Field(None, description="Sampling temperature, 0.0 to 2.0.")
+    max_output_tokens: int | None = Field(None, description="Maximum number of tokens in the completion.")
+    top_p: float | None = Field(None, description="Nucleus sampling threshold.")
+    top_k: int | None = Field(None, description="Top-K sampling. Not every provider supports it.")
+    frequency_penalty: float | None = Field(None, description="Frequency penalty, -2.0 to 2.0.")
+    presence_penalty: float | None = Field(None, description="Presence penalty, -2.0 to 2.0.")
+    seed: int | None = Field(None, description="Random seed for reproducible answers.")
+    stop_sequences: tuple[str, ...] | None = Field(None, description="Sequences that stop the generation.")
+    allow_multiple_tool_calls: bool | None = Field(None, description="Allow several tool calls in one reply.")
+    additional_properties: dict[str, Any] | None = Field(
+        None, description="Options of a specific provider, passed through unchanged."
+    )
 
 
 class Model(Definition):
@@ -110,3 +154,46 @@ def require_agent(value: object, function: str) -> None:
     if not isinstance(value, PromptAgent):
         fix = f"Pass load({value!r:.80})." if isinstance(value, str) else "Pass the result of `load` or `loads`."
         raise WrongArgument(f"{function}()", value, "a PromptAgent", fix)
+
+
+_URL_USER = re.compile(r"://([^/@\s]*)@")
+_URL_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
+
+
+def secrets_in(agent: PromptAgent) -> Iterator[str]:
+    """Yield an agent's secrets.
+
+    These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
+    looks like a credential.
+    """
+    yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
+    for tool in (agent.model, *agent.tools):
+        yield from _credentials(getattr(tool, "connection", None))
+    yield from _named_secrets(agent.metadata.get("fallbacks"))
+    for tool in agent.tools:
+        for binding in tool.bindings.values():
+            yield from leaves(binding.value.get_secret_value() if binding.value else None)
+        options = getattr(tool, "options", None) or {}
+        yield from leaves([value for name, value in options.items() if is_credential_name(name)])
+
+
+def _named_secrets(value: object) -> Iterator[str]:
+    """Yield the values whose key looks like a credential, for example in fallback models."""
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            yield from leaves(entry) if is_credential_name(str(name)) else _named_secrets(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _named_secrets(entry)
+
+
+def _credentials(connection: object) -> Iterator[str]:
+    for field in ("api_key", "client_secret"):
+        if secret := getattr(connection, field, None):
+            yield secret.get_secret_value().strip()
+    for field in ("endpoint", "token_url"):
+        for user in _URL_USER.findall(getattr(connection, field, None) or ""):
+            yield from (*user.split(":"), *map(unquote, user.split(":")))
+        for name, value in _URL_QUERY.findall(getattr(connection, field, None) or ""):
+            if name != "api-version":
+                yield from (value, unquote_plus(value))

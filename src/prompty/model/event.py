@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from prompty.errors import ModelError
-from prompty.model.message import Message, ToolCall, Usage
+from prompty.model.message import Message, Reply, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.model.reply import Reply
 from prompty.model.request import WireRequest
 
 

@@ -14,8 +14,7 @@ from math import isfinite
 from typing import Any
 
 from prompty.errors import PausedRefused
-from prompty.model.message import Json, Message, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply, Usage
 from prompty.safety.redaction import MASK
 
 PAUSED_VERSION = 1

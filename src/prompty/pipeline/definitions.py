@@ -1,6 +1,6 @@
 """Build a `PromptAgent` from frontmatter data, with findings for invalid or outdated keys."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -10,13 +10,35 @@ from pydantic_core import ErrorDetails
 
 from prompty.model import agent as model
 from prompty.model.agent import PromptAgent
+from prompty.model.conditions import Callee, find_condition_problem, get_conditions
 from prompty.model.property import KIND_SYNONYMS, Kind, Property
-from prompty.model.tool import FunctionTool
-from prompty.pipeline.conditions import check_function_conditions
+from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.frontmatter import ParsedFrontmatter
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import MAX_PROBLEMS, Finding, KeyPath, SourceMap, first_findings
 from prompty.pipeline.validate import find_misfits
+
+
+def check_function_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each wrong name in the conditions of declared function tools."""
+    for index, tool in enumerate(agent.tools):
+        if isinstance(tool, FunctionTool) and tool.approval_mode is not None:
+            yield from check_tool_conditions(index, tool, [entry.name for entry in tool.parameters], source_map)
+
+
+def check_tool_conditions(
+    index: int, tool: ToolDefinition, parameters: Collection[str], source_map: SourceMap
+) -> Iterator[Finding]:
+    """Yield a finding for each wrong name in the conditions of the tool at this index."""
+    callee = Callee(tool.name, sorted(parameters), tool.bindings)
+    for name, schema in (get_conditions(tool.approval_mode) or {}).items():
+        problem = find_condition_problem({"when": {name: schema}}, [callee])
+        if problem:
+            keys = ("tools", index, "approvalMode", "when", name)
+            yield source_map.locate(
+                keys, "approval-parameter", problem.cause, problem.fix, on_key=True, replacement=problem.nearest
+            )
+
 
 _KNOWN_KEYS = frozenset(field.alias or name for name, field in model.Frontmatter.model_fields.items())
 

@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, secrets_in
 from prompty.model.provenance import read_trusted
-from prompty.model.secrets import secrets_in
-from prompty.pipeline.body_places import BodyPlaces
-from prompty.pipeline.compose import compose
+from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Document, ParsedFrontmatter, open_document, read_frontmatter
-from prompty.pipeline.partials import CompositionProblem
 from prompty.pipeline.references import References, StrPath
 from prompty.pipeline.source_map import first_problems
 from prompty.registry import DEFAULT, Registry

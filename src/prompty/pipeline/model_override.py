@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from prompty.errors import RequestError, nearest
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
-from prompty.model.options import ModelOptions
 from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.profiles import Profile, get_profile

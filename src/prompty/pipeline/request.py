@@ -1,4 +1,4 @@
-"""Build the request for messages (§7)."""
+"""Build the request for messages (§7), and process its reply into a result (§8)."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from shlex import quote
 from prompty.concurrency import in_event_loop
 from prompty.errors import InvalidMessage, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, parse_messages
+from prompty.model.message import Json, Message, Reply, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.history import normalize_history
@@ -15,7 +15,8 @@ from prompty.providers import PROVIDERS, Api, RequestPreview
 from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
-from prompty.wire.structured import build_function
+from prompty.tracing.spans import begin
+from prompty.wire.structured import build_function, parse_structured
 
 NO_MODEL = "the prompt names no model"
 MODEL_VARIABLE = "PROMPTY_MODEL"
@@ -106,3 +107,23 @@ def build_curl(url: str, headers: Sequence[str], body: Json) -> str:
     # Double quotes let the shell expand the key's variable. Other headers need no expansion.
     options = [f'-H "{header}"' if "$" in header else f"-H {quote(header)}" for header in headers]
     return " ".join(["curl", quote(url), *options, "-d", quote(json.dumps(body, ensure_ascii=False))])
+
+
+def process_reply(agent: PromptAgent, reply: Reply) -> object:
+    """Return the result of a reply, inside a `process` span."""
+    with begin("process") as span:
+        result = extract_result(agent, reply)
+        span.record("result", result)
+        return result
+
+
+def extract_result(agent: PromptAgent, reply: Reply) -> object:
+    """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text parsed as data if the
+    prompt declares outputs."""
+    if reply.tool_calls:
+        return list(reply.tool_calls)
+    if reply.value is not None:
+        return reply.value
+    if reply.refusal:
+        return reply.refusal
+    return parse_structured(reply.text) if agent.outputs and reply.text else reply.text

@@ -1,23 +1,58 @@
-"""Validate inputs against the prompt's declarations (§2.7), and convert them to plain data for the template."""
+"""Validate inputs against the prompt's declarations (§2.7), and convert them to plain data for the template.
 
+The inputs that a prompt uses are declared, in its template, or bound to tools.
+"""
+
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
-from prompty.errors import InputError, InputProblem
+from prompty.errors import InputError, InputProblem, RenderError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart
 from prompty.model.property import RICH_KINDS, Property
-from prompty.pipeline.input_names import find_bound_names, find_input_names
+from prompty.model.structure import mark
+from prompty.renderers import RENDERERS
 from prompty.safety.redaction import is_credential_name
+
+_TAG = re.compile(r"\{[{%][^{}]*")
+_WORD = re.compile(r"\w+")
+
+
+def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
+    """Return the names of all inputs that a prompt uses, or None if its template engine cannot tell."""
+    engine = agent.registry[RENDERERS].get(agent.template.format.kind)
+    find_variables = getattr(engine, "variables", None)
+    used = _find_template_names(find_variables, agent.instructions) if find_variables else None
+    if used is None:
+        return None
+    return used | {entry.name for entry in agent.inputs} | find_bound_names(agent)
+
+
+def find_bound_names(agent: PromptAgent) -> frozenset[str]:
+    """Return the names of the inputs that tools bind."""
+    return frozenset(binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
+
+
+@lru_cache(maxsize=256)
+def _find_template_names(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
+    try:
+        names = find_variables(mark(template))
+    except RenderError:
+        return None  # reported when it is rendered
+    # An engine may omit names that can belong to a section's value, so every word of a tag also counts.
+    return frozenset(names).union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))
+
 
 MAX_INPUT_DEPTH = 64
 ExtraInputs = Literal["error", "ignore"]

@@ -1,6 +1,6 @@
 """Variants: `answer.claude.prompty` changes its base, `answer.prompty`, for one model, language or environment.
 
-This module chooses the file, and merges the two frontmatters. `prompty.pipeline.blocks` merges the bodies.
+This module chooses the file, and merges the two frontmatters. `prompty.pipeline.compose` merges the bodies.
 """
 
 import hashlib

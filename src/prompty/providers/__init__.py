@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from prompty.errors import RequestError, WrongArgument
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.credentials import check_endpoint, unusable_connection
 from prompty.providers.endpoint import append_path

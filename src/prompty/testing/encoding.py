@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
-from prompty.model.message import Json, ToolCall, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Reply, ToolCall, Usage
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.safety.json import read_json

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from prompty.errors import ModelError, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, ToolCall
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.request import Function, WireRequest
 from prompty.providers import Api, Provider
 from prompty.providers.anthropic import messages

@@ -17,10 +17,9 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from prompty.errors import EmptyReply, ModelError, RecordingMissing, ResponseFailed, check_path
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, secrets_in
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
-from prompty.model.secrets import secrets_in
 from prompty.providers import AsyncTransport, Provider, Transport, TransportInterceptor
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, ExchangeResult, WiretapTransport
 from prompty.safety.redaction import (

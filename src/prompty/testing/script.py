@@ -10,8 +10,7 @@ from threading import Lock
 from typing import Any, TypeAlias, cast
 
 from prompty.errors import ModelError, RequestError, WrongArgument
-from prompty.model.message import ToolCall, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, TransportSubstitute
 from prompty.testing.encoding import WIRES, Wire

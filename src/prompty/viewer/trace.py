@@ -17,10 +17,9 @@ from typing import Literal
 
 from prompty.errors import PromptyError
 from prompty.model.agent import Model, PromptAgent
-from prompty.model.message import Json, Usage
-from prompty.model.notebook import NotebookView
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Reply, Usage
 from prompty.pricing import get_pricer
+from prompty.registry import NotebookView
 from prompty.safety.json import read_deep_json
 
 FrameStatus = Literal["ok", "failed", "unfinished"]

@@ -7,8 +7,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from prompty.errors import ModelError, PromptyError, RequestError
-from prompty.model.message import Json
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Reply
 from prompty.safety.json import read_json, repair_json, repair_text
 
 # The key for text that should have been a JSON object, in APIs that only accept objects.

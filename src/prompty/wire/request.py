@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from prompty.errors import RequestError
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Json, Message
-from prompty.model.options import ModelOptions
 from prompty.model.request import OutputSchema
 from prompty.wire.structured import output_schema
 

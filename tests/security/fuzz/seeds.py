@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from prompty.model.message import ToolCall, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Reply, ToolCall, Usage
 from prompty.testing.encoding import WIRES
 
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[4] / "shared"))

@@ -17,8 +17,7 @@ from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
-from prompty.model.message import INSTRUCTION_ROLES, Json, Message, ToolCall, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.safety.json import may_have_surrogates, read_json, repair_json

@@ -14,8 +14,7 @@ from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Json, Message, ToolCall, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
 from prompty.providers import Api, find_endpoint_profile
 from prompty.providers.profiles import OPENAI, Profile

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from prompty.errors import EmptyReply
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.json_bytes import as_count, as_mapping

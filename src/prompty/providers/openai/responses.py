@@ -13,8 +13,7 @@ from prompty.errors import EmptyReply, Refused, RequestError, ResponseFailed, St
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
-from prompty.model.message import INSTRUCTION_ROLES, Json, Message, ToolCall, Usage
-from prompty.model.reply import Reply
+from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.json_bytes import as_count, as_mapping, as_text

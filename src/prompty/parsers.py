@@ -1,10 +1,34 @@
-"""The default format (§2.10): a role marker starts a message, and the text up to the next marker is its content."""
+"""Parsers, which split rendered text into messages, and the default one.
+
+In the default format (§2.10), a role marker starts a message, and the text up to the next marker is its content.
+"""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from prompty.model.marker import HOLE, Attributes, marker_lines, read_marker
 from prompty.model.message import Message
 from prompty.model.structure import PRIVILEGED, ChangedMarker
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
+
+
+class Parser(Protocol):
+    """Splits rendered text into messages.
+
+    With a `nonce`, only text between two nonces is a role marker, and a value inside it has a nonce on each side
+    (`prompty.parsers.split_at_nonces` reads them). Without a nonce, every marker line starts a message, so the
+    text must be trusted.
+    """
+
+    def __call__(self, text: str, /, *, nonce: str | None = None) -> list[Message]: ...
+
+
+PARSERS: ExtensionPoint[Parser] = ExtensionPoint("parser")
+
+
+def register_parser(name: str, parser: Parser, *, registry: Registry = DEFAULT) -> None:
+    """Register a parser for files with `template: {parser: {kind: <name>}}`."""
+    registry[PARSERS].register(name, parser)
 
 
 def parse_roles(text: str, /, *, nonce: str | None = None) -> list[Message]:

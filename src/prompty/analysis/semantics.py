@@ -1,0 +1,205 @@
+"""Find what is valid by itself, but cannot run or will not do what it says.
+
+Names that nothing is registered under, and settings that a provider does not support: a name that is similar to a known
+one is an error, and any other may be registered by the program, so it is a warning. Bindings and approval conditions
+that match no parameter, for tools whose parameters are known offline. Declarations that probably do not mean what their
+author intended. Endpoints that a call would refuse to send a credential to (F14).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, UnknownName, nearest
+from prompty.model.agent import PromptAgent
+from prompty.model.conditions import get_conditions
+from prompty.model.connection import OAuthConnection
+from prompty.model.property import KIND_SYNONYMS, Kind, Property
+from prompty.model.provenance import Refusal
+from prompty.model.tool import FunctionTool, McpTool, OpenApiTool, ToolDefinition
+from prompty.pipeline.definitions import check_tool_conditions
+from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
+from prompty.providers import EXECUTORS, PROVIDERS
+from prompty.providers.credentials import find_endpoint_refusal
+from prompty.registry import Registry
+from prompty.tools.kinds import TOOL_KINDS, UnknownKind, UnmatchedBinding, find_tool_refusal, find_unmatched
+from prompty.tools.toolbox import TOOLS
+
+
+def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
+    """Yield a finding for each provider, `apiType`, connection and tool kind that cannot run here."""
+    yield from _check_provider(agent, source_map, registry)
+    yield from _check_model_id(agent, source_map, registry)
+    kinds = ["function", *registry[TOOL_KINDS].names()]
+    foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in kinds]
+    # A registered function with its name runs a tool of any kind. Searching packages for it takes milliseconds.
+    registered = registry[TOOLS].names() if foreign else []
+    for index, tool in foreign:
+        if tool.name not in registered:
+            yield _locate(source_map, ("tools", index, "kind"), "unknown-tool-kind", UnknownKind(tool, kinds))
+
+
+def _locate(source_map: SourceMap, keys: tuple[str | int, ...], code: str, error: UnknownName | UnknownKind) -> Finding:
+    near = error.nearest
+    severity: Severity = "error" if near else "warning"
+    return source_map.locate(keys, code, error.cause, error.fix, severity=severity, replacement=near)
+
+
+def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
+    key = agent.model.provider
+    if registry[EXECUTORS].has(key):
+        return
+    try:
+        provider = registry[PROVIDERS].get(key)
+    except UnknownName as error:
+        yield _locate(source_map, ("model", "provider"), "unknown-provider", error)
+        return
+    except MissingExtra:
+        return  # a run reports what to install
+    try:
+        provider.api(agent.model.api_type)
+    except RequestError as error:
+        near = nearest(agent.model.api_type, provider.apis)
+        place = ("model", "apiType")
+        yield source_map.locate(place, "unknown-api-type", error.cause, error.fix, replacement=near)
+    try:
+        provider.check_connection(agent)
+    except RequestError as error:
+        keys = ("model", "connection", "kind")
+        yield source_map.locate(keys, "wrong-connection-kind", error.cause, error.fix)
+
+
+def _check_model_id(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
+    """Yield a warning for `provider:id`, which only the command line accepts. If the file names a provider, the id may
+    be a gateway's, which can look like that."""
+    provider, colon, id = agent.model.id.partition(":")
+    is_implied = "provider" not in agent.model.model_fields_set or agent.model.provider == provider
+    if colon and is_implied and registry[PROVIDERS].has(provider):
+        message = f"the model id {agent.model.id!r} contains the name of a provider"
+        fix = f"Write them separately: model: {{provider: {provider}, id: {id!r}}}"
+        yield source_map.locate(("model", "id"), "provider-in-model-id", message, fix, severity="warning")
+
+
+def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each binding that would fail when a run describes its tools."""
+    for index, tool in enumerate(agent.tools):
+        for error in _find_errors(tool, agent) if tool.bindings else ():
+            keys = ("tools", index, "bindings", error.binding)
+            yield source_map.locate(
+                keys, "unknown-binding", error.cause, error.fix, on_key=True, replacement=error.nearest
+            )
+
+
+def check_kind_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each wrong name in the approval conditions of tools that are not functions."""
+    for index, tool in enumerate(agent.tools):
+        if isinstance(tool, FunctionTool) or not get_conditions(tool.approval_mode):
+            continue
+        with suppress(PromptyError):  # the tool's file is invalid, which a run reports
+            parameters = _find_parameters(tool, agent)
+            if parameters is not None:
+                yield from check_tool_conditions(index, tool, parameters, source_map)
+
+
+def _find_errors(tool: ToolDefinition, agent: PromptAgent) -> list[UnmatchedBinding]:
+    try:
+        parameters = _find_parameters(tool, agent)
+    except UnmatchedBinding as error:
+        return [error]
+    except PromptyError:
+        return []  # the tool's file is invalid, which a run reports
+    return [] if parameters is None else find_unmatched(tool, parameters)
+
+
+def _find_parameters(tool: ToolDefinition, agent: PromptAgent) -> Collection[str] | None:
+    kinds = agent.registry[TOOL_KINDS]
+    find_parameters = getattr(kinds.get(tool.kind), "find_parameters", None) if kinds.has(tool.kind) else None
+    return find_parameters(tool, agent) if find_parameters else None
+
+
+def find_open_outputs(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each output without a declared shape, which strict mode leaves empty."""
+    yield from _find_open(agent.outputs, ("outputs",), source_map)
+
+
+def _find_open(properties: Sequence[Property], keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:
+    for index, declared in enumerate(properties):
+        place = (*keys, index)
+        if declared.kind == "object" and not declared.properties:
+            message = f"`{declared.name}` is an object without `properties`, so the model can only answer with {{}}"
+            yield source_map.locate(place, "open-output", message, "Declare its `properties:`.", severity="warning")
+        elif declared.kind == "array" and declared.items is None:
+            message = f"`{declared.name}` is an array without `items`, so the model can only answer with texts"
+            fix = "Declare its `items:`, for example `items: {kind: string}`."
+            yield source_map.locate(place, "open-output", message, fix, severity="warning")
+        yield from _find_open(declared.properties, (*place, "properties"), source_map)
+
+
+def find_kinds_as_defaults(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each input whose default is the name of a kind, as in `inputs: {question: string}`."""
+    inputs = data.get("inputs")
+    if not isinstance(inputs, dict) or "properties" in inputs:  # a JSON Schema, reported elsewhere
+        return
+    for name, value in inputs.items():
+        kind = KIND_SYNONYMS.get(value, value) if isinstance(value, str) else None
+        if kind in get_args(Kind):
+            message = f"the default of `{name}` is the word `{value}`"
+            fix = f"If you mean the kind, write `{name}: {{kind: {kind}}}`."
+            yield source_map.locate(("inputs", name), "kind-as-default", message, fix, severity="warning")
+
+
+def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for an empty file, and a warning for a file without a model."""
+    if not body.strip() and not source_map.text.strip():
+        yield source_map.locate((), "empty-file", "the file is empty", "Write a prompt: `user:`, and text below it.")
+    elif not agent.model.id:
+        message = "the file names no model"
+        fix = "Write `model: <id>` in the frontmatter, or set PROMPTY_MODEL."
+        yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")
+
+
+_PARTIAL = Refusal(
+    "the credential is from the environment, but the file names part of the endpoint's origin",
+    "Take the whole origin from a variable: endpoint: ${env:NAME}.",
+)
+
+
+def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each endpoint that receives a credential from the environment only if the host allows it."""
+    for keys, endpoint, refusal in _find_refusals(agent):
+        if "${" in endpoint:  # an unset variable
+            if endpoint in agent.provenance.endpoints:
+                continue
+            refusal = _PARTIAL
+        yield source_map.locate(keys, "untrusted-endpoint", refusal.cause, refusal.fix, severity="warning")
+
+
+def _find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
+    """Yield the agent with each model in `metadata.fallbacks`. An invalid fallback fails in a run."""
+    entries = agent.metadata.get("fallbacks")
+    for index, entry in enumerate(entries if isinstance(entries, list | tuple) else ()):
+        if isinstance(entry, Mapping):
+            with suppress(ValidationError):
+                model = PromptAgent.model_validate({"model": entry}).model
+                yield ("metadata", "fallbacks", index), agent.model_copy(update={"model": model})
+
+
+def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]:
+    for keys, candidate in ((("model",), agent), *_find_fallbacks(agent)):
+        providers, key = agent.registry[PROVIDERS], candidate.model.provider
+        hosts = providers.get(key).hosts if providers.has(key) else ()
+        if hosts is not None and (refusal := find_endpoint_refusal(candidate, hosts)):
+            yield (*keys, "connection", "endpoint"), getattr(candidate.model.connection, "endpoint", ""), refusal
+    for index, tool in enumerate(agent.tools):
+        if not isinstance(tool, McpTool | OpenApiTool):
+            continue  # the host's code decides where its own kinds send credentials
+        connection = tool.connection
+        secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
+        endpoints = {"endpoint": getattr(connection, "endpoint", None)}
+        if isinstance(connection, OAuthConnection):
+            endpoints["tokenUrl"] = connection.token_url
+        for name, endpoint in endpoints.items():
+            if endpoint and (refusal := find_tool_refusal(agent, tool, secret, endpoint)):
+                yield ("tools", index, "connection", name), endpoint, refusal

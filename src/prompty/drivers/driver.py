@@ -1,0 +1,216 @@
+"""What both drivers share: the models, tools and clock of a run, and the host's functions and stores.
+
+Deadlines are values of `time.monotonic`, or None for no limit.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from logging import Logger, getLogger
+from typing import Any, TypeVar
+
+from prompty.cancellation import CancelToken
+from prompty.drivers.run_spans import RunSpans
+from prompty.drivers.target import Target
+from prompty.drivers.tool_runner import ToolRunner
+from prompty.errors import BudgetSpent, MemoryFailed, ModelError, PromptyError
+from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
+from prompty.loop.options import Settings
+from prompty.model.agent import PromptAgent
+from prompty.model.event import Event
+from prompty.model.message import Json, Message
+from prompty.model.request import WireRequest
+from prompty.safety.redaction import masked_traceback
+from prompty.tracing.spans import NULL_SPAN
+
+Summary = Callable[[list[Message], int], object]
+Question = AskGate | CheckGuardrail | Summarise
+logger: Logger = getLogger("prompty")
+LOCK_POLL = 0.02
+Results = list[Message | None]
+T = TypeVar("T")
+
+
+class Host:
+    """The host's side of one run."""
+
+    def __init__(self, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None) -> None:
+        self._settings, self._summary, self._spans = settings, summary, spans
+        self._release: Callable[[], None] | None = None
+        self.is_session_locked: bool = False
+        self.is_listening: bool = settings.on_event is not None or spans is not None
+
+    def ask(self, question: Question) -> object:
+        """Call the gate, a guardrail or the summary. An async function returns an awaitable."""
+        match question:
+            case AskGate(calls):
+                gate = self._settings.gate
+                return gate(list(calls)) if gate else None
+            case CheckGuardrail(kind, value):
+                guardrail = getattr(self._settings.guardrails, kind, None)
+                return guardrail(list(value) if kind == "input" else value) if guardrail else None  # type: ignore[call-overload]  # an input is a tuple of messages
+            case Summarise(messages, characters):
+                return self._summary(list(messages), characters) if self._summary else None
+
+    def answer_failure(self, question: Question, error: Exception) -> object:
+        """Fail closed after an exception: deny for gate and guardrails, None for a summary."""
+        if isinstance(error, PromptyError) and not isinstance(question, Summarise):
+            raise error
+        logger.error("The host's function for %s raised.\n%s", type(question).__name__, masked_traceback(error))
+        match question:
+            case AskGate(calls):
+                return [Verdict(False, "the gate failed")] * len(calls)
+            case CheckGuardrail():
+                return Verdict(False, "the guardrail failed")
+            case Summarise():
+                return None
+
+    def drain_steering(self, *, follow_ups: bool) -> list[str]:
+        steering = self._settings.steering
+        return steering.drain(follow_ups=follow_ups) if steering else []
+
+    def lock_session(self, session_id: str) -> bool:
+        """Try to lock the session. Return False if another run holds it."""
+        memory = self._settings.memory
+        try:
+            self._release = self._release or (memory.acquire(session_id) if memory else None)
+        except Exception as error:
+            raise MemoryFailed(session_id, error) from error
+        self.is_session_locked = self._release is not None
+        return self.is_session_locked
+
+    def load(self, session_id: str) -> list[Json]:
+        memory = self._settings.memory
+        try:
+            return memory.load(session_id) if memory else []
+        except Exception as error:
+            raise MemoryFailed(session_id, error) from error
+
+    def save(self, session_id: str, messages: tuple[Json, ...]) -> None:
+        memory = self._settings.memory
+        try:
+            if memory:
+                memory.append(session_id, messages)
+        except Exception as error:
+            raise MemoryFailed(session_id, error) from error
+
+    def release(self) -> None:
+        """Unlock the session."""
+        if self._release:
+            self._release()
+            self._release, self.is_session_locked = None, False
+
+    def emit(self, event: Event) -> None:
+        """Pass an event to the spans and to the listener. A listener's exception is logged."""
+        if self._spans is not None:
+            self._notify(self._spans.on_event, event)
+        if self._settings.on_event is not None:
+            self._notify(self._settings.on_event, event)
+
+    @staticmethod
+    def _notify(listener: Callable[[Event], object], event: Event) -> None:
+        try:
+            listener(event)
+        except Exception as error:
+            logger.error("A listener raised on %s.\n%s", type(event).__name__, masked_traceback(error))
+
+
+NO_HOST = Host(Settings())  # shared by runs without host functions
+
+
+Deadline = float | None
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time budget of a run, and the deadline of its current model call."""
+
+    seconds: float | None = None
+    end: Deadline = field(init=False)
+    current: Deadline = field(init=False)
+    _call: int = 0
+
+    def __post_init__(self) -> None:
+        self.end = self.current = _after(self.seconds)
+
+    def deadline(self, call: int, timeout: float | None) -> Deadline:
+        """Return the deadline of a model call. All attempts of one call share it."""
+        if timeout is None and self.end is None:
+            return None
+        if call != self._call:
+            self._call = call
+            ends = [moment for moment in (self.end, _after(timeout)) if moment is not None]
+            self.current = min(ends, default=None)
+        return self.current
+
+    def left(self) -> float | None:
+        """Return the seconds left in the run's budget."""
+        return None if self.end is None else max(self.end - time.monotonic(), 0)
+
+    def check(self) -> None:
+        """Raise BudgetSpent if the run has used its time."""
+        if self.end is not None and time.monotonic() > self.end:
+            raise BudgetSpent(f"the turn has used its budget of {self.seconds} seconds")
+
+
+def _after(seconds: float | None) -> Deadline:
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def check_deadline(deadline: Deadline, seconds: float = 0) -> float:
+    """Return `seconds` if the deadline is later than that, else raise ModelError."""
+    if deadline is not None and time.monotonic() + seconds > deadline:
+        raise ModelError("the call did not end before its timeout")
+    return seconds
+
+
+def limit_timeout(request: WireRequest, deadline: Deadline) -> WireRequest:
+    """Return the request with the remaining time as its timeout."""
+    if deadline is None:
+        return request
+    check_deadline(deadline)
+    return replace(request, timeout=max(deadline - time.monotonic(), 0.001))
+
+
+NO_LIMIT = Clock()  # shared: without limits it never changes
+
+
+@dataclass(kw_only=True, slots=True)
+class Driver:
+    """Base class of drivers. Unless it is `streaming`, events go to listeners only."""
+
+    targets: Sequence[Target]
+    tools: ToolRunner | None
+    host: Host
+    clock: Clock
+    cancel: CancelToken | None = None
+    spans: RunSpans | None = None
+    streaming: bool = False
+
+    def inside(self, effect: Effect[object]) -> Any:
+        """Make the span that an effect belongs to the current one."""
+        if self.spans is None:
+            return NULL_SPAN
+        return self.spans.call_span.inside() if isinstance(effect, CallModel) else self.spans.inside()
+
+    def check(self) -> None:
+        """Raise if the run was cancelled, or has used its time budget."""
+        if self.cancel:
+            self.cancel.check()
+        if self.clock.end is not None:
+            self.clock.check()
+
+
+def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: RunSpans | None) -> Effect[object]:
+    """Resume the loop, inside the span of the run, and return its next effect."""
+    if spans is None:
+        return loop.throw(failure) if failure else loop.send(answer)
+    with spans.inside():
+        return loop.throw(failure) if failure else loop.send(answer)
+
+
+def add_place(error: PromptyError, agent: PromptAgent) -> None:
+    """Add the place in the agent's file to an error that has one."""
+    from prompty.analysis.places import place_error  # only a failed run reads its file again
+
+    place_error(error, agent)
