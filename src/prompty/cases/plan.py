@@ -36,7 +36,7 @@ class Trial:
         return self.case.passes or self.repeat
 
 
-Selection = Callable[[Trial], bool]
+CaseSelection = Callable[[Trial], bool]
 
 
 def plan_trials(
@@ -67,7 +67,7 @@ def get_recording_path(trial: Trial, number: int = 1, folder: Path | None = None
     return (folder or trial.suite.folder) / "recordings" / trial.suite.name / f"{name}.jsonl"
 
 
-def parse_selection(expression: str) -> Selection:
+def parse_selection(expression: str) -> CaseSelection:
     """Parse `-k`: words in a case's key or tags, with `and`, `or`, `not` and parentheses."""
     words = _WORD.findall(expression)
     position = 0
@@ -83,17 +83,19 @@ def parse_selection(expression: str) -> Selection:
         position += 1
         return word
 
-    def parse_or() -> Selection:
+    def parse_or() -> CaseSelection:
         return parse_chain("or", lambda: parse_chain("and", parse_not, all), any)
 
-    def parse_chain(joint: str, parse: Callable[[], Selection], combine: Callable[[Iterable[bool]], bool]) -> Selection:
+    def parse_chain(
+        joint: str, parse: Callable[[], CaseSelection], combine: Callable[[Iterable[bool]], bool]
+    ) -> CaseSelection:
         tests = [parse()]
         while peek() == joint:
             take()
             tests.append(parse())
         return lambda trial: combine(test(trial) for test in tests)
 
-    def parse_not() -> Selection:
+    def parse_not() -> CaseSelection:
         word = take()
         if word == "not":
             inner = parse_not()

@@ -13,8 +13,8 @@ from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
 from prompty.drivers.driver import (
     LOCK_POLL,
-    Deadline,
     Driver,
+    Moment,
     Question,
     Results,
     add_place,
@@ -238,7 +238,7 @@ class AsyncDriver(Driver):
         finally:
             await chunks.aclose()
 
-    async def _open(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> AsyncBytes:
+    async def _open(self, target: HttpTarget, request: WireRequest, deadline: Moment) -> AsyncBytes:
         stream = target.transport.stream(limit_timeout(request, deadline))
         return cast(AsyncBytes, await interruptible(stream, self.cancel))
 

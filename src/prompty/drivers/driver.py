@@ -1,6 +1,6 @@
 """What both drivers share: the models, tools and clock of a run, and the host's functions and stores.
 
-Deadlines are values of `time.monotonic`, or None for no limit.
+A `Moment` is a value of `time.monotonic`, or None for no limit.
 """
 
 import time
@@ -118,7 +118,7 @@ class Host:
 NO_HOST = Host(Settings())  # shared by runs without host functions
 
 
-Deadline = float | None
+Moment = float | None
 
 
 @dataclass(slots=True)
@@ -126,14 +126,14 @@ class Clock:
     """The time budget of a run, and the deadline of its current model call."""
 
     seconds: float | None = None
-    end: Deadline = field(init=False)
-    current: Deadline = field(init=False)
+    end: Moment = field(init=False)
+    current: Moment = field(init=False)
     _call: int = 0
 
     def __post_init__(self) -> None:
         self.end = self.current = _after(self.seconds)
 
-    def deadline(self, call: int, timeout: float | None) -> Deadline:
+    def deadline(self, call: int, timeout: float | None) -> Moment:
         """Return the deadline of a model call. All attempts of one call share it."""
         if timeout is None and self.end is None:
             return None
@@ -153,18 +153,18 @@ class Clock:
             raise BudgetSpent(f"the turn has used its budget of {self.seconds} seconds")
 
 
-def _after(seconds: float | None) -> Deadline:
+def _after(seconds: float | None) -> Moment:
     return None if seconds is None else time.monotonic() + seconds
 
 
-def check_deadline(deadline: Deadline, seconds: float = 0) -> float:
+def check_deadline(deadline: Moment, seconds: float = 0) -> float:
     """Return `seconds` if the deadline is later than that, else raise ModelError."""
     if deadline is not None and time.monotonic() + seconds > deadline:
         raise ModelError("the call did not end before its timeout")
     return seconds
 
 
-def limit_timeout(request: WireRequest, deadline: Deadline) -> WireRequest:
+def limit_timeout(request: WireRequest, deadline: Moment) -> WireRequest:
     """Return the request with the remaining time as its timeout."""
     if deadline is None:
         return request

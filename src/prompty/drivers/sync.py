@@ -15,8 +15,8 @@ from prompty.cancellation import CancelToken
 from prompty.concurrency import in_event_loop, in_thread
 from prompty.drivers.driver import (
     LOCK_POLL,
-    Deadline,
     Driver,
+    Moment,
     Question,
     Results,
     add_place,
@@ -208,7 +208,7 @@ class SyncDriver(Driver):
                 return
             yield chunk
 
-    def _open(self, target: HttpTarget, request: WireRequest, deadline: Deadline) -> "Bytes | Abandonable":
+    def _open(self, target: HttpTarget, request: WireRequest, deadline: Moment) -> "Bytes | Abandonable":
         limited = limit_timeout(request, deadline)
         if self.cancel is None:
             return cast(Bytes, target.transport.stream(limited))
