@@ -244,7 +244,7 @@ def parse(packets: Sequence[bytes]) -> tuple[bytes, bytes]:
     while True:
         match parser.next_event():
             case h11.Response(headers=headers):
-                unread.expect_body(headers.raw_items())
+                unread.expect_body({name.decode().lower(): value.decode() for name, value in headers})
             case h11.EndOfMessage():
                 unread.expect_headers()
                 rest = b"".join(iter(lambda: unread.take(1000), b""))

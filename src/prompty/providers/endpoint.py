@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from prompty.errors import RequestError
-from prompty.model.request import WireRequest
 from prompty.providers.credentials import Credential
 from prompty.safety.redaction import mask_url
 from prompty.version import __version__
@@ -37,13 +36,6 @@ class Endpoint:
     def get_url(self, path: str, model: str) -> str:
         """Return the URL of a request."""
         return append_path(self.base_url, self.route(path, model) if self.route else path)
-
-    def get_headers(self, request: WireRequest, url: str, body: bytes) -> dict[str, str]:
-        """Return all headers of a request. Its own replace those of the endpoint."""
-        headers = {**dict(self.headers), **{name.lower(): value for name, value in request.headers.items()}}
-        if self.credential is not None:
-            headers |= self.credential.headers(request.method, url, headers, body)
-        return headers
 
 
 def create_endpoint(

@@ -94,6 +94,7 @@ class _HttpClient:
         self.endpoint = endpoint
         self.url: str = endpoint.base_url.partition("?")[0]  # its query may hold a key
         self._urls: dict[tuple[str, str], tuple[str, httpcore2.URL]] = {}
+        self._headers = dict(endpoint.headers)
         self._host: str = urlsplit(endpoint.base_url).netloc.rpartition("@")[2]
         remember_secrets(endpoint.secrets)
 
@@ -103,7 +104,9 @@ class _HttpClient:
 
     def _write(self, request: WireRequest, deadline: Deadline, body: bytes) -> httpcore2.Request:
         url, parsed = self._find_url(request)
-        headers = self.endpoint.get_headers(request, url, body)
+        headers = {**self._headers, **{name.lower(): value for name, value in request.headers.items()}}
+        if self.endpoint.credential is not None:
+            headers |= self.endpoint.credential.headers(request.method, url, headers, body)
         headers["host"], headers["content-length"] = self._host, str(len(body))
         pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
         timeout = {"connect": deadline, "read": deadline, "write": deadline}
@@ -170,13 +173,13 @@ def _load_certificates(files: _TlsFiles) -> ssl.SSLContext:
 
 
 class Body:
-    """Incremental decompression of one body, with a limit of its size."""
+    """Incremental decompression of the body of a response, with a limit of its size."""
 
     __slots__ = ("_left", "_unzip")
 
     def __init__(self, encoding: str, limit: int = MAX_ANSWER) -> None:
         self._left = limit
-        self._unzip = _create_decompressor(encoding)
+        self._unzip = _create_decompressor(encoding.strip().lower())
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the content of a chunk. Raise ModelError beyond the limit, or if it cannot be decompressed."""
@@ -214,19 +217,12 @@ def _create_decompressor(encoding: str) -> "zlib._Decompress | None":
     raise ModelError(f"the answer is compressed as {encoding[:20]!r}, which was not asked for")
 
 
-def _write_body(request: WireRequest) -> bytes:
-    return write_bytes(request.body) if request.method != "GET" else b""
-
-
-def _get_headers(response: httpcore2.Response) -> dict[str, str]:
+def _decode_headers(response: httpcore2.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
 
-def _get_encoding(response: httpcore2.Response) -> str:
-    for name, value in response.headers:
-        if name.lower() == b"content-encoding":
-            return value.decode("latin-1").strip().lower()
-    return ""
+def _write_body(request: WireRequest) -> bytes:
+    return write_bytes(request.body) if request.method != "GET" else b""
 
 
 def raise_failure(error: Exception) -> NoReturn:
@@ -302,16 +298,17 @@ class HttpBytes:
         self._client, self._connection, self._response = client, connection, response
         self._stream: httpcore2.NetworkStream = response.extensions["network_stream"]
         self._unread: Unread = self._stream.get_extra_info("unread")
-        self._unread.expect_body(response.headers)
+        self._headers = _decode_headers(response)
+        self._unread.expect_body(self._headers)
         self._is_open = True
 
     def raise_if_failed(self, deadline: Deadline) -> None:
         """Raise ModelError, and close the answer, if its status is not 2xx or its encoding is unknown."""
-        response = self._response
+        status = self._response.status
         try:
-            if not 200 <= response.status < 300:
-                raise answer_error(response.status, _get_headers(response), self._read_error(deadline))
-            self._body = Body(_get_encoding(response))
+            if not 200 <= status < 300:
+                raise answer_error(status, self._headers, self._read_error(deadline))
+            self._body = Body(self._headers.get("content-encoding", ""))
         except BaseException:  # an interrupt, too
             self.close()
             raise
@@ -321,7 +318,7 @@ class HttpBytes:
         deadline.shorten(MAX_ERROR_SECONDS)
         content = b""
         try:
-            body = Body(_get_encoding(self._response))
+            body = Body(self._headers.get("content-encoding", ""))
             for chunk in self._response.iter_stream():
                 for piece in body.feed(chunk):
                     content += piece
@@ -416,16 +413,17 @@ class AsyncHttpBytes:
     ) -> None:
         self._client, self._connection, self._response = client, connection, response
         self._unread: Unread = response.extensions["network_stream"].get_extra_info("unread")
-        self._unread.expect_body(response.headers)
+        self._headers = _decode_headers(response)
+        self._unread.expect_body(self._headers)
         self._is_open = True
 
     async def raise_if_failed(self, deadline: Deadline) -> None:
         """The async form of `HttpBytes.raise_if_failed`."""
-        response = self._response
+        status = self._response.status
         try:
-            if not 200 <= response.status < 300:
-                raise answer_error(response.status, _get_headers(response), await self._read_error(deadline))
-            self._body = Body(_get_encoding(response))
+            if not 200 <= status < 300:
+                raise answer_error(status, self._headers, await self._read_error(deadline))
+            self._body = Body(self._headers.get("content-encoding", ""))
         except BaseException:  # a cancellation, too
             await self.aclose()
             raise
@@ -435,7 +433,7 @@ class AsyncHttpBytes:
         deadline.shorten(MAX_ERROR_SECONDS)
         content = b""
         try:
-            body = Body(_get_encoding(self._response))
+            body = Body(self._headers.get("content-encoding", ""))
             async for chunk in self._response.aiter_stream():
                 for piece in body.feed(chunk):
                     content += piece

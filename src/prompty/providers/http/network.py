@@ -11,7 +11,7 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +28,6 @@ _RECORD_OVERHEAD = 72  # bytes
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
 _LAST_CHUNK = re.compile(rb"\n0+(?![0-9A-Fa-f])")  # or any other line that begins with zeros
 
-Headers = Iterable[tuple[bytes, bytes]]
 SocketOptions = Iterable[httpcore2.SOCKET_OPTION] | None
 
 
@@ -84,14 +83,13 @@ class Unread:
         self._left: int | None = None
         self._by_line = False
 
-    def expect_body(self, headers: Headers) -> None:
-        """Go on to the body of a response with these headers, which h11 has checked."""
-        named = {name.lower(): value for name, value in headers}
+    def expect_body(self, headers: Mapping[str, str]) -> None:
+        """Go on to the body of a response with these headers, which h11 has checked. Names are in lower case."""
         self._end, self._by_line = None, False
-        if b"transfer-encoding" in named:
+        if "transfer-encoding" in headers:
             self._end = _LAST_CHUNK
-        elif b"content-length" in named:
-            self._left = int(named[b"content-length"])
+        elif "content-length" in headers:
+            self._left = int(headers["content-length"])
 
     def add(self, data: bytes) -> None:
         """Take what a socket has received, when nothing else is left."""
