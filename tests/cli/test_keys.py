@@ -104,7 +104,7 @@ def test_a_terminal_is_asked_without_echo() -> None:
         assert process.stdin
         assert process.stdout
         shown = b""
-        while b"Key of openai: " not in shown:
+        while b"Key for openai: " not in shown:
             byte = process.stdout.read(1)
             assert byte, shown
             shown += byte
