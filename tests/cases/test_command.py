@@ -125,7 +125,7 @@ def test_a_mistake_in_a_test_file_is_shown_with_its_place_and_its_fix(project: P
 def test_what_is_no_test_is_told(project: Path) -> None:
     (project / "other.prompty").write_text(SCRIPTED)
     (project / "empty").mkdir()
-    assert "'other.prompty' has no tests\n    Write other.test.yaml." in run(project, "other.prompty", code=1)[1]
+    assert "'other.prompty' has no tests\n    Create other.test.yaml." in run(project, "other.prompty", code=1)[1]
     assert "the folder 'empty' has no tests" in run(project, "empty", code=1)[1]
     assert "'x.txt' is not a test file" in run(project, "x.txt", code=1)[1]
     assert "matches none of 2 cases" in run(project, "-k", "nothing", code=1)[1]

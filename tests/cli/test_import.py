@@ -51,7 +51,7 @@ def test_no_file_is_overwritten(folder: Path) -> None:
 
 def test_rows_need_a_prompt_and_a_config_has_its_own(folder: Path) -> None:
     assert "--prompt FILE.prompty" in run("import", "rows.csv", code=1)[1]
-    assert "Leave out --prompt." in run("import", "promptfooconfig.yaml", "--prompt", "greet.prompty", code=1)[1]
+    assert "Remove --prompt." in run("import", "promptfooconfig.yaml", "--prompt", "greet.prompty", code=1)[1]
     run("import", "promptfooconfig.yaml", "-o", "new")
     (folder / "new" / "greet.test.yaml").unlink()
     out, _ = run("import", "rows.csv", "--prompt", "new/greet.prompty")
