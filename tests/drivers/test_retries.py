@@ -194,7 +194,7 @@ def test_words_in_an_event_without_its_end_count_as_said(server: Server, stream_
 
 def test_trying_again_does_not_outlast_the_time_for_the_call(server: Server, way: Way) -> None:
     server.answer(failed(429, {"retry-after": "30"}))
-    error = way.invoke(Chat().agent(server), timeout=0.2).error
+    error = way.invoke(Chat().agent(server), timeout=10).error
     assert isinstance(error, ModelError)
     assert (error.status, error.retry_after) == (429, 30)
     assert len(server.requests) == 1
