@@ -88,7 +88,7 @@ def test_a_message_over_http_that_is_too_long_ends_the_call(own: OwnServer, monk
 
 
 SERVER = Path(__file__).with_name("raw_mcp_server.py")
-REPLIES = {"deep": "cannot be read", "endless": "cannot be read", "long": "cannot be read", "odd": "cannot be read"}
+REPLIES = {"deep": "malformed or too long", "endless": "cannot be read", "long": "cannot be read", "odd": "cannot be read"}
 
 
 def with_raw_server(*answers: Any) -> Seen:
