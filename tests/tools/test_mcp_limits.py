@@ -88,7 +88,12 @@ def test_a_message_over_http_that_is_too_long_ends_the_call(own: OwnServer, monk
 
 
 SERVER = Path(__file__).with_name("raw_mcp_server.py")
-REPLIES = {"deep": "malformed or too long", "endless": "cannot be read", "long": "cannot be read", "odd": "cannot be read"}
+REPLIES = {
+    "deep": "malformed or too long",
+    "endless": "malformed or too long",
+    "long": "malformed or too long",
+    "odd": "malformed or too long",
+}
 
 
 def with_raw_server(*answers: Any) -> Seen:
