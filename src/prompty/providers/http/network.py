@@ -136,7 +136,7 @@ class Stream(httpcore2.NetworkStream):
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
         self._stream = stream
         self._unsent = b""
-        self.unread = Unread()
+        self.unread: Unread = Unread()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._unsent:
@@ -197,7 +197,7 @@ class AsyncStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
         self._unsent = b""
-        self.unread = Unread()
+        self.unread: Unread = Unread()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._unsent:
