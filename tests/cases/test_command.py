@@ -128,7 +128,7 @@ def test_what_is_no_test_is_told(project: Path) -> None:
     assert "'other.prompty' has no tests\n    Create other.test.yaml." in run(project, "other.prompty", code=1)[1]
     assert "the folder 'empty' has no tests" in run(project, "empty", code=1)[1]
     assert "'x.txt' is not a test file" in run(project, "x.txt", code=1)[1]
-    assert "matches none of 2 cases" in run(project, "-k", "nothing", code=1)[1]
+    assert "matches none of the 2 cases" in run(project, "-k", "nothing", code=1)[1]
     assert "--level live calls models" in run(project, "--level", "live", code=1)[1]
 
 

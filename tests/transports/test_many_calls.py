@@ -52,7 +52,7 @@ def test_very_many_calls_wait_for_their_answers_at_once(subject: Subject, keep: 
 
 
 @pytest.mark.process
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_five_thousand_keys_need_a_hundred_descriptors(way: str, keep: Keep) -> None:
     with provider() as url:
