@@ -49,7 +49,7 @@ def test_a_key_is_set_listed_used_and_removed(tmp_path: Path) -> None:
     removed = run("keys", "remove", "openai")
     assert (removed.returncode, removed.stdout) == (0, f"Removed the key for openai from {get_file()}.\n")
     again = run("keys", "remove", "openai")
-    assert (again.returncode, again.stderr) == (1, "error: no key of openai is stored\n    See `prompty keys list`.\n")
+    assert (again.returncode, again.stderr) == (1, "error: no key for openai is stored\n    See `prompty keys list`.\n")
     assert not [one for one in (done, listed, refused, removed, again) if KEY in one.stdout + one.stderr]
 
 
