@@ -102,7 +102,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
 WRONG = {
     "template": (("chatt",), "Did you mean 'chat'?"),
     "folder": (("chat", "none/x"), "there is no folder 'none'"),
-    "name": (("chat", "a b"), "'a b' cannot be the name of a prompt"),
+    "name": (("chat", "a b"), "'a b' is not a valid prompt name"),
 }
 
 

@@ -107,7 +107,7 @@ NOT_ONE = {
     "none": (
         "inputs: {a: x, b: y}",
         "no required input is left to set",
-        "Name the input that you mean: -i a=… -i b=….",
+        "Set the input by name: -i a=… -i b=….",
     ),
     "no inputs": ("description: none", "the prompt has no inputs", "Remove the last argument."),
     "two": (
