@@ -67,4 +67,7 @@ def _note_start(event: str, arguments: tuple[object, ...]) -> None:
             _started.append(command)
 
 
-sys.addaudithook(_note_start)
+# Not while coverage is measured: a hook in Python lets another thread run while one installs its trace function, and
+# CPython refuses to install two at once.
+if sys.gettrace() is None:
+    sys.addaudithook(_note_start)
