@@ -14,9 +14,9 @@ from prompty import turn
 from prompty.errors import MemoryFailed, StoreUnusable
 from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.memory.store import MemoryStore
-from prompty.memory.suite import MemoryStoreSuite
 from prompty.model.agent import PromptAgent
 from prompty.testing import Script
+from tests.memory.store_suite import MemoryStoreSuite
 
 
 class TestInProcessMemory(MemoryStoreSuite):

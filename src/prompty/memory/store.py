@@ -10,7 +10,7 @@ from prompty.model.message import Json
 
 
 class MemoryStore(Protocol):
-    """Stores conversations. `prompty.memory.suite` is the test suite that a store must pass.
+    """Stores conversations.
 
     Async code calls the methods on the event loop, so they must be fast.
     """

@@ -1,9 +1,4 @@
-"""Test suite for session stores. Derive a class from `MemoryStoreSuite` in your own tests, and return your store:
-
-class TestMyStore(MemoryStoreSuite):
-    def store(self, folder):
-        return MyStore(folder / "sessions")
-"""
+"""The tests that every store of sessions must pass."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
