@@ -56,7 +56,7 @@ async def chunk_events_async(
 
 def get_decoder(agent: PromptAgent) -> Callable[[], Decoder]:
     """Return the decoder of an agent's API. Raise RequestError if the API has no streams."""
-    decoder = agent.registry[PROVIDERS].get(agent.model.provider).api(agent.model.api_type).decoder
+    decoder = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent).decoder
     if decoder is None:
         raise RequestError(
             f"`apiType: {agent.model.api_type}` of the provider '{agent.model.provider}' has no streams",

@@ -53,7 +53,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return plain[matches[0]] if matches else None
 
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,6 +230,7 @@ class ModelError(PromptyError):
     url: str | None = None
     file: str | None = None
     attempt: int | None = None
+    advice: str = ""
 
     def __init__(
         self, cause: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
@@ -255,10 +256,10 @@ class ModelError(PromptyError):
 
     @property
     def fix(self) -> str:
-        """The fix, if one is known."""
+        """The fix, if one is known. `advice` is one from the facts about the model."""
         if self.status is None and self.retryable and self.url and "connection" in self.cause:
             return "Check that the server is running and that the endpoint is correct."
-        return _FIXES.get(self.status or 0, "")
+        return self.advice or _FIXES.get(self.status or 0, "")
 
 
 _FIXES = {

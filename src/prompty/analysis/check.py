@@ -1,4 +1,4 @@
-"""List the problems of a file before it runs: errors, and probable mistakes as warnings.
+"""List the problems of a file before it runs: errors, probable mistakes as warnings, and hints as infos.
 
 The frontmatter and the body are analyzed separately and cached by their text, so that an editor that checks after every
 keystroke repeats only half of the work, and a mistake in one half does not hide the warnings in the other.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prompty.analysis.definition_keys import find_extensions, find_unknown_keys
+from prompty.analysis.models import find_model_problems
 from prompty.analysis.semantics import (
     check_bindings,
     check_kind_conditions,
@@ -222,6 +223,7 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
     yield from find_open_outputs(built.agent, source_map)
+    yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 
 
 def _find_variant(base: BaseBody | None, name: str) -> Iterator[Finding]:

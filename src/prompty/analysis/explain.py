@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from prompty.analysis.models import STORED, keeps_answers
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
@@ -19,7 +20,8 @@ from prompty.wire.request import list_dropped_options
 class Explanation:
     """A request and the prompt's messages. It has no secrets: credentials are names of variables.
 
-    `refused` is the reason why a call would not send it, and how to allow it.
+    `refused` is the reason why a call would not send it, and how to allow it. `chosen` is the reason for the API, if
+    the file names none, and `stored` says what the server keeps.
     """
 
     provider: str
@@ -32,6 +34,8 @@ class Explanation:
     bound: dict[str, list[str]]
     curl: str
     refused: str | None = None
+    chosen: str | None = None
+    stored: str | None = None
 
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
@@ -45,15 +49,17 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))
     return Explanation(
         provider=agent.model.provider,
-        api_type=agent.model.api_type,
+        api_type="responses" if api.chosen else agent.model.api_type,
         messages=messages,
         url=mask_url(preview.url),
         headers=headers,
         body=body,
-        dropped=_find_dropped(agent, api, request.body),
+        dropped={**_find_dropped(agent, api, request.body), **request.omitted},
         bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
         curl=build_curl(mask_url(preview.url), headers, body),
         refused=_find_refusal(agent, provider),
+        chosen=api.chosen,
+        stored=STORED if not api.chosen and keeps_answers(agent, api, provider) else None,
     )
 
 

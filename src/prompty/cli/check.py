@@ -54,7 +54,7 @@ def check_prompts(
         for file in prompts:
             _print_policies(file)
         out.print(_summarize(len(prompts) + len(tests), problems))
-    if any(problem.severity == "error" or strict for problem in problems):
+    if any(problem.severity == "error" or (strict and problem.severity == "warning") for problem in problems):
         raise Exit(1)
 
 
@@ -81,10 +81,11 @@ def _print_policies(file: Path) -> None:
 
 
 def _summarize(files: int, problems: Sequence[Problem]) -> str:
-    errors = sum(problem.severity == "error" for problem in problems)
-    if not problems:
+    severities = [problem.severity for problem in problems]
+    errors, warnings = severities.count("error"), severities.count("warning")
+    if not errors and not warnings:
         return f"{_count(files, 'file')}: no problems"
-    return f"{_count(files, 'file')}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}"
+    return f"{_count(files, 'file')}: {_count(errors, 'error')}, {_count(warnings, 'warning')}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -16,7 +16,7 @@ err: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=Tru
 
 EXIT_INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_STYLES = {"error": "bold red", "warning": "yellow"}
+_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
 def print_json(value: object) -> None:

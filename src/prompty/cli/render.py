@@ -125,9 +125,14 @@ def _print_explanation(explanation: Explanation) -> None:
         if lines:
             _print_heading(heading)
             out.print(Text(visible("\n".join(f"{name}: {text}" for name, text in lines.items()))), end="\n\n")
-    if explanation.refused:
-        _print_heading("a call would be refused")
-        out.print(Text(visible(explanation.refused)), end="\n\n")
+    for heading, note in (
+        ("why this API", explanation.chosen),
+        ("what the server keeps", explanation.stored),
+        ("a call would be refused", explanation.refused),
+    ):
+        if note:
+            _print_heading(heading)
+            out.print(Text(visible(note)), end="\n\n")
     _print_heading("as a curl command")
     out.print(Text(visible(explanation.curl)))
 

@@ -197,7 +197,9 @@ class AsyncDriver(Driver):
         deadline = self.clock.deadline(effect.call, request.timeout)
         if deadline is None:
             sending = target.transport.send(request)
-            return read_reply(target.api.reply, await (interruptible(sending, self.cancel) if self.cancel else sending))
+            return read_reply(
+                target.api_of(request).reply, await (interruptible(sending, self.cancel) if self.cancel else sending)
+            )
         pieces: list[bytes] = []
         chunks = await self._open(target, request, deadline)
         try:
@@ -209,11 +211,11 @@ class AsyncDriver(Driver):
             raise
         finally:
             await chunks.aclose()
-        return read_reply(target.api.reply, b"".join(pieces))
+        return read_reply(target.api_of(request).reply, b"".join(pieces))
 
     async def _stream_model(self, effect: CallModel) -> AsyncGenerator[Event | Outcome[Reply], None]:
         target, request = self.targets[effect.model], effect.request
-        if isinstance(target, PairTarget) or target.api.decoder is None:
+        if isinstance(target, PairTarget) or (decoder := target.api_of(request).decoder) is None:
             with self.inside(effect):
                 reply = await self._call_model(effect)
             if reply.text:
@@ -221,7 +223,7 @@ class AsyncDriver(Driver):
             yield Outcome(reply)
             return
         deadline = self.clock.deadline(effect.call, request.timeout)
-        reader = ReplyReader(target.api.decoder())
+        reader = ReplyReader(decoder())
         with self.inside(effect):
             chunks = await self._open(target, request, deadline)
         try:

@@ -68,7 +68,8 @@ class Result(NotebookView, Generic[T]):
     """The result of `invoke(…, details=True)` or `turn(…, details=True)`.
 
     `usage` includes every call of the run, also those of prompts that ran as tools. `model` is the one that answered
-    last, as its provider names it, and `finish_reason` is why it stopped.
+    last, as its provider names it, and `finish_reason` is why it stopped. `omitted` are the options of the file that
+    were not sent because the model refuses them, with the reason.
     """
 
     value: T
@@ -76,6 +77,7 @@ class Result(NotebookView, Generic[T]):
     usage: Usage
     finish_reason: str | None
     model: str
+    omitted: Mapping[str, str] = field(default_factory=dict)
     _cost: Decimal | None = field(default=None, repr=False)
     _replies: tuple[CountedReply, ...] = field(default=(), repr=False, compare=False)
     _sensitive: tuple[object, ...] = field(default=(), repr=False, compare=False)  # values that no view shows
@@ -253,7 +255,8 @@ class Run:
                 emit=host.emit,
                 spans=spans,
             )
-        targets = [resolve_target(agent, is_async=is_async) for agent in self.agents]
+        offers_tools = bool(self.agent.tools or settings.tools)
+        targets = [resolve_target(agent, is_async=is_async, offers_tools=offers_tools) for agent in self.agents]
         if spans:
             spans.attach(self.agents, targets, tools.tools if tools else {})
         return driver(
@@ -286,6 +289,7 @@ class Run:
             usage=end.usage,
             finish_reason=reply.finish_reason,
             model=reply.model or self.agents[self.state.model].model.id,
+            omitted=self.state.omitted,
             _cost=end.cost,
             _replies=tuple(self.state.replies or ()),
             _sensitive=tuple(self._given.get(one.name, one.default) for one in self.agent.inputs if one.sensitive),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.message import Reply
 from prompty.model.request import WireRequest
 from prompty.providers import Api
@@ -32,7 +32,7 @@ def begin_call_span(
     options = {
         attribute: getattr(agent.model.options, option)
         for option, attribute in names.REQUEST_OPTIONS.items()
-        if option in api.options
+        if option in api.options and (not request.omitted or _alias(option) not in request.omitted)
     }
     attributes = {
         **_additional_options(agent, request),
@@ -43,6 +43,8 @@ def begin_call_span(
         names.REQUEST_STREAM: request.stream or None,
         names.OUTPUT_TYPE: _output_type(agent, api),
         names.CONVERSATION_ID: conversation,
+        names.API_REASON: api.chosen,
+        names.OMITTED: [f"{name}: {reason}" for name, reason in request.omitted.items()] or None,
         **{name: value for name, value in options.items() if value not in (None, ())},
         **_server_attributes(url),
     }
@@ -54,6 +56,10 @@ def begin_call_span(
         parent=parent,
         inputs={"messages": request.messages, "tools": request.functions},
     )
+
+
+def _alias(option: str) -> str:
+    return ModelOptions.model_fields[option].alias or option
 
 
 def _additional_options(agent: PromptAgent, request: WireRequest) -> dict[str, Any]:

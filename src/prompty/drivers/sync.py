@@ -163,7 +163,7 @@ class SyncDriver(Driver):
             return target.reply(request)
         deadline = self.clock.deadline(effect.call, request.timeout)
         if deadline is None and self.cancel is None:
-            return read_reply(target.api.reply, target.transport.send(request))
+            return read_reply(target.api_of(request).reply, target.transport.send(request))
         pieces: list[bytes] = []
         try:
             with closing(self._open(target, request, deadline)) as chunks:
@@ -173,18 +173,18 @@ class SyncDriver(Driver):
         except BaseException:
             pieces.clear()  # the error's traceback keeps this frame alive
             raise
-        return read_reply(target.api.reply, b"".join(pieces))
+        return read_reply(target.api_of(request).reply, b"".join(pieces))
 
     def _stream_model(self, effect: CallModel) -> Generator[Event, None, Reply]:
         target, request = self.targets[effect.model], effect.request
-        if isinstance(target, PairTarget) or target.api.decoder is None:
+        if isinstance(target, PairTarget) or (decoder := target.api_of(request).decoder) is None:
             with self.inside(effect):
                 reply = self._call_model(effect)
             if reply.text:
                 yield TextDelta(reply.text)
             return reply
         deadline = self.clock.deadline(effect.call, request.timeout)
-        reader = ReplyReader(target.api.decoder())
+        reader = ReplyReader(decoder())
         with self.inside(effect):
             chunks = self._open(target, request, deadline)
         try:

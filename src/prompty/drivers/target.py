@@ -25,6 +25,7 @@ from prompty.providers import (
     Transport,
 )
 from prompty.providers.endpoint import append_path
+from prompty.providers.fitting import find_refusals, fit_agent
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, get_base_url
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tracing.spans import Span, begin
@@ -34,10 +35,12 @@ from prompty.wire.json_bytes import as_object, parse_reply, read_bytes
 class HttpTarget:
     """A model behind a transport. `transport` is a `Transport`, or an `AsyncTransport` in async code."""
 
-    def __init__(self, agent: PromptAgent, provider: Provider, *, is_async: bool) -> None:
+    def __init__(
+        self, agent: PromptAgent, provider: Provider, *, is_async: bool, offers_tools: bool | None = None
+    ) -> None:
         self.agent = agent
         self.provider = provider
-        self.api: Api = provider.api_for(agent)
+        self.api: Api = provider.api_for(agent, offers_tools=offers_tools)
         connect = provider.transport_async_for if is_async else provider.transport_for
         self.transport: Any = connect(agent)
         self._is_async = is_async
@@ -56,7 +59,11 @@ class HttpTarget:
 
     def streams(self, request: WireRequest) -> bool:
         """Return True if the answer arrives in pieces."""
-        return request.stream and self.api.decoder is not None
+        return request.stream and self.api_of(request).decoder is not None
+
+    def api_of(self, request: WireRequest) -> Api:
+        """Return the API of a request: the target's, or Responses if the server asked for it (M2)."""
+        return self.api if request.path == self.api.path else self.provider.api("responses")
 
     def intercept(self, begin: Callable[[WireRequest], Exchange]) -> None:
         """Record every exchange of the transport."""
@@ -111,6 +118,7 @@ class PairTarget:
 
 
 Target = HttpTarget | PairTarget
+_REQUEST_FAULTS = (400, 404, 422)
 
 
 def describe_failure(error: PromptyError, effect: Effect[object], targets: Sequence[Target]) -> PromptyError:
@@ -120,8 +128,18 @@ def describe_failure(error: PromptyError, effect: Effect[object], targets: Seque
         for target in targets:
             error.args = tuple(target.mask(part) if isinstance(part, str) else part for part in error.args)
         if isinstance(effect, CallModel):
-            locate_error(error, targets[effect.model])
+            target = targets[effect.model]
+            locate_error(error, target)
+            if error.status in _REQUEST_FAULTS and not error.advice:
+                error.advice = _find_advice(target.agent, target.api, effect.request)
     return error
+
+
+def _find_advice(agent: PromptAgent, api: Api, request: WireRequest) -> str:
+    """Return what the facts about a model say about a request that it refused."""
+    last_role = request.messages[-1].role if request.messages else "user"
+    found = find_refusals(fit_agent(agent, api).agent, api, offers_tools=bool(request.functions), last_role=last_role)
+    return "\n    ".join(f"{refusal.parameter}: {refusal.message}. {refusal.fix}" for refusal in found)
 
 
 def locate_error(error: ModelError, target: Target) -> None:
@@ -133,18 +151,18 @@ def locate_error(error: ModelError, target: Target) -> None:
         error.url = target.describe_url()
 
 
-def resolve_target(agent: PromptAgent, *, is_async: bool) -> Target:
+def resolve_target(agent: PromptAgent, *, is_async: bool, offers_tools: bool | None = None) -> Target:
     """Return the model that answers an agent's prompt."""
     resolved = resolve_provider(agent)
     if isinstance(resolved, Pair):
         return PairTarget(agent, resolved)
-    return HttpTarget(agent, resolved, is_async=is_async)
+    return HttpTarget(agent, resolved, is_async=is_async, offers_tools=offers_tools)
 
 
-def resolve_api(agent: PromptAgent) -> Api:
+def resolve_api(agent: PromptAgent, *, offers_tools: bool | None = None) -> Api:
     """Return the wire format of an agent's model, without connecting to it."""
     resolved = resolve_provider(agent)
-    return PAIR_API if isinstance(resolved, Pair) else resolved.api_for(agent)
+    return PAIR_API if isinstance(resolved, Pair) else resolved.api_for(agent, offers_tools=offers_tools)
 
 
 def resolve_provider(agent: PromptAgent) -> Provider | Pair:
@@ -177,13 +195,17 @@ class ProviderExecutor:
         self._functions = functions
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        target = HttpTarget(agent, agent.registry[PROVIDERS].get(agent.model.provider), is_async=False)
+        provider = agent.registry[PROVIDERS].get(agent.model.provider)
+        offers_tools = bool(agent.tools or self._functions)
+        target = HttpTarget(agent, provider, is_async=False, offers_tools=offers_tools)
         request = build_request(agent, messages, target.api, functions=self._functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        target = HttpTarget(agent, agent.registry[PROVIDERS].get(agent.model.provider), is_async=True)
+        provider = agent.registry[PROVIDERS].get(agent.model.provider)
+        offers_tools = bool(agent.tools or self._functions)
+        target = HttpTarget(agent, provider, is_async=True, offers_tools=offers_tools)
         functions = await list_offered_functions(agent) if self._functions is None else self._functions
         request = build_request(agent, messages, target.api, functions=functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
@@ -211,7 +233,10 @@ class ProviderProcessor:
     """Reads the raw JSON of the provider that an agent names."""
 
     def read(self, agent: PromptAgent, response: object) -> Reply:
-        api = agent.registry[PROVIDERS].get(agent.model.provider).api(agent.model.api_type)
+        provider = agent.registry[PROVIDERS].get(agent.model.provider)
+        api = provider.api_for(agent)
+        if api.name == "chat" and isinstance(response, dict) and response.get("object") == "response":
+            api = provider.api("responses")  # a run offered tools that are not in the file
         return parse_reply(api.reply, response)
 
     def process(self, agent: PromptAgent, response: object, /) -> object:

@@ -25,7 +25,8 @@ from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, Mo
 from prompty.model.message import Message, Reply
 from prompty.model.request import WireRequest
 from prompty.pipeline.history import normalize_history
-from prompty.pipeline.request import build_request, read_messages
+from prompty.pipeline.request import build_request, read_messages, warn_once
+from prompty.providers import PROVIDERS, Api
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
@@ -39,23 +40,46 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
     messages = (yield from _fit_context(plan.context, plan.hooks, state)) if plan.context else state.messages
     while True:
         choice = plan.choices[state.model]
+        if state.model in state.apis:
+            choice = choice._replace(api=state.apis[state.model])
         request = yield from _build_request(plan, choice, messages, tools)
+        state.omitted |= request.omitted
         state.calls += 1
         try:
             reply = yield from call_model(
                 request, plan.settings.max_retries, call=state.calls, model=state.model, observed=plan.observed
             )
         except ModelError as error:
+            if api := _find_wanted_api(choice, error):
+                state.apis[state.model] = api
+                continue
             if state.model + 1 >= len(plan.choices) or not _may_fall_back(error):
                 raise
             failure = error
         else:
+            reply = choice.api.bind_reply(request.body, reply)
             if plan.context:
                 state.chars_per_token = measure_chars_per_token(messages, reply.usage, state.chars_per_token)
             state.count(reply, choice)
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
         yield Emit(FellBack(plan.choices[state.model].agent.model.id, failure.cause))
+
+
+def _find_wanted_api(choice: Choice, error: ModelError) -> Api | None:
+    """Return the Responses API if a server that was asked on chat names it in its refusal, and the file leaves the
+    choice to us (M2)."""
+    if error.status not in (400, 404) or choice.api.name != "chat" or "v1/responses" not in error.cause:
+        return None
+    agent = choice.agent
+    api = (
+        agent.registry[PROVIDERS]
+        .get(agent.model.provider)
+        .responses_for(agent, f"the server asked for it: {error.cause}")
+    )
+    if api is not None:
+        warn_once(agent, "apiType", f"requests go to the Responses API, because {api.chosen}")
+    return api
 
 
 def call_model(

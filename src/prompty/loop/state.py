@@ -98,6 +98,8 @@ class TurnState:
     - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
     - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
     - `dropped`: positions that do not fit the context; `summary` replaces them.
+    - `apis`: the APIs that servers asked for instead of the plan's, by the number of the model.
+    - `omitted`: options that were not sent because a model refuses them, with the reason.
     """
 
     messages: list[Message]
@@ -118,6 +120,8 @@ class TurnState:
     chars_per_token: float = CHARACTERS_PER_TOKEN
     dropped: frozenset[int] = frozenset()
     summary: str = ""
+    apis: dict[int, Api] = field(default_factory=dict, repr=False)
+    omitted: dict[str, str] = field(default_factory=dict)
     last_reply: Reply | None = field(default=None, repr=False)
     replies: list[CountedReply] | None = field(default=None, repr=False)
 

@@ -50,6 +50,9 @@ def _from_text(value: Any) -> Any:
 TemplateField = Annotated[Template, BeforeValidator(_from_text, json_schema_input_type=str | Template)]
 
 
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
 class ModelOptions(Definition):
     """Options of a model call. Options that a provider does not support are not sent."""
 
@@ -61,6 +64,9 @@ class ModelOptions(Definition):
     presence_penalty: float | None = Field(None, description="Presence penalty, -2.0 to 2.0.")
     seed: int | None = Field(None, description="Random seed for reproducible answers.")
     stop_sequences: tuple[str, ...] | None = Field(None, description="Sequences that stop the generation.")
+    reasoning_effort: ReasoningEffort | None = Field(
+        None, description="How much the model reasons: none, minimal, low, medium, high, xhigh or max."
+    )
     allow_multiple_tool_calls: bool | None = Field(None, description="Allow several tool calls in one reply.")
     additional_properties: dict[str, Any] | None = Field(
         None, description="Options of a specific provider, passed through unchanged."

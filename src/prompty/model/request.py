@@ -28,7 +28,8 @@ class OutputSchema(NamedTuple):
 class WireRequest:
     """A request: the path below the endpoint, the body, and additional headers. A `GET` has no body.
 
-    `messages` and `functions` are the values the body was built from, for traces.
+    `messages` and `functions` are the values the body was built from, for traces. `omitted` are options of the file
+    that the model refuses, so that they are not in the body, with the reason.
     """
 
     path: str
@@ -39,3 +40,4 @@ class WireRequest:
     method: str = "POST"
     messages: Sequence[Message] = field(default=(), compare=False, repr=False)
     functions: Sequence[Function] = field(default=(), compare=False, repr=False)
+    omitted: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

@@ -1,17 +1,19 @@
 """Build the request for messages (§7), and process its reply into a result (§8)."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from shlex import quote
 
 from prompty.concurrency import in_event_loop
-from prompty.errors import InvalidMessage, RequestError
+from prompty.errors import InvalidMessage, PromptyWarning, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, parse_messages
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.history import normalize_history
 from prompty.providers import PROVIDERS, Api, RequestPreview
+from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import project_tools
 from prompty.tools.toolbox import describe_custom_tools
@@ -37,17 +39,37 @@ def build_request(
         raise RequestError(NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}")
     offered = list_functions(agent) if functions is None else functions
     read = normalize_history(read_messages(messages), api.call_ids)
-    body = api.request(agent, read, offered)
+    fitted = fit_agent(agent, api)
+    for option, reason in fitted.omitted.items():
+        warn_once(agent, option, f"`{option}` is not sent: {reason}")
+    body = api.request(fitted.agent, read, offered)
     body.pop("stream", None)  # the caller chooses whether to stream
     return WireRequest(
         path=api.path,
         body=api.stream_body(body) if stream else body,
-        headers=api.headers(agent),
+        headers=api.headers(fitted.agent),
+        omitted=fitted.omitted,
         stream=stream,
         timeout=timeout,
         messages=read,
         functions=offered,
     )
+
+
+_warned: set[tuple[str, str, str]] = set()
+_MAX_WARNED = 10_000
+
+
+def warn_once(agent: PromptAgent, option: str, text: str) -> None:
+    """Warn of what happens to an option, once for each agent, model and option (M3)."""
+    name = str(agent.path or agent.name or "the prompt")
+    key = (name, f"{agent.model.provider}:{agent.model.id}", option)
+    if key in _warned:
+        return
+    if len(_warned) >= _MAX_WARNED:
+        _warned.clear()
+    _warned.add(key)
+    warnings.warn(f"{name}: {text}", PromptyWarning, stacklevel=2)
 
 
 def read_messages(messages: Sequence[object]) -> list[Message]:

@@ -8,7 +8,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from prompty.errors import RequestError, WrongArgument
@@ -17,6 +18,12 @@ from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.credentials import check_endpoint, unusable_connection
 from prompty.providers.endpoint import append_path
+from prompty.providers.facts import (
+    ModelFacts as ModelFacts,
+    find_model_facts,
+    find_need_of_responses,
+    register_model_facts as register_model_facts,
+)
 from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
@@ -135,9 +142,13 @@ class Api:
     `stream_body` changes a request body into one for a stream. `options` maps model options to their wire names,
     `operation` is the name of the API in telemetry, and `call_ids` matches the call ids that it accepts. If servers
     differ, `adapt` returns the API for one of them.
+
+    `name` is the API's name in the facts about models, and `facts` are those of the model to ask. `chosen` is the
+    reason why this API was chosen, if the file names none. `bind` marks the thoughts in a reply to a request body.
     """
 
     path: str
+    name: str = ""
     request: Callable[[PromptAgent, Sequence[Message], Sequence[Function]], Json]
     reply: Callable[[Json], Reply]
     tool_messages: Callable[[Reply, Sequence[Message]], list[Message]] = turn_messages
@@ -148,6 +159,21 @@ class Api:
     operation: str = "chat"
     call_ids: re.Pattern[str] = ANY_ID
     adapt: "Callable[[Api, Profile], Api] | None" = None
+    facts: ModelFacts | None = None
+    chosen: str | None = None
+    bind: Callable[[Json, Reply], Reply] | None = None
+
+    def bind_reply(self, body: Json, reply: Reply) -> Reply:
+        """Return a reply as it must be stored. Some models refuse their own thoughts after something before them has
+        changed (M7)."""
+        if self.bind is None or self.facts is None or not self.facts.known.get("thinking_blocks_bound"):
+            return reply
+        return self.bind(body, reply)
+
+
+@lru_cache(maxsize=512)
+def _with_facts(api: Api, facts: ModelFacts | None, chosen: str | None) -> Api:
+    return replace(api, facts=facts, chosen=chosen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,10 +248,34 @@ class Provider:
         if connection is not None and self.connection_kinds and connection.kind not in self.connection_kinds:
             raise unusable_connection(connection.kind, self.key, self.connection_kinds)
 
-    def api_for(self, agent: PromptAgent) -> Api:
-        """Return the API of an agent's model, as the server takes it that its requests go to."""
-        api = self.api(agent.model.api_type)
-        return api.adapt(api, self.profile(agent)) if api.adapt else api
+    def api_for(self, agent: PromptAgent, *, offers_tools: bool | None = None) -> Api:
+        """Return the API for an agent's requests, as its server and its model take it.
+
+        A written `apiType` is obeyed. If the file has none, a model of OpenAI that needs Responses gets it (M2).
+        """
+        profile = self.profile(agent)
+        facts = self._find_facts(agent, profile)
+        api, chosen = self.api(agent.model.api_type), None
+        if facts is not None and profile.name == "openai" and self._may_choose_responses(agent):
+            offered = bool(agent.tools) if offers_tools is None else offers_tools
+            if chosen := find_need_of_responses(facts, agent.model.options, offers_tools=offered):
+                api = self.api("responses")
+        api = api.adapt(api, profile) if api.adapt else api
+        return api if facts is None else _with_facts(api, facts, chosen)
+
+    def responses_for(self, agent: PromptAgent, reason: str) -> Api | None:
+        """Return the Responses API for an agent whose server asks for it, if the file leaves the choice to us."""
+        profile = self.profile(agent)
+        if not self._may_choose_responses(agent) or "responses" not in profile.apis:
+            return None
+        return _with_facts(self.apis["responses"], self._find_facts(agent, profile), reason)
+
+    def _may_choose_responses(self, agent: PromptAgent) -> bool:
+        return "api_type" not in agent.model.model_fields_set and "responses" in self.apis
+
+    def _find_facts(self, agent: PromptAgent, profile: Profile) -> ModelFacts | None:
+        """Return the facts of the agent's model. A provider that does not say where its requests go has none."""
+        return None if self.profile is find_endpoint_profile else find_model_facts(agent, profile)
 
     def api(self, api_type: str) -> Api:
         """Return the API of this type. Raise RequestError if the provider has none."""

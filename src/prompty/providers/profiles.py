@@ -5,7 +5,7 @@ that the host program has registered. `docs/reference/providers/profiles.md` is 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from prompty.safety.origins import Origin, parse_origin
@@ -92,6 +92,8 @@ ANTHROPIC = Profile(
     api_version="2026-10-21",
     docs="https://docs.anthropic.com/en/api/messages",
 )
+# Any other server with that format. It may offer other models under the same names.
+_ANTHROPIC_FORMAT = replace(ANTHROPIC, name="compatible", hosts=())
 
 PROFILES = (
     OPENAI,
@@ -239,7 +241,7 @@ def get_profile(name: str) -> Profile | None:
 @lru_cache(maxsize=256)
 def find_profile(url: str, provider: str = "openai") -> Profile:
     """Return the profile of the server at a URL. Without a URL that is the provider's own server."""
-    own, other = (ANTHROPIC, ANTHROPIC) if provider == "anthropic" else (OPENAI, GENERIC)
+    own, other = (ANTHROPIC, _ANTHROPIC_FORMAT) if provider == "anthropic" else (OPENAI, GENERIC)
     if not url:
         return own
     origin = parse_origin(url)

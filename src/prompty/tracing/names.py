@@ -71,3 +71,5 @@ SHA256 = "prompty.sha256"
 ATTEMPTS = "prompty.attempts"
 RUN_ID = "prompty.run.id"
 ABANDONED = "prompty.abandoned"
+API_REASON = "prompty.api.reason"  # why an API was chosen that the file does not name
+OMITTED = "prompty.request.omitted"  # options of the file that the model refuses

@@ -19,13 +19,20 @@ _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
 def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
-    """Return the options that an API supports, under its names. `additionalProperties` never override them."""
+    """Return the options that an API supports, under its names. `additionalProperties` never override them.
+
+    A name such as `reasoning.effort` is a key of a group, which `additionalProperties` may have begun.
+    """
+    extra = options.additional_properties or {}
     mapped: Json = {}
     for name, wire_name in table.items():
         value = getattr(options, name)
         if value not in (None, ()):
-            mapped[wire_name] = list(value) if isinstance(value, tuple) else value
-    return {**(options.additional_properties or {}), **mapped}
+            group, dot, key = wire_name.partition(".")
+            if dot:
+                value = {**(extra.get(group) or {}), key: value}
+            mapped[group] = list(value) if isinstance(value, tuple) else value
+    return {**extra, **mapped}
 
 
 def list_dropped_options(options: ModelOptions, table: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, preview
+from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, find_server, preview
 
 PROVIDER = Provider(
     key="anthropic",
@@ -12,5 +12,6 @@ PROVIDER = Provider(
     preview=preview,
     hosts=HOSTS,
     connection_kinds=("key", "anonymous", "reference"),
+    profile=find_server,
     models_path="/v1/models?limit=1000",
 )

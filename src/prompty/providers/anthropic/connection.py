@@ -8,13 +8,14 @@ from typing import Any
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import AnonymousConnection
+from prompty.model.connection import AnonymousConnection, ReferenceConnection
 from prompty.model.request import WireRequest
 from prompty.providers import Api, RequestPreview
 from prompty.providers.credentials import Access, Variables, check_header, find_access
 from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
+from prompty.providers.fitting import fit_agent
 from prompty.providers.http.transports import Transports
-from prompty.providers.profiles import ANTHROPIC, find_profile
+from prompty.providers.profiles import ANTHROPIC, Profile, find_profile
 from prompty.providers.sdk import SdkClients
 
 HOSTS = ANTHROPIC.hosts
@@ -68,12 +69,29 @@ def _build_endpoint(access: Access, token: str | None) -> Endpoint:
     )
 
 
+def find_server(agent: PromptAgent) -> Profile:
+    """Return the profile of the server that an agent's requests go to."""
+    return find_profile(_find_url(agent), "anthropic")
+
+
+def _find_url(agent: PromptAgent) -> str:
+    """Return the base URL of an agent's requests, or an empty text for Anthropic's own."""
+    connection = agent.model.connection
+    if isinstance(connection, ReferenceConnection):
+        return agent.registry.connections.find_address(connection.name)
+    return getattr(connection, "endpoint", None) or os.environ.get(_VARIABLES.base_url) or ""
+
+
 def preview(agent: PromptAgent, api: Api) -> RequestPreview:
     """Return the URL and headers of a request for people to read."""
-    endpoint = getattr(agent.model.connection, "endpoint", None) or _VARIABLES.default_url
-    version = api.headers(agent).get("anthropic-version") or "2023-06-01"
+    profile = find_server(agent)
+    version = api.headers(fit_agent(agent, api).agent).get("anthropic-version") or str(profile.api_version)
+    key = f"${profile.key or _VARIABLES.key}"
+    credential = f"Authorization: Bearer {key}" if version == ANTHROPIC.api_version else f"x-api-key: {key}"
+    anonymous = isinstance(agent.model.connection, AnonymousConnection)
     return RequestPreview(
-        url=append_path(endpoint, api.path), headers=("x-api-key: $ANTHROPIC_API_KEY", f"anthropic-version: {version}")
+        url=append_path(_find_url(agent) or _VARIABLES.default_url, api.path),
+        headers=(*(() if anonymous else (credential,)), f"anthropic-version: {version}"),
     )
 
 

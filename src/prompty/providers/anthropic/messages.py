@@ -8,9 +8,8 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
@@ -31,12 +30,15 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 
 DEFAULT_MAX_TOKENS = 4096
 BLOCKS = "anthropic_blocks"
+BOUND_TO = "anthropic_bound_to"
+_THOUGHTS = ("thinking", "redacted_thinking")
 OPTIONS = {
     "temperature": "temperature",
     "max_output_tokens": "max_tokens",
     "top_p": "top_p",
     "top_k": "top_k",
     "stop_sequences": "stop_sequences",
+    "reasoning_effort": "output_config.effort",
 }
 # Later versions of the API answer 400 to these (W11).
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
@@ -61,18 +63,19 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
     """Return the body of a request (§7.5)."""
     options = agent.model.options
     extra = options.additional_properties or {}
-    body: Json = {"max_tokens": DEFAULT_MAX_TOKENS, **map_options(options, OPTIONS)}
-    body |= {"model": agent.model.id, "messages": _group_turns(messages)}
+    body: Json = {"max_tokens": DEFAULT_MAX_TOKENS, **map_options(options, OPTIONS), "model": agent.model.id}
+    body["messages"] = []
     if system := _join_instructions([message for message in messages if message.role in INSTRUCTION_ROLES]):
         body["system"] = system
     if functions:
         body["tools"] = [_function_to_wire(function) for function in functions]
-        if options.allow_multiple_tool_calls is False:
-            choice = extra.get("tool_choice") or {"type": "auto"}
-            body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
+    body["messages"] = _group_turns(messages, body)
+    if functions and options.allow_multiple_tool_calls is False:
+        choice = extra.get("tool_choice") or {"type": "auto"}
+        body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
     output = get_output_schema(agent)
     if output and output.strict:  # the API takes no other
-        config = extra.get("output_config") or {}
+        config = cast(Json, body.get("output_config") or {})
         body["output_config"] = {**config, "format": {"type": "json_schema", "schema": output.schema}}
     return body
 
@@ -100,19 +103,41 @@ def _function_to_wire(function: Function) -> Json:
     return tool
 
 
-def _group_turns(messages: Sequence[Message]) -> list[Json]:
-    """Return alternating turns of blocks, a user turn first. Tool results come first in their turn."""
+def _group_turns(messages: Sequence[Message], body: Json) -> list[Json]:
+    """Return alternating turns of blocks, a user turn first. Tool results come first in their turn.
+
+    Thoughts of earlier turns are left out if their model would refuse them, because what precedes them has changed
+    (M7). Those of the current turn always go back.
+    """
     spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
-    blocks_by_role = [
-        (message.role == "assistant", block) for message in spoken for block in _message_to_blocks(message)
-    ]
-    if not blocks_by_role or blocks_by_role[0][0]:
-        raise RequestError("the conversation begins without a user message", "Begin it with a `user:` message.")
+    last_user = max((at for at, message in enumerate(spoken) if message.role == "user"), default=0)
     turns: list[Json] = []
-    for is_assistant, group in groupby(blocks_by_role, key=itemgetter(0)):
-        blocks = sorted((block for _, block in group), key=lambda block: block["type"] != "tool_result")
-        turns.append({"role": "assistant" if is_assistant else "user", "content": blocks})
+    for at, message in enumerate(spoken):
+        blocks = _message_to_blocks(message)
+        role = "assistant" if message.role == "assistant" else "user"
+        if at < last_user and (bound_to := message.opaque.get(BOUND_TO)) and bound_to != _digest(body, turns):
+            blocks = [block for block in blocks if block["type"] not in _THOUGHTS]
+        if turns and turns[-1]["role"] == role:
+            blocks = [*cast(list[Json], turns.pop()["content"]), *blocks]
+        if blocks:
+            turns.append({"role": role, "content": sorted(blocks, key=lambda block: block["type"] != "tool_result")})
+    if not turns or turns[0]["role"] == "assistant":
+        raise RequestError("the conversation begins without a user message", "Begin it with a `user:` message.")
     return turns
+
+
+def _digest(body: Json, turns: list[Json]) -> str:
+    """Return a digest of all that precedes an answer: model, instructions, tools and turns."""
+    before = [body["model"], body.get("system"), body.get("tools"), turns]
+    return sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
+
+
+def bind(body: Json, reply: Reply) -> Reply:
+    """Return a reply whose thoughts are marked with a digest of what precedes them."""
+    blocks = cast(list[Block], reply.opaque.get(BLOCKS) or [])
+    if not any(block.get("type") in _THOUGHTS for block in blocks):
+        return reply
+    return replace(reply, opaque={**reply.opaque, BOUND_TO: _digest(body, cast(list[Json], body["messages"]))})
 
 
 def _message_to_blocks(message: Message) -> list[Json]:
@@ -409,11 +434,13 @@ class MessagesDecoder:
 
 API = Api(
     path="/v1/messages",
+    name="messages",
     request=request,
     reply=reply,
     decoder=MessagesDecoder,
     stream_body=lambda body: {**body, "stream": True},
     headers=headers,
     options=OPTIONS,
+    bind=bind,
     call_ids=re.compile(r"[A-Za-z0-9_-]+"),
 )

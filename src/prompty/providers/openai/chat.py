@@ -31,6 +31,7 @@ OPTIONS = {
     "presence_penalty": "presence_penalty",
     "seed": "seed",
     "stop_sequences": "stop",
+    "reasoning_effort": "reasoning_effort",
 }
 # An answer with one of these finish reasons may be truncated in the middle of a call.
 _TRUNCATED = ("length", "content_filter")
@@ -378,6 +379,7 @@ def adapt(api: Api, profile: Profile) -> Api:
 
 API = Api(
     path="/chat/completions",
+    name="chat",
     request=request,
     reply=reply,
     decoder=ChatDecoder,

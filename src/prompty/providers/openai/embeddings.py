@@ -32,4 +32,4 @@ def reply(payload: Json) -> Reply:
     return Reply(value=vectors[0] if len(vectors) == 1 else vectors, usage=usage, model=data.get("model"))
 
 
-API = Api(path="/embeddings", request=request, reply=reply, operation="embeddings")
+API = Api(path="/embeddings", name="embeddings", request=request, reply=reply, operation="embeddings")

@@ -31,4 +31,4 @@ def reply(payload: Json) -> Reply:
     return Reply(value=images[0] if len(images) == 1 else images, usage=usage)
 
 
-API = Api(path="/images/generations", request=request, reply=reply, operation="generate_content")
+API = Api(path="/images/generations", name="images", request=request, reply=reply, operation="generate_content")

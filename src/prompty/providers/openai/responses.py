@@ -23,7 +23,12 @@ from prompty.wire.structured import SCHEMA_NAME
 
 Item = dict[str, Any]
 
-OPTIONS = {"temperature": "temperature", "max_output_tokens": "max_output_tokens", "top_p": "top_p"}
+OPTIONS = {
+    "temperature": "temperature",
+    "max_output_tokens": "max_output_tokens",
+    "top_p": "top_p",
+    "reasoning_effort": "reasoning.effort",
+}
 _UNANSWERED = ("failed", "cancelled", "queued", "in_progress")
 # Errors worth a retry; all others are about the request or the account.
 _TRANSIENT = (None, "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "vector_store_timeout")
@@ -296,6 +301,7 @@ class ResponsesDecoder:
 
 API = Api(
     path="/responses",
+    name="responses",
     request=request,
     reply=reply,
     decoder=ResponsesDecoder,

@@ -1,0 +1,384 @@
+"""Fit an agent's model options to what its model takes, and find what the model would refuse.
+
+Only sampling options that the model refuses are left out, with a warning. Anything else is sent as the file says, and
+`additionalProperties` cross unchanged (M3): a stale fact must not block what the server would take.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
+from typing import Any
+
+from prompty.errors import RequestError, Severity
+from prompty.model.agent import ModelOptions, PromptAgent
+from prompty.model.message import Json
+from prompty.providers import Api
+from prompty.providers.facts import EFFORTS, ModelFacts, get_effort, get_tools_fact, read_package_facts
+from prompty.wire.request import list_dropped_options, map_options
+
+# Model options whose name differs from that of their fact, and the value that a server assumes.
+_SAMPLING = {
+    "temperature": ("temperature", 1),
+    "top_p": ("top_p", 1),
+    "top_k": ("top_k", None),
+    "frequency_penalty": ("penalties", 0),
+    "presence_penalty": ("penalties", 0),
+}
+# With one of these, the caller keeps the state of a conversation at the server.
+_STORED = ("store", "background", "conversation", "previous_response_id")
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    """An agent whose options fit its model. `omitted` has the options that were left out, by their names in the file,
+    with the reason."""
+
+    agent: PromptAgent
+    omitted: Mapping[str, str] = field(default_factory=dict)
+
+
+def fit_agent(agent: PromptAgent, api: Api) -> Fitted:
+    """Return the agent as its model takes it."""
+    if api.facts is None and agent.model.options.reasoning_effort is None:
+        return Fitted(agent=agent)
+    return _fit(_Same(agent), api)
+
+
+class _Same:
+    """A key for a cache: an agent is the same only if it is the same object."""
+
+    __slots__ = ("agent",)
+
+    def __init__(self, agent: PromptAgent) -> None:
+        self.agent = agent
+
+    def __hash__(self) -> int:
+        return id(self.agent)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.agent is self.agent
+
+
+@lru_cache(maxsize=256)
+def _fit(key: _Same, api: Api) -> Fitted:
+    agent, facts = key.agent, api.facts
+    options = agent.model.options
+    omitted: dict[str, str] = {}
+    changes: dict[str, Any] = {}
+    if facts is not None:
+        for name, reason in _find_refused_sampling(options, api, facts):
+            changes[name] = None
+            if reason:
+                omitted[_alias(name)] = reason
+        if api.chosen:
+            reason = f"Responses, which {facts.id} needs here, has no such option"
+            omitted |= dict.fromkeys(list_dropped_options(options, api.options), reason)
+    changes |= _fit_effort(options, api, facts, omitted)
+    changes |= _fit_output_limit(options, api, facts)
+    changes |= _fit_storage(options, api, facts, changes)
+    if not changes:
+        return Fitted(agent=agent, omitted=omitted)
+    model = agent.model.model_copy(update={"options": options.model_copy(update=changes)})
+    return Fitted(agent=agent.model_copy(update={"model": model}), omitted=omitted)
+
+
+def _alias(name: str) -> str:
+    return ModelOptions.model_fields[name].alias or name
+
+
+def is_reasoning(facts: ModelFacts, effort: str | None) -> bool | None:
+    """Return True if the model reasons with this effort, or None if that is not known."""
+    if effort is not None:
+        return effort != "none"
+    if default := facts.known.get("effort_default"):
+        return bool(default != "none")
+    return {"always": True, "default": True, "no": False}.get(facts.known.get("thinks", ""))
+
+
+def _find_refused_sampling(options: ModelOptions, api: Api, facts: ModelFacts) -> Iterator[tuple[str, str | None]]:
+    """Yield the options that the model refuses, with the reason. A default value needs none: the server assumes it."""
+    for name, (fact, default) in _SAMPLING.items():
+        value = getattr(options, name)
+        if value is None or name not in api.options:
+            continue
+        if reason := find_sampling_refusal(facts, facts.known.get(fact), get_effort(options)):
+            yield name, None if value == default else reason
+
+
+def find_sampling_refusal(facts: ModelFacts, fact: object, effort: str | None) -> str | None:
+    """Return why the model refuses a sampling option whose fact has this value, or None."""
+    if fact in ("refused", "default-only"):
+        return f"{facts.id} refuses it"
+    if fact == "effort-none-only" and is_reasoning(facts, effort):
+        return f"{facts.id} takes it only with `reasoningEffort: none`"
+    return None
+
+
+def _fit_effort(options: ModelOptions, api: Api, facts: ModelFacts | None, omitted: dict[str, str]) -> dict[str, Any]:
+    """Return the changes for `reasoningEffort` (W17)."""
+    effort, known = options.reasoning_effort, facts.known if facts else {}
+    if effort is None or "reasoning_effort" not in api.options:
+        return {}
+    if get_effort(options) != effort:
+        return {"reasoning_effort": None}  # an explicit value in `additionalProperties` counts
+    off = known.get("thinks") == "no" or known.get(f"effort_{api.name}") == []
+    if api.name != "messages":
+        return {"reasoning_effort": None} if effort == "none" and off else {}
+    extra = options.additional_properties or {}
+    if effort == "minimal":
+        accepted = known.get("effort_messages") or ("low", "medium", "high", "xhigh", "max")
+        raise RequestError(
+            "Anthropic has no reasoning effort 'minimal'", f"Write one of {', '.join(accepted)}, or none."
+        )
+    if effort != "none":
+        return {}
+    if "thinking" in extra or off or known.get("thinks") == "optional":
+        return {"reasoning_effort": None}
+    if "disabled" in known.get("thinking_types", ()):
+        return {"reasoning_effort": None, "additional_properties": {**extra, "thinking": {"type": "disabled"}}}
+    model = facts.id if facts else "Anthropic"
+    omitted["reasoningEffort"] = f"{model} is not known to answer without thinking"
+    return {"reasoning_effort": None}
+
+
+def _fit_output_limit(options: ModelOptions, api: Api, facts: ModelFacts | None) -> dict[str, Any]:
+    """Return a limit for a model of Anthropic that thinks, whose thoughts count as output (W10)."""
+    if api.name != "messages" or options.max_output_tokens is not None or facts is None:
+        return {}
+    if "max_tokens" in (options.additional_properties or {}) or facts.known.get("thinks") not in ("always", "default"):
+        return {}
+    return {"max_output_tokens": read_package_facts()["choices"]["max_tokens_thinking"]}
+
+
+def _fit_storage(
+    options: ModelOptions, api: Api, facts: ModelFacts | None, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the changes that keep reasoning usable in the next request, although the server stores nothing (M2)."""
+    if api.name != "responses":
+        return {}
+    extra: dict[str, Any] = changes.get("additional_properties") or options.additional_properties or {}
+    added: dict[str, Any] = {}
+    if api.chosen and not any(name in extra for name in _STORED):
+        added["store"] = False
+    is_stored = {**extra, **added}.get("store") is not False
+    if not is_stored and facts is not None and facts.reasons() and _ENCRYPTED not in (extra.get("include") or ()):
+        added["include"] = [*(extra.get("include") or ()), _ENCRYPTED]
+    return {"additional_properties": {**extra, **added}} if added else {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """What a model refuses, or may refuse, in a request.
+
+    `parameter` is its name in the request, such as `reasoning.effort`, or `model`, `tools`, `outputs` or `messages`.
+    An error is refused for sure. `replacement` is the value to write instead.
+    """
+
+    code: str
+    parameter: str
+    message: str
+    fix: str
+    severity: Severity = "error"
+    replacement: str | None = None
+
+
+def find_refusals(
+    agent: PromptAgent,
+    api: Api,
+    *,
+    offers_tools: bool,
+    last_role: str = "user",
+    today: date | None = None,
+) -> Iterator[Refusal]:
+    """Yield what the agent's model refuses in its requests.
+
+    `agent` is the agent as it is sent (see `fit_agent`), and `last_role` the role of the last message.
+    """
+    if api.facts is None:
+        return
+    request = _Request(agent, api, api.facts, map_options(agent.model.options, api.options))
+    yield from _find_end(api.facts, today or date.today())
+    yield from request.find_wrong_api(offers_tools=offers_tools)
+    yield from request.find_sampling()
+    yield from request.find_effort()
+    yield from request.find_thinking()
+    yield from request.find_limits()
+    yield from request.find_other(last_role)
+
+
+def _find_end(facts: ModelFacts, today: date) -> Iterator[Refusal]:
+    ends, sure = facts.find("ends")
+    if facts.known.get("status") == "invalid-id":
+        fix = _suggest_model(facts)
+        yield Refusal(code="model-ends", parameter="model", message=f"{facts.host} has no model {facts.id}", fix=fix)
+    if ends is None:
+        return
+    left = (date.fromisoformat(ends) - today).days
+    if left > read_package_facts()["choices"]["warn_days_before_end"]:
+        return
+    severity: Severity = "error" if left < 0 else "warning"
+    message = f"{facts.id} ended on {ends}" if left < 0 else f"{facts.id} ends on {ends}, in {left} days"
+    yield Refusal(
+        code="model-ends",
+        parameter="model",
+        message=message,
+        fix=_suggest_model(facts),
+        severity=severity if sure else "info",
+        replacement=facts.find("replacement")[0],
+    )
+
+
+def _suggest_model(facts: ModelFacts) -> str:
+    choices = read_package_facts()["choices"]
+    own = facts.find("replacement")[0] or choices.get(f"replacement_{facts.id}")
+    default = own or choices.get(f"default_model_{facts.host}")
+    return f"Use `{default}`." if default else "Use another model: `prompty models` lists those of the server."
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request to be compared with facts. `parameters` are its options, by their names in the request."""
+
+    agent: PromptAgent
+    api: Api
+    facts: ModelFacts
+    parameters: Json
+
+    def find_wrong_api(self, *, offers_tools: bool) -> Iterator[Refusal]:
+        model, api = self.facts.id, self.api.name
+        apis, sure = self.facts.find("apis")
+        if apis is not None and api not in apis:
+            yield self._refuse("model-refuses", "apiType", f"{model} does not answer on {api}", _use(apis), sure=sure)
+        elif offers_tools:
+            yield from self._find_refused_tools(api)
+        structured, sure = self.facts.find("structured")
+        if structured is not None and api not in structured and (self.agent.outputs or self.agent.result_schema):
+            message = f"{model} takes no schema for its answer on {api}"
+            yield self._refuse("model-refuses", "outputs", message, _use(structured), sure=sure)
+
+    def _find_refused_tools(self, api: str) -> Iterator[Refusal]:
+        model = self.facts.id
+        for name in ("tools", *((get_tools_fact(get_effort(self.agent.model.options)),) if api == "chat" else ())):
+            fact, sure = self.facts.find(name)
+            if fact == "refused":
+                use = "Use another model." if name == "tools" else "Write `apiType: responses`."
+                yield self._refuse("model-refuses", "tools", f"{model} refuses these tools on {api}", use, sure=sure)
+            elif fact == "unknown":
+                message = f"it is not known whether {model} takes these tools on {api}"
+                yield self._refuse("model-refuses", "tools", message, "If not, write `apiType: responses`.", sure=False)
+
+    def find_sampling(self) -> Iterator[Refusal]:
+        effort = get_effort(self.agent.model.options)
+        for name, (fact_name, default) in _SAMPLING.items():
+            if name not in self.parameters:
+                continue
+            fact, sure = self.facts.find(fact_name)
+            reason = find_sampling_refusal(self.facts, fact, effort)
+            if reason and not (fact != "refused" and self.parameters[name] == default):
+                yield self._refuse("option-refused", name, reason, "Remove it.", sure=sure)
+            elif fact == "unknown" or (fact == "effort-none-only" and is_reasoning(self.facts, effort) is None):
+                yield self._doubt(name)
+        if {"temperature", "top_p"} <= self.parameters.keys():
+            fact, sure = self.facts.find("temperature_with_top_p")
+            if fact == "refused":
+                message = f"{self.facts.id} refuses it beside `temperature`"
+                yield self._refuse("option-refused", "top_p", message, "Write only one of them.", sure=sure)
+
+    def find_effort(self) -> Iterator[Refusal]:
+        effort, name = self._find_sent_effort()
+        accepted, sure = self.facts.find(f"effort_{self.api.name}")
+        if effort is None or accepted is None or effort in accepted:
+            return
+        message = f"{self.facts.id} has no reasoning effort '{effort}'"
+        fix = f"Write one of {', '.join(accepted)}." if accepted else "Remove it."
+        yield self._refuse("option-refused", name, message, fix, sure=sure)
+
+    def _find_sent_effort(self) -> tuple[str | None, str]:
+        name = {"responses": "reasoning.effort", "messages": "output_config.effort"}.get(self.api.name)
+        if name is None:
+            effort = self.parameters.get("reasoning_effort")
+            return effort if isinstance(effort, str) else None, "reasoning_effort"
+        group = self.parameters.get(name.partition(".")[0])
+        effort = group.get("effort") if isinstance(group, dict) else None
+        return effort if isinstance(effort, str) else None, name
+
+    def find_thinking(self) -> Iterator[Refusal]:
+        thinking = self.parameters.get("thinking")
+        kind = thinking.get("type") if isinstance(thinking, dict) else None
+        accepted, sure = self.facts.find("thinking_types")
+        if kind is None or accepted is None:
+            return
+        if kind not in accepted:
+            message = f"{self.facts.id} refuses `thinking: {{type: {kind}}}`"
+            yield self._refuse("option-refused", "thinking", message, f"Use one of {', '.join(accepted)}.", sure=sure)
+        highest, sure = self.facts.find("thinking_off_max_effort")
+        effort, name = self._find_sent_effort()
+        if highest and effort and kind in ("disabled", "between_tools") and _rank(effort) > _rank(highest):
+            message = f"{self.facts.id} takes at most the effort '{highest}' without thinking"
+            yield self._refuse("option-refused", name, message, f"Write `{highest}`.", sure=sure)
+
+    def find_limits(self) -> Iterator[Refusal]:
+        name = self.api.options.get("max_output_tokens", "")
+        limit, (most, _) = self.parameters.get(name), self.facts.find("max_output")
+        if not isinstance(limit, int):
+            return
+        if most is not None and limit > most:
+            message = f"{self.facts.id} answers with at most {most} tokens"
+            yield self._refuse("option-refused", name, message, f"Write at most {most}.", severity="warning")
+        small = read_package_facts()["choices"]["small_output"]
+        if limit < small and is_reasoning(self.facts, get_effort(self.agent.model.options)):
+            message = f"reasoning counts as output, so {limit} tokens may leave no answer"
+            fix = "Raise it, or write `reasoningEffort: none` if the model takes it."
+            yield self._refuse("small-output", name, message, fix, severity="warning")
+
+    def find_other(self, last_role: str) -> Iterator[Refusal]:
+        for name in ("stop", "seed"):
+            fact, sure = self.facts.find(name)
+            if name in self.parameters and fact == "refused":
+                message = f"{self.facts.id} refuses it"
+                yield self._refuse("option-refused", name, message, "Remove it.", sure=sure, severity="warning")
+            elif name in self.parameters and fact == "unknown":
+                yield self._doubt(name)
+        choice = self.parameters.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
+            yield from self._find_forced_choice()
+        for parameter, name in (("max_tokens", "max_tokens_on_chat"), ("response_format", "image_response_format")):
+            applies = self.api.name == ("chat" if parameter == "max_tokens" else "images")
+            fact, sure = self.facts.find(name)
+            if applies and parameter in self.parameters and fact == "refused":
+                yield self._refuse("option-refused", parameter, f"{self.facts.id} refuses it", "Remove it.", sure=sure)
+        if last_role == "assistant" and self.api.name == "messages":
+            fact, sure = self.facts.find("prefill")
+            if fact in ("refused", "unknown"):
+                message = f"{self.facts.id} refuses a conversation that ends with an assistant message"
+                fix = "End it with a user message, and say there how the answer begins."
+                yield self._refuse("model-refuses", "messages", message, fix, sure=sure)
+
+    def _find_forced_choice(self) -> Iterator[Refusal]:
+        fact, sure = self.facts.find("forced_tool_choice")
+        if fact in ("refused", "refused-while-thinking", "unknown"):
+            message = f"{self.facts.id} refuses a forced tool"
+            sure = sure and fact == "refused"
+            yield self._refuse(
+                "option-refused", "tool_choice", message, "Write `tool_choice: {type: auto}`.", sure=sure
+            )
+
+    def _doubt(self, name: str) -> Refusal:
+        message = f"it is not known whether {self.facts.id} takes it"
+        return self._refuse("option-refused", name, message, "Remove it if the server refuses it.", sure=False)
+
+    @staticmethod
+    def _refuse(
+        code: str, parameter: str, message: str, fix: str, *, sure: bool = True, severity: Severity = "error"
+    ) -> Refusal:
+        return Refusal(code=code, parameter=parameter, message=message, fix=fix, severity=severity if sure else "info")
+
+
+def _use(apis: list[str]) -> str:
+    return f"Write `apiType: {apis[0]}`." if apis and apis[0] in ("chat", "responses") else "Use another model."
+
+
+def _rank(effort: str) -> int:
+    return EFFORTS.index(effort) if effort in EFFORTS else -1
