@@ -3,6 +3,8 @@
 import os
 import platform
 import re
+from contextlib import suppress
+from datetime import date
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +17,9 @@ from prompty.cli.options import AsJson
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.load import read_agent
 from prompty.pipeline.model_override import override_model
+from prompty.providers.facts import read_package_facts
 from prompty.providers.keys import find_stores, get_key_names, get_stored_name
 from prompty.providers.models import list_models
 from prompty.registry import DEFAULT
@@ -26,11 +30,14 @@ from prompty_runtime.installation import OURS, inspect_installation
 
 _ENDPOINTS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "AZURE_OPENAI_ENDPOINT", TRUST_VARIABLE)
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_OLD_FACTS = 120  # days
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*;.*\bextra\s*==\s*['\"]([^'\"]+)")
 
 
 def doctor(
-    connect: Annotated[bool, Option("--connect", help="Ask each server with a key for its models.")] = False,
+    connect: Annotated[
+        bool, Option("--connect", help="Ask each server with a key for its models, and when those of your prompts end.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the installation, the keys and the endpoints, and say how to fix each problem.
@@ -38,16 +45,24 @@ def doctor(
     Key values are never shown. The exit code is 1 if there is a problem.
     """
     dotenv = load_env(prompt=Path.cwd() / "prompt")
+    facts = read_package_facts()["checked"]
     problems = [{"problem": one.problem, "fix": one.fix} for one in inspect_installation()]
     keys = _find_keys(str(dotenv), problems)
     report: dict[str, Any] = {
-        "versions": {OURS: __version__, "python": platform.python_version(), "system": platform.platform()},
+        "versions": {
+            OURS: __version__,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "facts about models of": facts,
+        },
         "extras": _find_extras(),
         "keys": keys,
         "variables": [name for name in (*_ENDPOINTS, *_PROXIES) if os.environ.get(name)],
         "servers": [_connect(str(key["name"])) for key in keys] if connect else [],
     }
     problems += [{"problem": server["error"], "fix": server["fix"]} for server in report["servers"] if server["error"]]
+    if (age := (date.today() - date.fromisoformat(facts)).days) > _OLD_FACTS:
+        problems.append({"problem": f"the facts about models are {age} days old", "fix": f"pip install -U {OURS}"})
     report["problems"] = problems
     if as_json:
         print_json(report)
@@ -105,11 +120,26 @@ def _connect(name: str) -> dict[str, str]:
     """Ask a server for its models, with the key that a call would use."""
     agent = override_model(PromptAgent.model_validate({"model": {"id": "any"}}), f"{name}:any")
     try:
-        return {"name": name, "answer": f"{len(list_models(agent))} models", "error": "", "fix": ""}
+        models = list_models(agent)
+        ending = {model.id: model.ends for model in models if model.ends}
+        used = [id for id in _list_used_models(name) if id in ending]
+        ends = "".join(f"; {id} ends on {ending[id]}" for id in used)
+        return {"name": name, "answer": f"{len(models)} models{ends}", "error": "", "fix": ""}
     except PromptyError as error:
         cause, _, fix = str(error).partition("\n")
         fix = fix.strip() or "Check the key, the network and the proxy, then try again."
         return {"name": name, "answer": "", "error": f"{name}: {cause}", "fix": fix}
+
+
+def _list_used_models(provider: str) -> list[str]:
+    """Return the models that the prompts below the current folder use of a provider."""
+    used: dict[str, None] = {}
+    for file in sorted(Path.cwd().rglob("*.prompty")):
+        with suppress(PromptyError):
+            model = read_agent(file, (), DEFAULT).model
+            if model.id and model.provider == provider:
+                used[model.id] = None
+    return list(used)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -39,10 +39,18 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
 
 
 def models(file: PromptFile, variant: Variant = None, provider: ProviderKey = None, as_json: AsJson = False) -> None:
-    """Ask the server that FILE uses for its models, and print their ids."""
+    """Ask the server that FILE uses for its models. Print their ids, and what the server says about them: when they
+    end, how long their answers can be, and what they support."""
     found = list_models(load_prompt_file(file, variant, provider=provider))
     if as_json:
-        print_json(found)
+        print_json([model._asdict() for model in found])
         return
-    for identifier in found:
-        out.print(Text(visible(identifier)))
+    for model in found:
+        notes = [
+            f"ends {model.ends}" if model.ends else "",
+            model.lifecycle if model.lifecycle and model.lifecycle != "active" else "",
+            f"at most {model.max_output} tokens" if model.max_output else "",
+            ", ".join(model.capabilities),
+        ]
+        about = "; ".join(filter(None, notes))
+        out.print(Text.assemble(visible(model.id), (f"  {visible(about)}" if about else "", "dim")))

@@ -11,7 +11,13 @@ from json import loads
 from pathlib import PurePath
 from typing import Any, cast
 
-from prompty.drivers.span_attributes import agent_attributes, begin_call_span, file_digest, record_reply
+from prompty.drivers.span_attributes import (
+    agent_attributes,
+    begin_call_span,
+    file_digest,
+    prompt_attributes,
+    record_reply,
+)
 from prompty.drivers.target import HttpTarget, Target
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
@@ -83,7 +89,9 @@ class RunSpans:
         operation = "invoke_agent" if self.span.name == "turn" else self.span.name
         self.span.title = f"{operation} {agent.name or ''}".strip()
         self._conversation = settings.session_id
-        self.span.set_attributes({names.AGENT_NAME: agent.name, names.SHA256: file_digest(agent)})
+        self.span.set_attributes(
+            {names.AGENT_NAME: agent.name, names.SHA256: file_digest(agent), **prompt_attributes(agent)}
+        )
         if self.span.name == "turn":
             self.span.set_attributes(agent_attributes(agent, settings.session_id))
         record_inputs(self.span, agent, inputs)

@@ -43,6 +43,7 @@ def begin_call_span(
         names.REQUEST_STREAM: request.stream or None,
         names.OUTPUT_TYPE: _output_type(agent, api),
         names.CONVERSATION_ID: conversation,
+        **prompt_attributes(agent),
         names.API_REASON: api.chosen,
         names.OMITTED: [f"{name}: {reason}" for name, reason in request.omitted.items()] or None,
         **{name: value for name, value in options.items() if value not in (None, ())},
@@ -101,6 +102,17 @@ def agent_attributes(agent: PromptAgent, conversation: str | None) -> dict[str, 
         names.AGENT_VERSION: str(agent.metadata["version"]) if "version" in agent.metadata else None,
         names.CONVERSATION_ID: conversation,
     }
+
+
+def prompt_attributes(agent: PromptAgent) -> dict[str, Any]:
+    """Return the name of a prompt, and the hash of its text: with its partials, and of its variant."""
+    name = agent.name or (agent.path.stem if agent.path else None)
+    return {names.PROMPT_NAME: name, names.PROMPT_VERSION: _hash_text(agent.instructions)}
+
+
+@lru_cache(maxsize=256)
+def _hash_text(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _output_type(agent: PromptAgent, api: Api) -> str | None:

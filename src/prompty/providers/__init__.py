@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from prompty.errors import RequestError, WrongArgument
@@ -18,12 +17,7 @@ from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.credentials import check_endpoint, unusable_connection
 from prompty.providers.endpoint import append_path
-from prompty.providers.facts import (
-    ModelFacts as ModelFacts,
-    find_model_facts,
-    find_need_of_responses,
-    register_model_facts as register_model_facts,
-)
+from prompty.providers.facts import ModelFacts, add_facts, find_model_facts, find_need_of_responses
 from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
@@ -171,9 +165,15 @@ class Api:
         return self.bind(body, reply)
 
 
-@lru_cache(maxsize=512)
-def _with_facts(api: Api, facts: ModelFacts | None, chosen: str | None) -> Api:
-    return replace(api, facts=facts, chosen=chosen)
+class _ChosenApi(NamedTuple):
+    """An API, and the objects whose ids are its key: as long as they exist, no other has the same id."""
+
+    api: Api
+    chosen_for: tuple[object, ...]
+
+
+_chosen_apis: dict[tuple[int, int, int, bool], _ChosenApi] = {}
+_MAX_CHOSEN = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -254,21 +254,30 @@ class Provider:
         A written `apiType` is obeyed. If the file has none, a model of OpenAI that needs Responses gets it (M2).
         """
         profile = self.profile(agent)
-        facts = self._find_facts(agent, profile)
-        api, chosen = self.api(agent.model.api_type), None
+        offered = bool(agent.tools) if offers_tools is None else offers_tools
+        key = (id(agent), id(self), id(profile), offered)
+        if (known := _chosen_apis.get(key)) is not None:
+            return known.api
+        api = self._choose_api(agent, profile, offers_tools=offered)
+        if len(_chosen_apis) >= _MAX_CHOSEN:
+            _chosen_apis.clear()
+        _chosen_apis[key] = _ChosenApi(api, (agent, self, profile))
+        return api
+
+    def _choose_api(self, agent: PromptAgent, profile: Profile, *, offers_tools: bool) -> Api:
+        facts, chosen = self._find_facts(agent, profile), None
         if facts is not None and profile.name == "openai" and self._may_choose_responses(agent):
-            offered = bool(agent.tools) if offers_tools is None else offers_tools
-            if chosen := find_need_of_responses(facts, agent.model.options, offers_tools=offered):
-                api = self.api("responses")
+            chosen = find_need_of_responses(facts, agent.model.options, offers_tools=offers_tools)
+        api = self.api("responses" if chosen else agent.model.api_type)
         api = api.adapt(api, profile) if api.adapt else api
-        return api if facts is None else _with_facts(api, facts, chosen)
+        return api if facts is None else replace(api, facts=facts, chosen=chosen)
 
     def responses_for(self, agent: PromptAgent, reason: str) -> Api | None:
         """Return the Responses API for an agent whose server asks for it, if the file leaves the choice to us."""
         profile = self.profile(agent)
         if not self._may_choose_responses(agent) or "responses" not in profile.apis:
             return None
-        return _with_facts(self.apis["responses"], self._find_facts(agent, profile), reason)
+        return replace(self.apis["responses"], facts=self._find_facts(agent, profile), chosen=reason)
 
     def _may_choose_responses(self, agent: PromptAgent) -> bool:
         return "api_type" not in agent.model.model_fields_set and "responses" in self.apis
@@ -334,3 +343,13 @@ def register_executor(name: str, executor: ExecutorProtocol, *, registry: Regist
 def register_processor(name: str, processor: ProcessorProtocol, *, registry: Registry = DEFAULT) -> None:
     """Register a processor for files with `provider: name`. It needs an executor of the same name."""
     registry[PROCESSORS].register(name, processor)
+
+
+def register_model_facts(host: str, match: str, /, **facts: object) -> None:
+    """Register facts about the models whose whole id matches a regular expression, at a known server such as `openai`,
+    or at any other (`compatible`). They override those of this release, fact by fact.
+
+    For example: `register_model_facts("openai", "house-model-.*", temperature="refused")`.
+    """
+    add_facts(host, match, facts)
+    _chosen_apis.clear()

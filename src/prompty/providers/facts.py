@@ -106,7 +106,6 @@ def find_model_facts(agent: PromptAgent, profile: Profile) -> ModelFacts | None:
     `metadata.actsAs` names the host and the model behind an Azure deployment or a proxy. It selects the facts, and
     nothing else.
     """
-    setting = os.environ.get(VARIABLE) or ""
     host, id = profile.name, agent.model.id
     if agent.metadata and isinstance(named := agent.metadata.get(ACTS_AS), str):
         host, _, id = named.partition(":")
@@ -114,7 +113,7 @@ def find_model_facts(agent: PromptAgent, profile: Profile) -> ModelFacts | None:
             return None
     elif host == "azure":
         return None  # a deployment may have any name
-    return _find(host, id, setting)
+    return find_facts(host, id)
 
 
 def get_effort(options: ModelOptions) -> str | None:
@@ -141,13 +140,13 @@ def get_tools_fact(effort: str | None) -> str:
 
 
 @lru_cache(maxsize=512)
-def _find(host: str, id: str, setting: str) -> ModelFacts | None:
+def find_facts(host: str, id: str) -> ModelFacts | None:
     """Return the facts of the first pattern that matches, and over them those of the exact id, fact by fact. The
     user's own facts come last."""
     plain, exact = _normalize(host, id), {id.lower(), _unwrap(host, id).lower()}
     known: dict[str, Any] = {}
     hints: dict[str, Any] = {}
-    for rows in _list_tables(setting):
+    for rows in _list_tables():
         own = [row for row in rows if row.host == host]
         matching = [row for row in own if row.pattern and row.pattern.fullmatch(plain)][:1]
         for row in (*matching, *(row for row in own if row.ids & exact)):
@@ -159,8 +158,8 @@ def _find(host: str, id: str, setting: str) -> ModelFacts | None:
     return ModelFacts(host=host, id=id, known=known, hints=hints) if known or hints else None
 
 
-def _list_tables(setting: str) -> tuple[Iterable[_Row], ...]:
-    if setting == "off":
+def _list_tables() -> tuple[Iterable[_Row], ...]:
+    if (setting := os.environ.get(VARIABLE, "")) == "off":
         return ()
     return _read_own_rows(), _read_file(setting) if setting else (), tuple(_registered)
 
@@ -224,14 +223,10 @@ def _read_file(path: str) -> tuple[_Row, ...]:
 _registered: list[_Row] = []
 
 
-def register_model_facts(host: str, match: str, /, **facts: object) -> None:
-    """Add facts about the models whose whole id matches a regular expression, at a known server such as `openai`, or
-    at any other server (`compatible`). They override those of this release, fact by fact.
-
-    For example: `register_model_facts("openai", "house-model-.*", temperature="refused")`.
-    """
+def add_facts(host: str, match: str, facts: Mapping[str, object]) -> None:
+    """Add facts about the models whose whole id matches a regular expression, over those of this release."""
     _registered.append(_build_row(host, match, facts))
-    _find.cache_clear()
+    find_facts.cache_clear()
 
 
 def _build_row(host: str, match: str, facts: Mapping[str, object]) -> _Row:

@@ -131,8 +131,18 @@ def _encode_content(span: Span) -> dict[str, str]:
             names.TOOL_DEFINITIONS: [{"type": "function", **function} for function in inputs["tools"]],
         }
     else:
-        content = {}
+        return _encode_variables(inputs) if span.name in ("invoke", "turn") else {}
     return {name: dumps(value, ensure_ascii=False) for name, value in content.items() if value not in (None, [])}
+
+
+def _encode_variables(inputs: object) -> dict[str, str]:
+    """Return the inputs of a prompt, each as an attribute of its own."""
+    if not isinstance(inputs, dict):
+        return {}
+    return {
+        f"{names.PROMPT_VARIABLE_PREFIX}{name}": value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+        for name, value in inputs.items()
+    }
 
 
 def _format_instructions(messages: list[SanitizedJson]) -> list[SanitizedJson]:
