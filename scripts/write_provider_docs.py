@@ -10,7 +10,7 @@ from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
 from prompty.model.request import Function
 from prompty.providers import PROVIDERS, Api, Provider
-from prompty.providers.profiles import PROFILES, Profile
+from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, PROFILES, Profile
 from prompty.registry import DEFAULT
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
@@ -122,10 +122,15 @@ def profiles_page() -> str:
         "| server | output limit | seed | reasoning goes back as | ids of calls | left out |",
         "|---|---|---|---|---|---|",
     ]
-    for profile in PROFILES:
-        if profile.provider != "anthropic":
-            parts.append(f"| {profile.title} | {' | '.join(describe_chat(profile))} |")
+    parts += [f"| {profile.title} | {' | '.join(describe_chat(profile))} |" for profile in list_chat_profiles()]
     return "\n".join(parts) + "\n"
+
+
+def list_chat_profiles() -> list[Profile]:
+    """Return the servers with OpenAI's chat format. Azure's early versions follow those of today."""
+    chat = [profile for profile in PROFILES if profile.provider != "anthropic"]
+    chat.insert(chat.index(AZURE) + 1, AZURE_BEFORE_2024_09)
+    return chat
 
 
 def describe_chat(profile: Profile) -> list[str]:

@@ -73,6 +73,15 @@ AZURE = Profile(
     longest_id=40,
     docs="https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle",
 )
+# These versions answer 400 to fields that 2024-09-01-preview added ("Unrecognized request argument supplied").
+AZURE_BEFORE_2024_09 = replace(
+    AZURE,
+    title="Azure OpenAI, `apiVersion` before 2024-09-01-preview",
+    apis=("chat", "embedding"),
+    token_field="max_tokens",  # noqa: S106  the name of a field
+    unsupported=frozenset({"parallel_tool_calls"}),
+    stream_options=False,
+)
 # DeepSeek, Qwen, GLM, Kimi, and the servers that people run open models on, agree on `reasoning_content`.
 GENERIC = Profile(
     name="compatible",

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from prompty.providers import Provider
-from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, preview
+from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, find_server, preview
 from prompty.providers.openai import chat, embeddings, responses
-from prompty.providers.profiles import AZURE as AZURE_SERVER
 
 PROVIDER = Provider(
     key="foundry",
@@ -15,7 +14,7 @@ PROVIDER = Provider(
     preview=preview,
     hosts=HOSTS,
     connection_kinds=("key", "foundry", "reference"),
-    profile=lambda _: AZURE_SERVER,
+    profile=find_server,
     models_path="/models",
 )
 AZURE = replace(PROVIDER, key="azure")

@@ -1,17 +1,18 @@
 """Where requests to Microsoft Foundry and Azure OpenAI go: with a key or with Entra tokens (W12)."""
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from prompty.errors import RequestError
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import ApiKeyConnection, FoundryConnection
+from prompty.model.connection import ApiKeyConnection, FoundryConnection, ReferenceConnection
 from prompty.providers import Api, RequestPreview
 from prompty.providers.credentials import (
     check_environment_url,
@@ -24,6 +25,7 @@ from prompty.providers.credentials import (
 from prompty.providers.endpoint import Endpoint, create_endpoint
 from prompty.providers.http.transports import Transports
 from prompty.providers.openai.connection import SDK
+from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, Profile
 from prompty.safety.redaction import remember_secrets
 
 HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
@@ -31,6 +33,15 @@ _KEY = "AZURE_OPENAI_API_KEY"
 _SCOPE = "https://cognitiveservices.azure.com/.default"
 _PROJECT_SCOPE = "https://ai.azure.com/.default"
 _SPARE_SECONDS = 300  # for which a token must still hold
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@runtime_checkable
+class QueryClient(Protocol):
+    """An SDK client with a query that each of its requests has. Azure's has the version of the API there."""
+
+    @property
+    def default_query(self) -> Mapping[str, object]: ...
 
 
 class Resource(NamedTuple):
@@ -99,6 +110,32 @@ def _trim(endpoint: str) -> str:
 
 def _get_version(version: str | None) -> str | None:
     return version or os.environ.get("OPENAI_API_VERSION") or None
+
+
+def find_server(agent: PromptAgent) -> Profile:
+    """Return the profile of the API version that an agent's requests go to."""
+    version = _find_version(agent) or ""
+    return AZURE_BEFORE_2024_09 if _DATE.match(version) and version < "2024-09-01" else AZURE
+
+
+def _find_version(agent: PromptAgent) -> str | None:
+    """Return the dated version that requests go to, or None for version one. A client that the host has registered
+    keeps its own."""
+    connection = agent.model.connection
+    if isinstance(connection, ReferenceConnection):
+        return _find_client_version(agent, connection)
+    endpoint = getattr(connection, "endpoint", None) or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
+    resource = Resource(_trim(endpoint), None, _get_version(getattr(connection, "api_version", None)))
+    return resource.api_version if resource.is_dated else None
+
+
+def _find_client_version(agent: PromptAgent, connection: ReferenceConnection) -> str | None:
+    try:
+        client: QueryClient = agent.registry.connections.find(connection.name, QueryClient)
+    except RequestError:  # the call says what is missing
+        return None
+    version = client.default_query.get("api-version")
+    return version if isinstance(version, str) else None
 
 
 def find_endpoint(agent: PromptAgent) -> Endpoint:

@@ -54,7 +54,7 @@ def request(
     body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
     if functions:
         body["tools"] = [function_to_wire(function) for function in functions]
-        if model.options.allow_multiple_tool_calls is not None:
+        if model.options.allow_multiple_tool_calls is not None and "parallel_tool_calls" not in profile.unsupported:
             body["parallel_tool_calls"] = model.options.allow_multiple_tool_calls
     if output := get_output_schema(agent):
         format_ = {"name": SCHEMA_NAME, "strict": output.strict, "schema": output.schema}
