@@ -143,6 +143,10 @@ INPUTS: dict[str, tuple[list[Message], list[Json]]] = {
             }
         ],
     ),
+    "instructions alone are one system item": (
+        [system("Be brief."), Message("developer", "Say hi."), assistant("")],
+        [{"role": "system", "content": "Be brief.\n\nSay hi."}],
+    ),
     "what an assistant said is text without an id": (
         [user("hi"), reply({**TOOL_TURN, "output": TOOL_TURN["output"][:2]}).message(), user("so?")],
         [
@@ -356,6 +360,28 @@ def test_items_of_a_tool_turn_go_back_byte_for_byte() -> None:
     stored = Message.from_json(json.loads(json.dumps(TOOL_MESSAGES[0].to_json())))
     sent = request(agent(), [stored], [])["input"]
     assert json.dumps(sent, ensure_ascii=False) == json.dumps(TOOL_TURN["output"], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_alone_are_not_sent_twice(role: str) -> None:
+    body = request(agent(), [Message(role, "Say hi.")], [])
+    assert body == {"model": "gpt-5", "input": [{"role": "system", "content": "Say hi."}]}
+
+
+def test_nothing_is_an_empty_input() -> None:
+    assert request(agent(), [system("")], []) == {"model": "gpt-5", "input": []}
+
+
+def test_reasoning_that_a_server_has_not_stored_goes_back_only_with_its_content() -> None:
+    sealed, *others = TOOL_TURN["output"]
+    thought = {name: value for name, value in sealed.items() if name != "encrypted_content"}
+    messages = [replace(TOOL_MESSAGES[0], opaque={"responses_items": [thought, sealed, *others]})]
+    not_stored = agent({"additionalProperties": {"store": False}})
+    stored = agent({"additionalProperties": {"store": True}})
+    assert request(not_stored, messages, [])["input"] == [sealed, *others]
+    assert (
+        request(stored, messages, [])["input"] == request(agent(), messages, [])["input"] == [thought, sealed, *others]
+    )
 
 
 def test_only_the_ids_of_stored_calls_follow_when_they_are_made_unique() -> None:

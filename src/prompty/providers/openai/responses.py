@@ -38,12 +38,8 @@ _BLANK_LINE = "\n\n"
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """Return the body of a request (004)."""
     options = agent.model.options
-    instructions = [require_text(message) for message in messages if message.role in INSTRUCTION_ROLES]
-    spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     body: Json = {**map_options(options, OPTIONS), "model": agent.model.id}
-    body["input"] = [item for message in spoken for item in message_to_items(message)]
-    if any(instructions):
-        body["instructions"] = _BLANK_LINE.join(filter(None, instructions))
+    body |= _messages_to_wire(messages, stored=body.get("store") is not False)
     if functions:
         body["tools"] = [_function_to_wire(function) for function in functions]
         if options.allow_multiple_tool_calls is not None:
@@ -52,6 +48,24 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
         format_ = {"type": "json_schema", "name": SCHEMA_NAME, "strict": output.strict, "schema": output.schema}
         body["text"] = {**cast(Json, body.get("text") or {}), "format": format_}
     return body
+
+
+def _messages_to_wire(messages: Sequence[Message], *, stored: bool) -> Json:
+    """Return `input` and `instructions`. Instructions alone are an item of the input, which must not be empty (W9).
+
+    A server that stores nothing cannot find the reasoning that an item names, unless the item contains it.
+    """
+    texts = [require_text(message) for message in messages if message.role in INSTRUCTION_ROLES]
+    instructions = _BLANK_LINE.join(filter(None, texts))
+    spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
+    items = [item for message in spoken for item in message_to_items(message)]
+    if not stored:
+        items = [item for item in items if item.get("type") != "reasoning" or item.get("encrypted_content")]
+    if not instructions:
+        return {"input": items}
+    if not items:
+        return {"input": [{"role": "system", "content": instructions}]}
+    return {"input": items, "instructions": instructions}
 
 
 def _function_to_wire(function: Function) -> Json:
