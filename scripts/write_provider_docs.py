@@ -119,8 +119,9 @@ def profiles_page() -> str:
         )
     parts += ["", "## Chat requests", ""]
     parts += [
-        "| server | output limit | seed | reasoning goes back as | ids of calls | left out |",
-        "|---|---|---|---|---|---|",
+        "| server | output limit | seed | `developer` becomes | schema of `outputs` | reasoning goes back as | "
+        "ids of calls | left out |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     parts += [f"| {profile.title} | {' | '.join(describe_chat(profile))} |" for profile in list_chat_profiles()]
     return "\n".join(parts) + "\n"
@@ -141,6 +142,8 @@ def describe_chat(profile: Profile) -> list[str]:
     return [
         f"`{profile.token_field}`",
         "—" if profile.seed_field in profile.unsupported else f"`{profile.seed_field}`",
+        "`developer`" if profile.developer_role else "`system`",
+        "sent" if profile.json_schema else "sent, but refused: use `apiType: responses`",
         reasoning,
         f"at most {profile.longest_id} characters" if profile.longest_id else ids,
         ", ".join(f"`{name}`" for name in left_out) or "—",

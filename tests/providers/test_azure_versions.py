@@ -71,6 +71,13 @@ def test_a_limit_is_the_same_under_both_names(server: Server) -> None:
     assert server.requests[0].body["max_tokens"] == server.requests[1].body["max_completion_tokens"] == 128
 
 
+@pytest.mark.parametrize(("version", "role"), [("2024-08-01-preview", "system"), ("2024-10-21", "developer")])
+def test_early_versions_get_no_developer_message(server: Server, version: str, role: str) -> None:
+    agent = agent_at(server.url, version).model_copy(update={"instructions": "developer:\nBe brief.\n\nuser:\nHi"})
+    invoke(agent)
+    assert [message["role"] for message in server.requests[-1].body["messages"]] == [role, "user"]
+
+
 @pytest.mark.parametrize("own", [{}, {"stream_options": {"include_usage": True}}], ids=["plain", "with stream_options"])
 def test_a_stream_of_an_early_version_has_no_usage(server: Server, own: dict[str, Any]) -> None:
     parts = [*CHAT.said("Hel", "lo"), CHAT.chunk({}, "stop"), "[DONE]"]

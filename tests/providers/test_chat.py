@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from prompty import loads, prepare
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
+from prompty.messages import message_to_wire
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import ReasoningDelta, TextDelta, ToolCallDelta
@@ -20,6 +21,7 @@ from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS
 from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, request, write_message
+from prompty.providers.profiles import GENERIC
 from prompty.registry import DEFAULT
 from prompty.wire.structured import build_function
 from tests.legality import assert_legal
@@ -69,6 +71,13 @@ MESSAGES: dict[str, tuple[Message, Json]] = {
 @pytest.mark.parametrize(("given", "expected"), MESSAGES.values(), ids=MESSAGES)
 def test_a_message_of_one_text_has_a_string_for_content(given: Message, expected: Json) -> None:
     assert write_message(given) == expected
+
+
+def test_a_developer_message_keeps_all_but_its_role_at_a_server_that_may_not_know_it() -> None:
+    message = Message("developer", [TextPart("a"), TextPart("b")], name="ada")
+    assert write_message(message, GENERIC) == {**write_message(message), "role": "system"}
+    assert message_to_wire(message)["role"] == "system"
+    assert message_to_wire(message, reasoning_field=None)["role"] == "developer"
 
 
 @pytest.mark.spec("000 §7.1.1", "a message with several parts is an array")

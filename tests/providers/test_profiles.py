@@ -25,18 +25,26 @@ from tests.loopback import Server, json_reply
 LONG_ID = "call_" + "x" * 60
 SIGNATURE: dict[str, object] = {"google": {"thought_signature": "signed"}}
 HISTORY: list[Message] = [
+    Message("developer", "Be brief."),
     Message("user", "Hi", name="ada"),
     assistant("", tool_calls=[ToolCall(id=LONG_ID, name="look", extra=SIGNATURE)], reasoning="hm"),
     tool_result(LONG_ID, "seen"),
     user("And now?"),
 ]
-OPTIONS = "{maxOutputTokens: 50, seed: 7, frequencyPenalty: 0.5, temperature: 0.2}"
-SENT: dict[str, Any] = {"max_completion_tokens": 50, "seed": 7, "frequency_penalty": 0.5, "temperature": 0.2}
+OPTIONS = "{maxOutputTokens: 50, seed: 7, frequencyPenalty: 0.5, presencePenalty: 0.1, temperature: 0.2}"
+SENT: dict[str, Any] = {
+    "max_completion_tokens": 50,
+    "seed": 7,
+    "frequency_penalty": 0.5,
+    "presence_penalty": 0.1,
+    "temperature": 0.2,
+}
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A request as the documentation of a server asks for it. `thoughts` are the fields for reasoning that go back."""
+    """A request as the documentation of a server asks for it. `thoughts` are the fields for reasoning that go back, and
+    `developer` is the role of a developer message."""
 
     url: str
     header: tuple[str, str] = ("authorization", "Bearer the-key")
@@ -46,6 +54,7 @@ class Expected:
     signed: bool = True
     id_length: int = len(LONG_ID)
     stream_options: bool = True
+    developer: str = "system"
 
 
 def without(*names: str, **more: Any) -> dict[str, Any]:
@@ -54,13 +63,16 @@ def without(*names: str, **more: Any) -> dict[str, Any]:
 
 MAX_TOKENS = without("max_completion_tokens", max_tokens=50)
 EXPECTED = {
-    "openai": Expected("https://api.openai.com/v1/chat/completions", thoughts={}, signed=False, id_length=40),
+    "openai": Expected(
+        "https://api.openai.com/v1/chat/completions", thoughts={}, signed=False, id_length=40, developer="developer"
+    ),
     "azure": Expected(
         "https://resource.services.ai.azure.com/api/projects/project/openai/v1/chat/completions",
         ("api-key", "the-key"),
         thoughts={},
         signed=False,
         id_length=40,
+        developer="developer",
     ),
     "gemini": Expected(
         "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
@@ -73,6 +85,7 @@ EXPECTED = {
         "https://api.mistral.ai/v1/chat/completions",
         options=without("max_completion_tokens", "seed", max_tokens=50, random_seed=7),
         thoughts={},
+        name=None,
         signed=False,
         id_length=9,
         stream_options=False,
@@ -80,6 +93,7 @@ EXPECTED = {
     "openrouter": Expected("https://openrouter.ai/api/v1/chat/completions", thoughts={"reasoning": "hm"}),
     "deepseek": Expected("https://api.deepseek.com/chat/completions", options=MAX_TOKENS),
     "cerebras": Expected("https://api.cerebras.ai/v1/chat/completions", thoughts={}, signed=False),
+    "xai": Expected("https://api.x.ai/v1/chat/completions", options=without("frequency_penalty", "presence_penalty")),
     "vllm": Expected("http://localhost:8000/v1/chat/completions", thoughts={"reasoning": "hm"}),
     "llama.cpp": Expected("http://localhost:8080/v1/chat/completions"),
     "ollama": Expected("http://localhost:11434/v1/chat/completions", options=MAX_TOKENS, thoughts={"reasoning": "hm"}),
@@ -142,7 +156,8 @@ def test_a_server_gets_the_request_it_documents(
     assert url_of(arrival) == expected.url
     assert arrival.headers[expected.header[0]] == expected.header[1]
     assert {name: value for name, value in body.items() if name not in ("model", "messages")} == expected.options
-    named, called, result, _ = body["messages"]
+    instructions, named, called, result, _ = body["messages"]
+    assert instructions == {"role": expected.developer, "content": "Be brief."}
     assert named.get("name") == expected.name
     assert {name: value for name, value in called.items() if name.startswith("reasoning")} == expected.thoughts
     (call,) = called["tool_calls"]
@@ -242,6 +257,32 @@ def test_options_that_a_server_refuses_are_reported(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("GEMINI_API_KEY", "k")
     (gemini,) = [profile for profile in PROFILES if profile.name == "gemini"]
     assert set(explain(load_for(gemini)).dropped) == {"seed", "frequencyPenalty"}
+
+
+# What a server documents beside chat, and whether its chat takes the schema of `outputs`.
+FACTS = {
+    "openrouter": (("chat", "responses", "embedding"), True),
+    "deepseek": (("chat", "responses"), False),
+    "xai": (("chat", "responses"), True),
+}
+
+
+@pytest.mark.parametrize(("name", "facts"), FACTS.items(), ids=list(FACTS))
+def test_a_profile_knows_the_apis_of_its_server_and_whether_chat_takes_a_schema(
+    name: str, facts: tuple[tuple[str, ...], bool]
+) -> None:
+    (profile,) = [profile for profile in PROFILES if profile.name == name]
+    assert (profile.apis, profile.json_schema) == facts
+
+
+def test_a_schema_that_a_server_refuses_is_still_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaving it out would hide the mistake until an answer is not JSON."""
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    (deepseek,) = [profile for profile in PROFILES if profile.name == "deepseek"]
+    agent = load_for(deepseek)
+    outputs = PromptAgent.model_validate({"model": "m", "outputs": {"city": {"kind": "string"}}}).outputs
+    body: Any = explain(agent.model_copy(update={"outputs": outputs})).body
+    assert body["response_format"]["type"] == "json_schema"
 
 
 UNKNOWN = (

@@ -24,7 +24,9 @@ class Profile:
 
     `unsupported` are fields that it refuses, which are left out. `reasoning` is the field for reasoning that goes back
     with calls, or None if it takes none. `extras` is True if calls go back with whatever stood beside them. An id of a
-    call has at most `longest_id` characters, or exactly `id_length` letters and digits.
+    call has at most `longest_id` characters, or exactly `id_length` letters and digits. `developer_role` is True if
+    chat is known to take the role `developer`; anywhere else it becomes `system`. `json_schema` is False if chat takes
+    no JSON Schema as `response_format`.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Profile:
     seed_field: str = "seed"
     unsupported: frozenset[str] = frozenset()
     stream_options: bool = True
+    developer_role: bool = False
+    json_schema: bool = True
     reasoning: str | None = "reasoning_content"
     extras: bool = True
     longest_id: int | None = None
@@ -54,6 +58,7 @@ OPENAI = Profile(
     base_url="https://api.openai.com/v1",
     key="OPENAI_API_KEY",
     apis=("chat", "responses", "embedding", "image"),
+    developer_role=True,
     reasoning=None,
     extras=False,
     longest_id=40,
@@ -68,6 +73,7 @@ AZURE = Profile(
     key="AZURE_OPENAI_API_KEY",
     auth="api-key:",
     apis=("chat", "responses", "embedding"),
+    developer_role=True,
     reasoning=None,
     extras=False,
     longest_id=40,
@@ -81,6 +87,7 @@ AZURE_BEFORE_2024_09 = replace(
     token_field="max_tokens",  # noqa: S106  the name of a field
     unsupported=frozenset({"parallel_tool_calls"}),
     stream_options=False,
+    developer_role=False,
 )
 # DeepSeek, Qwen, GLM, Kimi, and the servers that people run open models on, agree on `reasoning_content`.
 GENERIC = Profile(
@@ -162,6 +169,7 @@ PROFILES = (
         apis=("chat", "embedding"),
         token_field="max_tokens",  # noqa: S106  the name of a field
         seed_field="random_seed",
+        unsupported=frozenset({"messages.name"}),
         stream_options=False,
         reasoning=None,
         extras=False,
@@ -174,16 +182,20 @@ PROFILES = (
         hosts=("openrouter.ai",),
         base_url="https://openrouter.ai/api/v1",
         key="OPENROUTER_API_KEY",
+        apis=("chat", "responses", "embedding"),
         reasoning="reasoning",
         docs="https://openrouter.ai/docs/use-cases/reasoning-tokens",
     ),
+    # `response_format: json_schema` is "unavailable now" on chat. Its Responses API takes schemas.
     Profile(
         name="deepseek",
         title="DeepSeek",
         hosts=("api.deepseek.com",),
         base_url="https://api.deepseek.com",
         key="DEEPSEEK_API_KEY",
+        apis=("chat", "responses"),
         token_field="max_tokens",  # noqa: S106  the name of a field
+        json_schema=False,
         docs="https://api-docs.deepseek.com/api/create-chat-completion",
     ),
     Profile(
@@ -195,6 +207,17 @@ PROFILES = (
         reasoning=None,
         extras=False,
         docs="https://inference-docs.cerebras.ai/resources/openai",
+    ),
+    # Grok models refuse penalties, also a penalty of 0.
+    Profile(
+        name="xai",
+        title="xAI",
+        hosts=("api.x.ai",),
+        base_url="https://api.x.ai/v1",
+        key="XAI_API_KEY",
+        apis=("chat", "responses"),
+        unsupported=frozenset({"frequency_penalty", "presence_penalty"}),
+        docs="https://docs.x.ai/docs/guides/chat-completions",
     ),
     # `reasoning` was called `reasoning_content` once, which is now ignored.
     Profile(

@@ -116,7 +116,7 @@ def write_message(message: Message, profile: Profile = OPENAI) -> Json:
     Reasoning is sent with calls only: servers of thinking models refuse such a turn without it, and ignore it in any
     other.
     """
-    wire: Json = {"role": message.role}
+    wire: Json = {"role": _choose_role(message.role, profile)}
     if message.role == "tool":
         if message.tool_call_id:
             wire["tool_call_id"] = _fit_id(message.tool_call_id, profile)
@@ -135,6 +135,10 @@ def write_message(message: Message, profile: Profile = OPENAI) -> Json:
     else:
         wire["content"] = [part_to_wire(part) for part in parts] or ""
     return wire
+
+
+def _choose_role(role: str, profile: Profile) -> str:
+    return "system" if role == "developer" and not profile.developer_role else role
 
 
 def _call_to_wire(call: ToolCall, profile: Profile) -> Json:
