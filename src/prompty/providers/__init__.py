@@ -16,7 +16,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, WireRequest
 from prompty.providers.credentials import check_endpoint, unusable_connection
-from prompty.providers.endpoint import append_path
+from prompty.providers.endpoint import Endpoint, append_path
 from prompty.providers.facts import ModelFacts, add_facts, find_model_facts, find_need_of_responses
 from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
@@ -203,6 +203,7 @@ class Provider:
     for a provider that sends nothing.
     `connection_kinds` are the kinds of connection it takes; none means that `prompty check` does not know.
     `profile` returns the profile of the server that an agent's requests go to. `models_path` lists its models.
+    `endpoint` returns where an agent's requests go, and with which headers; None is for a provider that does not say.
     """
 
     key: str
@@ -214,6 +215,7 @@ class Provider:
     connection_kinds: tuple[str, ...] = ()
     profile: Callable[[PromptAgent], Profile] = find_endpoint_profile
     models_path: str | None = None
+    endpoint: Callable[[PromptAgent], Endpoint] | None = None
 
     def transport_for(self, agent: PromptAgent) -> Transport:
         """Return the transport of an agent, or that of the innermost interceptor."""

@@ -36,7 +36,7 @@ def list_models(agent: PromptAgent) -> list[ListedModel]:
             "Write an `endpoint:` in the connection of the file.",
         )
     provider.check_connection(agent)
-    transport = provider.connect(agent)
+    transport = provider.transport_for(agent)
     request = WireRequest(path=provider.models_path, body={}, headers={}, method="GET", timeout=TIMEOUT)
     try:
         return _read_models(transport.send(request))

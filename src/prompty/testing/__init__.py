@@ -1,8 +1,9 @@
-"""Run prompts without a key or a network: with a scripted model, or with recordings of real ones.
+"""Run prompts without a key or a network: with a scripted model, with recordings of real ones, or with a stand-in that
+refuses what they refuse.
 
 Only the transport is replaced: the real providers' code builds the requests and parses the replies, in the formats of
-chat, Responses and Messages. `Script`, `Recorder` and `Player` work with every provider. Names are imported on first
-use, because pytest loads this package in every project.
+chat, Responses and Messages. All of it works with every provider. Names are imported on first use, because pytest loads
+this package in every project.
 """
 
 from importlib import import_module
@@ -13,17 +14,29 @@ if TYPE_CHECKING:
     from prompty.errors import RecordingMissing
     from prompty.testing.provider import PROVIDER as PROVIDER
     from prompty.testing.recordings import Player, Recorder
+    from prompty.testing.rules_server import RulesServer
     from prompty.testing.script import Fault, Script, answer, call, register_script
 
 _MODULES = {
     "prompty.errors": "RecordingMissing",
     "prompty.testing.provider": "PROVIDER",
     "prompty.testing.recordings": "Player Recorder",
+    "prompty.testing.rules_server": "RulesServer",
     "prompty.testing.script": "Fault Script answer call register_script",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["Fault", "Player", "Recorder", "RecordingMissing", "Script", "answer", "call", "register_script"]
+__all__ = [
+    "Fault",
+    "Player",
+    "Recorder",
+    "RecordingMissing",
+    "RulesServer",
+    "Script",
+    "answer",
+    "call",
+    "register_script",
+]
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
 

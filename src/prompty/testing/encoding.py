@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 from prompty.model.message import Json, Reply, ToolCall, Usage
@@ -92,7 +93,7 @@ def _chat_deltas(reply: Reply) -> Iterator[Json]:
     if reply.refusal:
         yield {"refusal": reply.refusal}
     for index, call in enumerate(reply.tool_calls):
-        start: Json = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        start = replace(call, arguments="").to_wire()
         rest: list[Json] = [{"function": {"arguments": half}} for half in _split_in_half(call.arguments)]
         for piece in (start, *rest):
             yield {"tool_calls": [{"index": index, **piece}]}

@@ -90,11 +90,11 @@ def _show(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _matches(model: str, models: Models) -> bool:
+def matches(model: str, models: Models) -> bool:
     return any(fnmatchcase(model, pattern) for pattern in models)
 
 
-def _strip_model_id(model_id: str) -> str:
+def strip_model_id(model_id: str) -> str:
     """Return the model of an id, without a fine-tune wrapper and a date."""
     name = model_id.removeprefix("models/")
     if name.startswith("ft:"):
@@ -129,7 +129,7 @@ class Rule:
 
     def find(self, call: Call) -> Found | None:
         """Return what fills the places of the message if the rule refuses the call."""
-        is_about = self.api in (ANY, call.api) and _matches(call.model, self.models)
+        is_about = self.api in (ANY, call.api) and matches(call.model, self.models)
         return self.when(call) if is_about else None
 
 
@@ -298,7 +298,7 @@ def has_functions(call: Call) -> Found | None:
 
 def is_reasoning(call: Call) -> Found | None:
     """Match a request whose effort is not `none`, its own or the default of the model."""
-    default = "none" if _matches(call.model, DEFAULT_NONE) else "medium"
+    default = "none" if matches(call.model, DEFAULT_NONE) else "medium"
     return YES if (default if call.effort is None else call.effort) != "none" else None
 
 
@@ -378,7 +378,7 @@ def has_moved_thinking(call: Call) -> Found | None:
 
 def is_thinking(call: Call) -> Found | None:
     """Match a request to DeepSeek that does not switch thinking off. No source says what `deepseek-chat` does now."""
-    default = None if _matches(call.model, DEEPSEEK_CHAT) else "enabled"
+    default = None if matches(call.model, DEEPSEEK_CHAT) else "enabled"
     return YES if (call.get("thinking.type") or default) == "enabled" else None
 
 
@@ -845,7 +845,7 @@ class Rules:
         model_id = fields.get("model")
         call = Call(
             api=next((api for api in _APIS if request.path.endswith(api)), request.path),
-            model=_strip_model_id(model_id) if isinstance(model_id, str) else "",
+            model=strip_model_id(model_id) if isinstance(model_id, str) else "",
             model_id=model_id if isinstance(model_id, str) else "",
             body=fields,
             headers=request.headers,
@@ -859,13 +859,13 @@ class Rules:
         """Return a call of Azure with the model of its deployment, which the path or the body names."""
         named = re.search(r"/deployments/([^/]+)/", path)
         model_id = self._deployments.get(named[1] if named else call.model_id, "")
-        return replace(call, model=_strip_model_id(model_id), model_id=model_id)
+        return replace(call, model=strip_model_id(model_id), model_id=model_id)
 
 
 def find_server(host: str) -> Server | None:
     """Return the servers that a host belongs to, or None for one that no rule is about."""
     name = host.lower().partition(":")[0]
-    return next((server for server in SERVERS if _matches(name, server.hosts)), None)
+    return next((server for server in SERVERS if matches(name, server.hosts)), None)
 
 
 def _answer(server: Server, rule: Rule, call: Call, found: Found) -> Refusal:

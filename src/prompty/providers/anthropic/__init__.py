@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.anthropic import messages
-from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, find_server, preview
+from prompty.providers.anthropic.connection import HOSTS, TRANSPORTS, find_endpoint, find_server, preview
 
 PROVIDER = Provider(
     key="anthropic",
@@ -14,4 +14,5 @@ PROVIDER = Provider(
     connection_kinds=("key", "anonymous", "reference"),
     profile=find_server,
     models_path="/v1/models?limit=1000",
+    endpoint=find_endpoint,
 )

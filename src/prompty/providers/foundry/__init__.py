@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from prompty.providers import Provider
-from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, find_server, preview
+from prompty.providers.foundry.connection import HOSTS, TRANSPORTS, find_endpoint, find_server, preview
 from prompty.providers.openai import chat, embeddings, responses
 
 PROVIDER = Provider(
@@ -16,5 +16,6 @@ PROVIDER = Provider(
     connection_kinds=("key", "foundry", "reference"),
     profile=find_server,
     models_path="/models",
+    endpoint=find_endpoint,
 )
 AZURE = replace(PROVIDER, key="azure")

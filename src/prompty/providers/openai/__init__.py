@@ -2,7 +2,7 @@
 
 from prompty.providers import Provider
 from prompty.providers.openai import chat, embeddings, images, responses
-from prompty.providers.openai.connection import HOSTS, TRANSPORTS, find_server, preview
+from prompty.providers.openai.connection import HOSTS, TRANSPORTS, find_endpoint, find_server, preview
 
 PROVIDER = Provider(
     key="openai",
@@ -14,4 +14,5 @@ PROVIDER = Provider(
     connection_kinds=("key", "anonymous", "reference"),
     profile=find_server,
     models_path="/models",
+    endpoint=find_endpoint,
 )
