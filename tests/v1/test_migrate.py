@@ -52,7 +52,6 @@ V2 = """---
 name: weather  # a short name
 model:
   # The API.
-  apiType: chat
   provider: azure  # or openai
   # Which deployment.
   id: "gpt-4o"
@@ -126,7 +125,7 @@ def test_a_link_stays_a_link(old: Path, tmp_path: Path) -> None:
     old.symlink_to(target)
     assert run("--write", old).exit_code == 0
     assert old.is_symlink()
-    assert "apiType: chat" in target.read_text()
+    assert "provider: azure" in target.read_text()
 
 
 def test_check_exits_with_1_if_a_file_would_change(old: Path) -> None:
@@ -142,7 +141,7 @@ def test_diff_prints_a_unified_diff(old: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith(f"--- {old}\n+++ {old}\n@@ ")
     assert "\n-    api: chat\n" in result.stdout
-    assert "\n+  apiType: chat\n" in result.stdout
+    assert "\n+  provider: azure" in result.stdout
     assert old.read_text() == V1
 
 

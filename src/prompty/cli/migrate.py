@@ -1,4 +1,4 @@
-"""`prompty migrate`: rewrite Prompty v1 files as v2 files."""
+"""`prompty migrate`: rewrite Prompty v1 files as v2 files, or files for another model."""
 
 from difflib import unified_diff
 from pathlib import Path
@@ -12,7 +12,7 @@ from prompty.cli.check import find_prompts
 from prompty.cli.console import err, fail, out, print_problem
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_prompt
-from prompty.pipeline.migrate import Migration, migrate_text
+from prompty.pipeline.migrate import Migration, change_model, migrate_text
 from prompty.safety.visible import visible
 
 
@@ -21,11 +21,15 @@ def migrate_files(
     check: Annotated[bool, Option("--check", help="Write nothing, and exit with 1 if a file would change.")] = False,
     diff: Annotated[bool, Option("--diff", help="Print the changes as a unified diff.")] = False,
     write: Annotated[bool, Option("--write", "-w", help="Rewrite the files.")] = False,
+    model: Annotated[
+        str | None,
+        Option("--model", metavar="MODEL", help="Also change the model to this id or provider:id, with its options."),
+    ] = None,
 ) -> None:
-    """Rewrite FILES of Prompty v1 as v2.
+    """Rewrite FILES of Prompty v1 as v2, and with --model for another model.
 
-    Comments and the order of keys are kept. Keys without a counterpart are listed with their line. A v2 file is not
-    changed.
+    Comments and the order of keys are kept. Keys without a counterpart are listed with their line. A v2 file is
+    changed only with --model: options that the new model refuses are removed.
     Without an option, print the new text of a single file, or list which of several files would change.
     The exit code is 1 if a file cannot be migrated, and with --check if one would change.
     """
@@ -38,6 +42,11 @@ def migrate_files(
         try:
             text, _ = read_prompt(file, str(file))
             migration = migrate_text(text, str(file), file.absolute().parent)
+            if model is not None:
+                changed_model = change_model(migration.text, str(file), model, file.absolute().parent)
+                migration = changed_model._replace(
+                    notes=[*migration.notes, *changed_model.notes], is_changed=changed_model.text != text
+                )
         except LoadError as error:
             for problem in error.problems:
                 print_problem(problem, err)

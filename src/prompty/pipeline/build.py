@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from prompty.extras import require
 from prompty.model.property import Property
 from prompty.pipeline.frontmatter import open_document, read_frontmatter
 from prompty.pipeline.load import StrPath, load, read_document, read_prompt
 from prompty.pipeline.references import References
+from prompty.v1.rewrite import create_editor
 
 _WIDTH = 100_000  # do not wrap the lines of texts
 
@@ -50,9 +50,7 @@ def _merge_text(text: str, patch: str, merged: Mapping[str, Any], inputs: Sequen
 
     If the text cannot be edited, for example because values share an anchor, the data is written without comments.
     """
-    editor = require("ruamel.yaml", extra="cli").YAML()
-    editor.preserve_quotes = True
-    editor.width = _WIDTH
+    editor = create_editor(text)
     tree: Any = editor.load(text) or {}
     _patch(tree, editor.load(patch) or {})
     if read_frontmatter(_dump(editor, tree)).data != merged:

@@ -22,12 +22,7 @@ def rewrite_frontmatter(text: str, source: V1Data, data: V1Data, moves: Mapping[
 
     `moves` maps key paths of the data to those of the source.
     """
-    ruamel = require("ruamel.yaml", extra="cli")
-    editor = ruamel.YAML()
-    editor.preserve_quotes = True
-    editor.width = _WIDTH
-    if _indents_lists(text):
-        editor.indent(mapping=2, sequence=4, offset=2)
+    ruamel, editor = require("ruamel.yaml", extra="cli"), create_editor(text)
     stream, drafts = StringIO(), list[str]()
     try:
         tree = editor.load(text)
@@ -42,6 +37,16 @@ def rewrite_frontmatter(text: str, source: V1Data, data: V1Data, moves: Mapping[
             if _is_same(read_yaml(written)[0] or {}, data):
                 return written
     return plain
+
+
+def create_editor(text: str) -> Any:
+    """Return an editor of YAML that keeps comments and quotes, and the way in which this text indents lists."""
+    editor = require("ruamel.yaml", extra="cli").YAML()
+    editor.preserve_quotes = True
+    editor.width = _WIDTH
+    if _indents_lists(text):
+        editor.indent(mapping=2, sequence=4, offset=2)
+    return editor
 
 
 def _indents_lists(text: str) -> bool:

@@ -71,7 +71,8 @@ def _is_name(key: str, value: Any) -> bool:
 
 
 def _translate_api(draft: Draft, value: Any) -> None:
-    if value is None:
+    """Translate `api`. There `chat` only says that it is not a completion, so the model still chooses between APIs."""
+    if value is None or value == "chat":
         return
     if value == "completion":
         reason = "the API `completion` has no counterpart, so a call of this file fails"
