@@ -6,9 +6,10 @@ for, so that a test sees which request would have arrived at which host.
 
 import json
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Thread
@@ -28,19 +29,28 @@ class Arrival(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
+    method: str = "POST"
 
     @property
     def text(self) -> str:
         return f"{self.path} {self.headers} {self.body.decode()}"
 
 
+class Response(NamedTuple):
+    """An answer. A body of several chunks is sent as such, each when it is there."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | Iterable[bytes]
+
+
 class Internet:
-    """The proxy, what arrived, and the answer to all of it."""
+    """The proxy, what arrived, and the answer to all of it: JSON, or a function that answers what arrived."""
 
     def __init__(self, folder: Path, names: Sequence[str], answer: object) -> None:
         self.arrivals: list[Arrival] = []
         self.certificate: Path = folder / "internet.pem"
-        self.answer: bytes = json.dumps(answer).encode()
+        self.answer: bytes | Callable[[Arrival], Response] = answer if callable(answer) else json.dumps(answer).encode()
         _write_certificate(self.certificate, names)
         self.tls: ssl.SSLContext = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.tls.load_cert_chain(self.certificate)
@@ -66,6 +76,9 @@ class Internet:
             set_variable(name, self.url)
         set_variable("NO_PROXY", "127.0.0.1,localhost")
         set_variable("SSL_CERT_FILE", str(self.certificate))
+
+
+_JSON = {"Content-Type": "application/json"}
 
 
 class _Server(ThreadingTCPServer):
@@ -97,13 +110,18 @@ class _Handler(StreamRequestHandler):
             body = self.rfile.read(int(headers.get("content-length", "0")))
             scheme, _, rest = target.partition("://")
             origin = tunnel or (f"{scheme}://{rest.partition('/')[0]}" if rest else f"http://{headers['host']}")
-            internet.arrivals.append(Arrival(origin, target, headers, body))
+            arrival = Arrival(origin, target, headers, body, method)
+            internet.arrivals.append(arrival)
             answer = internet.answer
-            self.wfile.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                + f"Content-Length: {len(answer)}\r\n\r\n".encode()
-                + answer
-            )
+            self._send(answer(arrival) if callable(answer) else Response(200, _JSON, answer))
+
+    def _send(self, response: Response) -> None:
+        body = response.body
+        length = {"Content-Length": str(len(body))} if isinstance(body, bytes) else {"Transfer-Encoding": "chunked"}
+        fields = "".join(f"{name}: {value}\r\n" for name, value in {**response.headers, **length}.items())
+        self.wfile.write(f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n{fields}\r\n".encode())
+        for part in [body] if isinstance(body, bytes) else _write_chunks(body):
+            self.wfile.write(part)
             self.wfile.flush()
 
     def _read_head(self) -> list[str]:
@@ -113,6 +131,12 @@ class _Handler(StreamRequestHandler):
                 return []
             lines.append(line)
         return lines
+
+
+def _write_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n"
+    yield b"0\r\n\r\n"
 
 
 def _write_certificate(path: Path, names: Sequence[str]) -> None:
