@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, get_args
@@ -61,7 +61,7 @@ class Sent(NamedTuple):
 
 
 def judge(sent: Sent, *, undecided: bool = False) -> Refusal | None:
-    deployments = {"luna": "gpt-6-luna", "four": "gpt-4o"}
+    deployments = {"luna": "gpt-6-luna", "four": "gpt-4o", "three": "o3"}
     return Rules(undecided=undecided, today=TODAY, deployments=deployments).refuse(sent.request)
 
 
@@ -273,6 +273,8 @@ EXAMPLES: list[tuple[str, Sent, Sent, int, str]] = [
      "Model gpt-6-luna is enabled only for api versions 2024-12-01-preview and later"),
     ("Z2", azure("2024-10-21", "/openai/responses", "luna"), azure("2024-10-21", DATED.format("four")), 400,
      "Model gpt-6-luna is enabled only for api versions 2024-12-01-preview and later"),
+    ("Z2", azure("2024-10-21", DATED.format("three")), azure("2024-12-01-preview", DATED.format("three")), 400,
+     "Model o3 is enabled only for api versions 2024-12-01-preview and later"),
     ("Z3", azure("2024-12-01-preview", "/openai/responses", "four"), azure("", "/openai/v1/responses", "four"), 400,
      "Azure OpenAI Responses API is enabled only for api-version 2025-03-01-preview and later"),
 ]  # fmt: skip
@@ -319,10 +321,10 @@ def test_a_request_that_no_source_decides_is_refused_only_on_demand(sent: Sent) 
 
 
 def test_a_model_ends_after_its_last_day() -> None:
-    sent = chat("gpt-5-mini").request
-    days = [date(2026, 12, 10), date(2026, 12, 11), date(2026, 12, 12)]
-    assert [bool(Rules(today=day).refuse(sent)) for day in days] == [False, False, True]
-    assert [bool(Rules(today=day, undecided=True).refuse(sent)) for day in days] == [False, True, True]
+    for sent, last in ((chat("gpt-5-mini"), date(2026, 12, 11)), (claude("claude-sonnet-4-5"), date(2026, 11, 30))):
+        days = [last - timedelta(days=1), last, last + timedelta(days=1)]
+        assert [bool(Rules(today=day).refuse(sent.request)) for day in days] == [False, False, True]
+        assert [bool(Rules(today=day, undecided=True).refuse(sent.request)) for day in days] == [False, True, True]
 
 
 def test_checks_are_made_in_the_order_of_the_table() -> None:
