@@ -6,9 +6,11 @@ A `Registry` is one configuration. `load(path, registry=…)` ties an agent to i
 shared by all registries. The views of notebooks are also found by name, because their code is above all others.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from prompty.errors import RequestError, UnknownName, WrongArgument
@@ -89,22 +91,27 @@ class Implementations(Generic[T]):
 
     def has(self, name: str) -> bool:
         """Return True if `get` would succeed, without importing anything."""
-        return name in self._loaded or name in self.built_in or bool(entry_points(group=self.group, name=name))
+        return name in self._loaded or name in self.built_in or name in _find_installed(self.group, tuple(sys.path))
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
-        installed = {point.name for point in entry_points(group=self.group)}
-        return sorted({*self.built_in, *self._loaded, *installed})
+        return sorted({*self.built_in, *self._loaded, *_find_installed(self.group, tuple(sys.path))})
 
     def _load(self, name: str) -> T:
         if target := self.built_in.get(name):
             loaded = import_object(target)
-        elif points := entry_points(group=self.group, name=name):
-            loaded = next(iter(points)).load()
+        elif point := _find_installed(self.group, tuple(sys.path)).get(name):
+            loaded = point.load()
         else:
             raise UnknownName(self.kind, name, self.names())
         is_class = isinstance(loaded, type) and self.kind != "tool"  # any callable can be a tool
         return cast(T, loaded() if is_class else loaded)
+
+
+@lru_cache(maxsize=32)
+def _find_installed(group: str, _: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name, for a search path. Reading the metadata of all packages is slow."""
+    return {point.name: point for point in reversed(entry_points(group=group))}
 
 
 def import_object(reference: str) -> Any:

@@ -127,7 +127,8 @@ def get_effort(options: ModelOptions) -> str | None:
 
 def find_need_of_responses(facts: ModelFacts, options: ModelOptions, *, offers_tools: bool) -> str | None:
     """Return the reason why requests with these options must go to the Responses API, or None."""
-    if "chat" not in facts.known.get("apis", ("chat",)):
+    apis = facts.known.get("apis", ("chat",))
+    if "chat" not in apis and "responses" in apis:
         return f"{facts.id} answers on the Responses API only"
     if offers_tools and facts.known.get(get_tools_fact(get_effort(options))) == "refused":
         return f"{facts.id} takes these tools on the Responses API only"

@@ -250,7 +250,9 @@ class _Request:
         model, api = self.facts.id, self.api.name
         apis, sure = self.facts.find("apis")
         if apis is not None and api not in apis:
-            yield self._refuse("model-refuses", "apiType", f"{model} does not answer on {api}", _use(apis), sure=sure)
+            message = f"{model} does not answer on {api}"
+            severity: Severity = "error" if {api, *apis} <= {"chat", "responses"} else "warning"
+            yield self._refuse("model-refuses", "apiType", message, _use(apis), sure=sure, severity=severity)
         elif offers_tools:
             yield from self._find_refused_tools(api)
         structured, sure = self.facts.find("structured")

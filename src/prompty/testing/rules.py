@@ -148,6 +148,7 @@ GPT_4: Models = ("gpt-4o*", "gpt-4.1*")
 GPT_5: Models = ("gpt-5", "gpt-5-mini", "gpt-5-nano")
 O_SERIES: Models = ("o[1-9]", "o[1-9]-*")
 GPT_5_4: Models = ("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano")
+GPT_5_5_PRO: Models = ("gpt-5.5-pro",)
 GPT_5_6: Models = ("gpt-5.6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna")
 SINCE_GPT_5_5: Models = ("gpt-5.5", *GPT_5_6, "gpt-6-*", "gpt-6.1-*")
 SINCE_GPT_5_1: Models = ("gpt-5.[1-6]", "gpt-5.[1-6]-*", "gpt-6-*", "gpt-6.1-*")
@@ -157,6 +158,7 @@ TOOLS_WITH_NONE: Models = (*GPT_5_6, "gpt-6-sol", "gpt-6-luna", "gpt-6.1-terra")
 TOOLS_UNSET: Models = (*GPT_5_4, "gpt-5.5")
 RESPONSES_ONLY: Models = (
     "gpt-5-pro", "gpt-5.2-pro", "gpt-5.4-pro", "gpt-5.5-pro", "o1-pro", "o3-pro", "gpt-5*-codex*",
+    "computer-use-preview", "o3-deep-research", "o4-mini-deep-research",
 )
 REFUSES_STOP: Models = (*GPT_5, "o3", "o4-mini", "gpt-6-astra")
 NEVER_EXISTED: Models = ("gpt-5.1-mini",)
@@ -225,6 +227,11 @@ _ENDS = {
     "2026-06-15": "claude-opus-4 claude-opus-4-0 claude-sonnet-4 claude-sonnet-4-0",
     "2026-06-30": "claude-mythos-preview",
     "2026-11-30": "claude-sonnet-4-5",
+    # Anthropic: the list of models in its skill for the API
+    "2025-10-28": "claude-3-5-sonnet",
+    "2026-04-19": "claude-3-haiku",
+    # Gemini: ai.google.dev/gemini-api/docs/deprecations
+    "2026-03-09": "gemini-3-pro-preview",
 }
 LAST_DAYS: Mapping[str, date] = {
     name: date.fromisoformat(day) for day, names in _ENDS.items() for name in names.split()
@@ -485,6 +492,7 @@ NOT_STORED = Answer(
     404, "Item with id '{x}' not found. Items are not persisted when `store` is set to false."
 )  # its status is ours
 
+GEMINI_ENDED = Answer(404, "models/{model} is not found.", code="NOT_FOUND", ours=True)
 CLAUDE_ENDED = Answer(404, "model: {model}", code="not_found_error", ours=True)
 NO_SAMPLING = Answer(400, "{x} is not supported.", ours=True)
 DEPRECATED = Answer(400, "`{x}` is deprecated for this model.")
@@ -616,6 +624,7 @@ OPENAI = (
     Rule("R5",    CHAT,       REASONS,         every(is_reasoning, differs(1, "temperature")),    ONLY_TEMPERATURE_1),
     Rule("R5",    CHAT,       REASONS,         every(is_reasoning, differs(1, "top_p")),          NOT_WITH_MODEL),
     Rule("R5",    RESPONSES,  REASONS,         every(is_reasoning, _SAMPLED),                     NOT_WITH_MODEL),
+    Rule("R5",    RESPONSES,  GPT_5_5_PRO,     differs(1, "temperature"),                         NOT_WITH_MODEL),
     Rule("R5",    CHAT,       GPT_5,           differs(0, *_PENALTIES),                           NO_PENALTIES),
     Rule("R5",    CHAT,       O_SERIES,        differs(0, *_PENALTIES),                           NO_PENALTIES),
     Rule("R5",    CHAT,       DEFAULT_NONE,    every(is_reasoning, differs(0, *_PENALTIES)),      NO_PENALTIES),
@@ -677,6 +686,8 @@ DEEPSEEK = (
 )
 
 GOOGLE = (
+    Rule("R11",   ANY,        ALL,             has_ended,                                         GEMINI_ENDED),
+    Maybe("R11",  ANY,        ALL,             ends_today,                                        GEMINI_ENDED),
     Rule("G1",    CHAT,       GEMINI_3,        lacks_signature,                                   SIGNATURE_MISSING),
 )
 
