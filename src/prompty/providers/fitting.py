@@ -162,9 +162,10 @@ def _fit_storage(
     added: dict[str, Any] = {}
     if api.chosen and not any(name in extra for name in _STORED):
         added["store"] = False
-    is_stored = {**extra, **added}.get("store") is not False
-    if not is_stored and facts is not None and facts.reasons() and _ENCRYPTED not in (extra.get("include") or ()):
-        added["include"] = [*(extra.get("include") or ()), _ENCRYPTED]
+    needs_content = {**extra, **added}.get("store") is False and facts is not None and facts.reasons()
+    included = extra.get("include") or []
+    if needs_content and isinstance(included, list) and _ENCRYPTED not in included:
+        added["include"] = [*included, _ENCRYPTED]
     return {"additional_properties": {**extra, **added}} if added else {}
 
 

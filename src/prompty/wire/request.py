@@ -30,7 +30,8 @@ def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
         if value not in (None, ()):
             group, dot, key = wire_name.partition(".")
             if dot:
-                value = {**(extra.get(group) or {}), key: value}
+                begun = extra.get(group) or {}
+                value = {**begun, key: value} if isinstance(begun, dict) else begun
             mapped[group] = list(value) if isinstance(value, tuple) else value
     return {**extra, **mapped}
 
