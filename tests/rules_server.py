@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from prompty import PromptAgent, loads
+from prompty import PromptAgent, loads, providers
+from prompty.providers import facts
 from prompty.providers.http.client import _load_certificates
 from prompty.testing import RulesServer
 from prompty.testing.rules import Received
@@ -33,7 +34,7 @@ HOSTS = (
     "resource.services.ai.azure.com",
     "localhost",
 )
-KEYS = ("OPENAI", "ANTHROPIC", "AZURE_OPENAI", "DEEPSEEK", "MISTRAL", "GROQ", "GEMINI", "CEREBRAS", "OPENROUTER")
+KEYS = ("OPENAI", "ANTHROPIC", "AZURE_OPENAI", "DEEPSEEK", "MISTRAL", "GROQ", "GEMINI", "CEREBRAS", "OPENROUTER", "XAI")
 TODAY = date(2026, 11, 17)
 LOOK = {
     "name": "look",
@@ -124,3 +125,17 @@ def answer(server: RulesServer, arrival: Arrival) -> Response:
     if status == 200 and body.get("stream"):
         return Response(status, {"Content-Type": "text/event-stream"}, chunks)
     return Response(status, {"Content-Type": "application/json"}, b"".join(chunks))
+
+
+@pytest.fixture
+def without_facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Send requests as the files say, so that there is something to refuse."""
+
+    def forget() -> None:
+        facts.find_facts.cache_clear()
+        providers._chosen_apis.clear()
+
+    monkeypatch.setattr(facts, "_list_tables", tuple)
+    forget()
+    yield
+    forget()

@@ -123,7 +123,7 @@ def create_value(declared: Property) -> object:
         return [create_value(declared.items)] if declared.items else ["text"]
     if declared.kind == "object":
         return {one.name: create_value(one) for one in declared.properties or ()}
-    return _VALUES.get(declared.kind or "string", "text")
+    return _VALUES.get(declared.kind, "text")
 
 
 class Matrix:

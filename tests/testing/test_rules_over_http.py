@@ -21,8 +21,11 @@ from tests.rules_server import (
     look,
     serve_rules,
     wait,
+    without_facts as without_facts,
 )
 from tests.ways import SYNC, Way, every_way
+
+pytestmark = pytest.mark.usefixtures("without_facts")
 
 DEPLOYMENTS = {"deployed": "gpt-6-luna"}
 
@@ -124,8 +127,8 @@ def test_both_servers_see_the_same_requests_and_come_to_the_same_verdict(
 
 def test_the_list_of_models_is_asked_for_with_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve_rules(RulesServer(), tmp_path, monkeypatch) as internet:
-        assert "gpt-6-luna" in list_models(agent_of("openai chat"))
-        assert "claude-haiku-5-5" in list_models(agent_of("anthropic"))
+        assert "gpt-6-luna" in [model.id for model in list_models(agent_of("openai chat"))]
+        assert "claude-haiku-5-5" in [model.id for model in list_models(agent_of("anthropic"))]
     asked = [(arrival.method, arrival.path) for arrival in internet.arrivals]
     assert asked == [("GET", "/v1/models"), ("GET", "/v1/models?limit=1000")]
 
