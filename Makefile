@@ -102,6 +102,7 @@ soak: setup
 	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/analysis tests/conversations tests/memory tests/durable tests/batch tests/cases tests/transports tests/real
 
 docs: setup
+	$(BIN)/python -m scripts.write_model_facts
 	$(BIN)/python scripts/write_schema.py
 	$(BIN)/python scripts/write_provider_docs.py
 	$(BIN)/python -m scripts.write_conformance
