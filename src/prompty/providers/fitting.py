@@ -331,10 +331,16 @@ class _Request:
             message = f"{self.facts.id} answers with at most {most} tokens"
             yield self._refuse("option-refused", name, message, f"Write at most {most}.", severity="warning")
         small = read_package_facts()["choices"]["small_output"]
-        if limit < small and is_reasoning(self.facts, get_effort(self.agent.model.options)):
+        if limit < small and self._is_thinking():
             message = f"reasoning counts as output, so {limit} tokens may leave no answer"
             fix = "Raise it, or write `reasoningEffort: none` if the model takes it."
             yield self._refuse("small-output", name, message, fix, severity="warning")
+
+    def _is_thinking(self) -> bool | None:
+        thinking = self.parameters.get("thinking")
+        if isinstance(thinking, dict) and thinking.get("type") == "disabled":
+            return False
+        return is_reasoning(self.facts, get_effort(self.agent.model.options))
 
     def find_other(self, last_role: str) -> Iterator[Refusal]:
         for name in ("stop", "seed"):
