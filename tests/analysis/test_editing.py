@@ -16,7 +16,7 @@ GOOD = """---
 name: good
 displayName: A good file
 model:
-  id: gpt-4
+  id: house-model
   provider: openai
   connection: {kind: key, endpoint: "https://example.test", apiKey: "${env:MY_KEY:}"}
   options:

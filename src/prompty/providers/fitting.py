@@ -200,7 +200,7 @@ def find_refusals(
     if api.facts is None:
         return
     request = _Request(agent, api, api.facts, map_options(agent.model.options, api.options))
-    yield from _find_end(api.facts, today or date.today())
+    yield from _find_end(agent.model.id, api.facts, today or date.today())
     yield from request.find_wrong_api(offers_tools=offers_tools)
     yield from request.find_sampling()
     yield from request.find_effort()
@@ -209,7 +209,7 @@ def find_refusals(
     yield from request.find_other(last_role)
 
 
-def _find_end(facts: ModelFacts, today: date) -> Iterator[Refusal]:
+def _find_end(written: str, facts: ModelFacts, today: date) -> Iterator[Refusal]:
     ends, sure = facts.find("ends")
     if facts.known.get("status") == "invalid-id":
         fix = _suggest_model(facts)
@@ -227,7 +227,8 @@ def _find_end(facts: ModelFacts, today: date) -> Iterator[Refusal]:
         message=message,
         fix=_suggest_model(facts),
         severity=severity if sure else "info",
-        replacement=facts.find("replacement")[0],
+        # The name of a deployment, or a model that somebody has tuned, has no such successor.
+        replacement=facts.find("replacement")[0] if written == facts.id and not _is_tuned(facts) else None,
     )
 
 
@@ -235,7 +236,13 @@ def _suggest_model(facts: ModelFacts) -> str:
     choices = read_package_facts()["choices"]
     own = facts.find("replacement")[0] or choices.get(f"replacement_{facts.id}")
     default = own or choices.get(f"default_model_{facts.host}")
+    if default and _is_tuned(facts):
+        return f"Tune another model, such as `{default}`."
     return f"Use `{default}`." if default else "Use another model: `prompty models` lists those of the server."
+
+
+def _is_tuned(facts: ModelFacts) -> bool:
+    return facts.id.startswith("ft:")
 
 
 @dataclass(frozen=True, slots=True)
