@@ -18,7 +18,7 @@ Be brief, be friendly, and say so when you do not know.
 # Customer
 You are talking to {customer}.
 They are looking at the {product}; speak of nothing else."""
-OPTIONS = {"model": "gpt-4o-mini", "temperature": 0.3, "max_completion_tokens": 600}
+OPTIONS = {"model": "gpt-6-luna", "reasoning_effort": "none", "temperature": 0.3, "max_completion_tokens": 600}
 
 
 class Caller(Protocol):

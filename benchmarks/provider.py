@@ -34,7 +34,7 @@ USAGE = {
 NO_TURN = "turn-00000"
 TOKEN = re.compile(rb"turn-\d{5}")
 RESULT = b'"role":"tool"'
-COMMON = {"id": "chatcmpl-1", "created": 1700000000, "model": "gpt-4o-mini", "system_fingerprint": "fp_1"}
+COMMON = {"id": "chatcmpl-1", "created": 1700000000, "model": "gpt-6-luna", "system_fingerprint": "fp_1"}
 
 
 @contextmanager

@@ -211,7 +211,7 @@ def test_another_provider_than_the_file_s_has_no_place_in_it(tmp_path: Path) -> 
     assert caught.value.problem is None
 
 
-@pytest.mark.parametrize("model", ["llama3:8b", "{provider: anthropic, id: 'openai:gpt-5-mini'}", "ft:gpt-5-mini:acme"])
+@pytest.mark.parametrize("model", ["llama3:8b", "{provider: anthropic, id: 'openai:gpt-5-mini'}", "ft:gpt-6-luna:acme"])
 def test_an_id_with_a_colon_is_no_mistake_by_itself(model: str, tmp_path: Path) -> None:
     (tmp_path / "a.prompty").write_text(f"---\nmodel: {model}\n{BODY}", encoding="utf-8")
     assert check(tmp_path / "a.prompty") == []

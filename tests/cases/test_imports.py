@@ -232,8 +232,8 @@ prompts:
   - {id: "file://chat.json", label: chat}
   - file://build.py:make
 providers:
-  - openai:gpt-4o-mini
-  - {id: "anthropic:messages:claude-sonnet-4-5", config: {temperature: 0.5, apiKey: sk-abcdefghijklmnop}}
+  - openai:gpt-6-luna
+  - {id: "anthropic:messages:claude-haiku-5-5", config: {temperature: 0.5, apiKey: sk-abcdefghijklmnop}}
   - exec:./run.sh
   - file://provider.js
 defaultTest:
@@ -267,7 +267,7 @@ def test_a_promptfoo_config_becomes_prompts_and_test_files(project: Path) -> Non
     first, chat = imported.files
     assert (first.name, first.cases, chat.name, chat.cases) == ("translations", 3, "chat", 4)
     assert first.prompt == (
-        "---\nname: translations\ndescription: Translations\nmodel:\n  provider: openai\n  id: gpt-4o-mini\n"
+        "---\nname: translations\ndescription: Translations\nmodel:\n  provider: openai\n  id: gpt-6-luna\n"
         "inputs:\n  input:\n    kind: string\n    required: true\n"
         "  language:\n    kind: string\n    required: true\n---\n"
         "user:\nConvert this to {{language}}: {{input}}\n"
@@ -275,7 +275,7 @@ def test_a_promptfoo_config_becomes_prompts_and_test_files(project: Path) -> Non
     assert chat.tests is not None
     tests = yaml.safe_load(chat.tests)
     assert tests["defaults"] == {
-        "models": ["openai:gpt-4o-mini", "anthropic:claude-sonnet-4-5"],
+        "models": ["openai:gpt-6-luna", "anthropic:claude-haiku-5-5"],
         "expect": {"replay": {"not_contains": "As an AI"}},
     }
     assert [case["name"] for case in tests["cases"]] == ["greets 1", "greets 2", "case 3", "case 4"]

@@ -84,7 +84,7 @@ FILES: dict[str, tuple[str, list[str]]] = {
     "31 an include": (HEAD + "---\nuser:\n{% include 'part.txt' %}\n", ["run"]),
     "32 no file": ("", ["run"]),
     "34 an empty file": (" \n", ["run"]),
-    "34 no key": ("---\nmodel: gpt-4o\n" + BODY, ["run"]),
+    "34 no key": ("---\nmodel: gpt-6-luna\n" + BODY, ["run"]),
     "35 an unknown provider": ("---\nmodel: {id: m, provider: opnai}\n" + BODY, ["check"]),
     "35 an unknown tool kind": (HEAD + "tools:\n  - {name: f, kind: fuction}\n" + BODY, ["check"]),
     "37 a folder without prompts": ("", ["check"]),
@@ -124,7 +124,7 @@ PYTHON: dict[str, tuple[str, Callable[[str], object]]] = {
     "31 an include": (FILES["31 an include"][0], _invoke),
     "32 no file": ("", _invoke),
     "33 load with the text of a prompt": ("", lambda _: prompty.load(HEAD + BODY)),
-    "34 no key": ("---\nmodel: gpt-4o\n" + BODY, _invoke),
+    "34 no key": ("---\nmodel: gpt-6-luna\n" + BODY, _invoke),
     "35 an unknown provider": (FILES["35 an unknown provider"][0], _invoke),
     "39 inputs that are text": (INPUTS, lambda path: prompty.invoke(path, "x")),  # type: ignore[call-overload]  # the mistake under test
     "39 a function for tools": (TOOL, lambda path: prompty.turn(path, tools=_invoke)),  # type: ignore[call-overload]  # likewise the mistake

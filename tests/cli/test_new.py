@@ -12,6 +12,7 @@ import pytest
 
 from prompty import check, load
 from prompty.cli.new import TEMPLATES
+from prompty.providers.facts import read_package_facts
 from tests.loopback import Server, json_reply
 
 pytestmark = pytest.mark.process
@@ -74,7 +75,8 @@ def test_the_printed_commands_answer_without_a_key_and_with_a_real_model(
     asked = run(tmp_path, *hosted, OPENAI_BASE_URL=f"{server.url}/v1", OPENAI_API_KEY="sk-test")
     assert (asked.returncode, asked.stderr) == (0, "")
     [request] = server.requests
-    assert request.body["model"] == TEMPLATES[template].models[0].partition(":")[2]
+    default = read_package_facts()["choices"]["default_model_openai"]
+    assert request.body["model"] == (TEMPLATES[template].hosted or f"openai:{default}").partition(":")[2]
     assert "script" not in request.body
     if template in ("tools", "agent-mcp"):
         assert request.body["tools"]

@@ -161,7 +161,7 @@ class CaseFile(SuitePart):
 
 # In the schema and in the documentation.
 EXAMPLE: dict[str, Any] = {
-    "defaults": {"models": ["openai:gpt-5-mini"]},
+    "defaults": {"models": ["openai:gpt-6-luna"]},
     "cases": [
         {
             "name": "greets by name",

@@ -124,7 +124,7 @@ def write_baseline(path: Path, statuses: Mapping[str, Status]) -> None:
 
 
 def get_case_key(result: TrialResult) -> str:
-    """Return the key of a result within its file: `greets by name [openai:gpt-5-mini]`."""
+    """Return the key of a result within its file: `greets by name [openai:gpt-6-luna]`."""
     return result.key.removeprefix(f"{result.suite}::")
 
 

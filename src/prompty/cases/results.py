@@ -103,7 +103,7 @@ class TrialResult(NamedTuple):
 
 
 def format_key(suite: str, case: str, variant: str | None, model: str | None) -> str:
-    """Return the name of a case with one model and one variant: `answer::greets [short, openai:gpt-5-mini]`."""
+    """Return the name of a case with one model and one variant: `answer::greets [short, openai:gpt-6-luna]`."""
     chosen = ", ".join(part for part in (variant, model) if part)
     return f"{suite}::{case} [{chosen}]" if chosen else f"{suite}::{case}"
 

@@ -11,22 +11,22 @@ from typer import Argument
 
 from prompty.cli.console import fail, out
 from prompty.errors import nearest
+from prompty.providers.facts import read_package_facts
 from prompty.safety.visible import visible
-
-_OPENAI = "openai:gpt-5-mini"
-_OLLAMA = "ollama:llama3.2"
 
 
 class NewTemplate(NamedTuple):
     """A template: its purpose, its additional files, how to run it, and models that can answer it.
 
-    In `arguments`, `{name}` is the path of the new prompt without its suffix.
+    In `arguments`, `{name}` is the path of the new prompt without its suffix. If `hosted` is None, it is the default
+    model for OpenAI.
     """
 
     purpose: str
     arguments: str
     others: tuple[str, ...] = ()
-    models: tuple[str, str] = (_OPENAI, _OLLAMA)
+    hosted: str | None = None
+    local: str = "ollama:llama3.2"
     chats: bool = False
     extra: str | None = None
 
@@ -35,9 +35,12 @@ TEMPLATES = {
     "chat": NewTemplate("answers a question", '"What is a monad?"', chats=True),
     "structured": NewTemplate("returns data of a fixed shape", '"Ada is 36 years old."'),
     "tools": NewTemplate("calls Python functions", '"What should I wear in Oslo?" --tools {name}.py', (".py",)),
-    "vision": NewTemplate("looks at a picture", "@{name}.png", (".png",), (_OPENAI, "ollama:gemma3")),
+    "vision": NewTemplate("looks at a picture", "@{name}.png", (".png",), local="ollama:gemma3"),
     "embedding": NewTemplate(
-        "turns text into a vector", '"Hello"', models=("openai:text-embedding-3-small", "ollama:nomic-embed-text")
+        "turns text into a vector",
+        '"Hello"',
+        hosted="openai:text-embedding-3-small",
+        local="ollama:nomic-embed-text",
     ),
     "agent-mcp": NewTemplate(
         "uses the tools of an MCP server", '"What do I have to do?" --mcp {name}.json', (".py", ".json"), extra="mcp"
@@ -92,12 +95,12 @@ def _print_next_steps(template: NewTemplate, target: Path, paths: list[Path]) ->
     """Print the created files and the commands to try."""
     file = visible(f"{target}.prompty")
     run = f"prompty run {file} {visible(template.arguments.format(name=target))}"
-    hosted, local = template.models
+    hosted = template.hosted or f"openai:{read_package_facts()['choices']['default_model_openai']}"
     out.print(f"Created {visible(', '.join(map(str, paths)))}. The prompt {template.purpose}.\n")
     if template.extra and find_spec(template.extra) is None:
         out.print(f"Install what it needs:\n    pip install 'prompty-runtime[{template.extra}]'\n")
     out.print(f"Run it. It answers with the script in the file, so it needs no key:\n    {run}\n")
     out.print(f"Ask a real model, with your key in OPENAI_API_KEY:\n    {run} --model {hosted}\n")
-    out.print(f"Or ask a model on your machine, here with Ollama:\n    {run} --model {local}")
+    out.print(f"Or ask a model on your machine, here with Ollama:\n    {run} --model {template.local}")
     if template.chats:
         out.print(f"\nTalk to it:\n    prompty chat {file}")

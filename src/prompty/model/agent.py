@@ -76,7 +76,7 @@ class ModelOptions(Definition):
 class Model(Definition):
     """The model that answers, its provider and its API (§2.4)."""
 
-    id: str = Field("", description="Model identifier, for example gpt-4o.")
+    id: str = Field("", description="Model identifier, for example gpt-6-luna.")
     provider: str = Field("openai", description="openai, azure, foundry, anthropic, or a provider that you registered.")
     api_type: str = Field("chat", description="chat, responses, embedding or image.")
     connection: Connection | None = None

@@ -52,7 +52,7 @@ class ImportedModel(NamedTuple):
 
 
 def convert_promptfoo_model(id: str) -> ImportedModel | None:
-    """Convert `openai:chat:gpt-4o`. Return None for a provider that is code, a URL or not one of ours."""
+    """Convert `openai:chat:gpt-6-luna`. Return None for a provider that is code, a URL or not one of ours."""
     prefix, _, rest = id.partition(":")
     if prefix not in _PREFIXES:
         return None
@@ -68,7 +68,7 @@ def convert_promptfoo_model(id: str) -> ImportedModel | None:
 
 
 def convert_github_model(id: str) -> ImportedModel | None:
-    """Convert `openai/gpt-4o`. Return None for a publisher that is no provider of ours."""
+    """Convert `openai/gpt-6-luna`. Return None for a publisher that is no provider of ours."""
     publisher, _, name = id.partition("/")
     if publisher not in _PUBLISHERS or not _ID.fullmatch(name):
         return None

@@ -90,7 +90,7 @@ class _Reader:
             config: Any = {}
             label, unknown = "", set[str]()
             if isinstance(entry, dict) and len(entry) == 1 and isinstance(next(iter(entry.values())), dict):
-                [(id, rest)] = entry.items()  # `openai:gpt-4: {config: …}`
+                [(id, rest)] = entry.items()  # `openai:gpt-6-luna: {config: …}`
                 config, label = rest.get("config") or {}, str(rest.get("label") or "")
                 unknown = rest.keys() - {"config", "label"}
             elif isinstance(entry, dict):
