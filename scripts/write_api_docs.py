@@ -1,7 +1,8 @@
 """Write the reference of the Python API (`reference/api/`, `events.md`, `errors.md`) from signatures and docstrings.
 
-The docstring of `prompty` lists the public modules. A module's `__all__`, or what it defines, are its public names. A
-name without a place in `PAGES` goes to the page of its module, so that no name can be missing.
+The docstring of `prompty` lists the public modules. A module's `__all__`, or what it defines or exports
+(`import X as X`), are its public names. A name without a place in `PAGES` goes to the page of its module, so that no
+name can be missing.
 """
 
 import ast
@@ -188,8 +189,14 @@ def list_names(module: str) -> list[str]:
     if hasattr(imported, "__all__"):
         return list(imported.__all__)
     own = [name for name, value in vars(imported).items() if getattr(value, "__module__", "") == imported.__name__]
-    names = [name for name in own if not name.startswith("_")]
+    names = [name for name in (*own, *_list_exports(imported)) if not name.startswith("_")]
     return [name for name in names if isinstance(vars(imported)[name], type)] if module == "errors" else names
+
+
+def _list_exports(module: types.ModuleType) -> Iterator[str]:
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names if alias.asname == alias.name)
 
 
 class Reference:

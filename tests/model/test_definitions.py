@@ -79,6 +79,7 @@ OPTIONS = {
     "presencePenalty": 0.2,
     "seed": 7,
     "stopSequences": ["a", "b"],
+    "reasoningEffort": "low",
     "allowMultipleToolCalls": False,
     "additionalProperties": {"logprobs": True},
 }
