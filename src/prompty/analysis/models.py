@@ -8,7 +8,7 @@ from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.marker import read_marker
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import PROVIDERS, Api, Provider
-from prompty.providers.facts import ACTS_AS
+from prompty.providers.facts import ACTS_AS, check_own_facts
 from prompty.providers.fitting import find_refusals, fit_agent
 
 STORED = "OpenAI keeps the answers of the Responses API for 30 days"
@@ -16,6 +16,7 @@ STORED = "OpenAI keeps the answers of the Responses API for 30 days"
 
 def find_model_problems(agent: PromptAgent, source_map: SourceMap, today: date | None = None) -> Iterator[Finding]:
     """Yield findings for a model that ends, for parts of the prompt that it refuses, and for the API that it needs."""
+    check_own_facts()
     providers = agent.registry[PROVIDERS]
     if not agent.model.id or not providers.has(agent.model.provider):
         return

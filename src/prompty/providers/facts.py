@@ -116,6 +116,11 @@ def find_model_facts(agent: PromptAgent, profile: Profile) -> ModelFacts | None:
     return find_facts(host, id)
 
 
+def check_own_facts() -> None:
+    """Raise RequestError if the user's own file of facts cannot be used."""
+    _list_tables()
+
+
 def get_effort(options: ModelOptions) -> str | None:
     """Return the effort that a file asks for: under any of its names in `additionalProperties`, or as an option."""
     if not (extra := options.additional_properties):
