@@ -4,6 +4,7 @@ A fact that is official or measured, and not too old, may change a request. Anyt
 """
 
 import json
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def build() -> dict[str, Any]:
     rows = []
     for row in data["models"]:
         facts = {name: fact for name, fact in row["facts"].items() if name in VALUES}
-        known = {name: fact for name, fact in facts.items() if fact["confidence"] in SURE and not is_old(data, fact)}
+        known = {name: fact for name, fact in facts.items() if is_sure(data, fact)}
         hints = {name: fact["value"] for name, fact in facts.items() if name not in known}
         entry: dict[str, Any] = {key: row[key] for key in ("host", "match", "ids") if key in row}
         entry |= {"facts": {name: fact["value"] for name, fact in known.items()}, "hints": hints}
@@ -29,6 +30,11 @@ def build() -> dict[str, Any]:
             rows.append({name: value for name, value in entry.items() if value})
     choices = {name: choice["value"] for name, choice in data["choices"].items()}
     return {"checked": data["checked"], "choices": choices, "rows": rows}
+
+
+def is_sure(data: Mapping[str, Any], fact: Mapping[str, Any]) -> bool:
+    """Return True if a fact may change a request."""
+    return fact["confidence"] in SURE and not is_old(data, fact)
 
 
 def write() -> str:

@@ -132,10 +132,10 @@ def without_facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Send requests as the files say, so that there is something to refuse."""
 
     def forget() -> None:
-        facts.find_facts.cache_clear()
+        facts._find.cache_clear()
         providers._chosen_apis.clear()
 
-    monkeypatch.setattr(facts, "_list_tables", tuple)
+    monkeypatch.setattr(facts, "_list_tables", lambda _: ())
     forget()
     yield
     forget()

@@ -23,7 +23,7 @@ def _own_facts() -> Iterator[None]:
     """Forget what a test has registered or set."""
     yield
     facts._registered.clear()
-    facts.find_facts.cache_clear()
+    facts._find.cache_clear()
     providers._chosen_apis.clear()
 
 
@@ -144,7 +144,6 @@ def test_acts_as_selects_the_row_of_a_deployment_and_of_a_proxy() -> None:
 
 def test_facts_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(facts.VARIABLE, "off")
-    find_facts.cache_clear()
     assert known(load_model("gpt-6-luna")) == {}
 
 
@@ -178,7 +177,6 @@ def test_a_file_of_the_user_adds_rows(tmp_path: Path, monkeypatch: pytest.Monkey
     rows = tmp_path / "facts.yaml"
     rows.write_text("- {host: openai, match: gpt-6-luna, facts: {temperature: ok}}\n", encoding="utf-8")
     monkeypatch.setenv(facts.VARIABLE, str(rows))
-    find_facts.cache_clear()
     assert known(load_model("gpt-6-luna"))["temperature"] == "ok"
 
 
@@ -188,6 +186,5 @@ def test_a_broken_file_of_the_user_is_an_error_that_names_it(
 ) -> None:
     (rows := tmp_path / "facts.yaml").write_text(text, encoding="utf-8")
     monkeypatch.setenv(facts.VARIABLE, str(rows))
-    find_facts.cache_clear()
     with pytest.raises(RequestError, match=r"facts\.yaml"):
         known(load_model("gpt-6-luna"))

@@ -57,7 +57,7 @@ def _fresh_facts() -> Iterator[None]:
 
     def forget() -> None:
         facts._read_own_rows.cache_clear()
-        facts.find_facts.cache_clear()
+        facts._find.cache_clear()
         providers._chosen_apis.clear()
 
     forget()
@@ -96,8 +96,8 @@ def test_the_facts_agree_with_the_rules_without_those_changes() -> None:
 def test_an_option_is_left_out_only_if_the_server_would_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [case for case in iterate_cases(TODAY) if case.has_omissions]
     assert cases
-    monkeypatch.setattr(facts, "_list_tables", tuple)
-    facts.find_facts.cache_clear()
+    monkeypatch.setattr(facts, "_list_tables", lambda _: ())
+    facts._find.cache_clear()
     matrix = Matrix(undecided=True, today=TODAY)
     matrix.run(iter(cases))
     assert matrix.counts["first refused"] == matrix.counts["requests"] == len(cases)

@@ -118,7 +118,7 @@ def find_model_facts(agent: PromptAgent, profile: Profile) -> ModelFacts | None:
 
 def check_own_facts() -> None:
     """Raise RequestError if the user's own file of facts cannot be used."""
-    _list_tables()
+    _list_tables(_get_setting())
 
 
 def get_effort(options: ModelOptions) -> str | None:
@@ -145,14 +145,19 @@ def get_tools_fact(effort: str | None) -> str:
     return {None: "tools_chat_unset", "none": "tools_chat_none"}.get(effort, "tools_chat_effort")
 
 
-@lru_cache(maxsize=512)
 def find_facts(host: str, id: str) -> ModelFacts | None:
+    """Return the facts of a model at a host."""
+    return _find(host, id, _get_setting())
+
+
+@lru_cache(maxsize=512)
+def _find(host: str, id: str, setting: str) -> ModelFacts | None:
     """Return the facts of the first pattern that matches, and over them those of the exact id, fact by fact. The
     user's own facts come last."""
     plain, exact = _normalize(host, id), {id.lower(), _unwrap(host, id).lower()}
     known: dict[str, Any] = {}
     hints: dict[str, Any] = {}
-    for rows in _list_tables():
+    for rows in _list_tables(setting):
         own = [row for row in rows if row.host == host]
         matching = [row for row in own if row.pattern and row.pattern.fullmatch(plain)][:1]
         for row in (*matching, *(row for row in own if row.ids & exact)):
@@ -164,8 +169,12 @@ def find_facts(host: str, id: str) -> ModelFacts | None:
     return ModelFacts(host=host, id=id, known=known, hints=hints) if known or hints else None
 
 
-def _list_tables() -> tuple[Iterable[_Row], ...]:
-    if (setting := os.environ.get(VARIABLE, "")) == "off":
+def _get_setting() -> str:
+    return os.environ.get(VARIABLE, "")
+
+
+def _list_tables(setting: str) -> tuple[Iterable[_Row], ...]:
+    if setting == "off":
         return ()
     return _read_own_rows(), _read_file(setting) if setting else (), tuple(_registered)
 
@@ -232,7 +241,7 @@ _registered: list[_Row] = []
 def add_facts(host: str, match: str, facts: Mapping[str, object]) -> None:
     """Add facts about the models whose whole id matches a regular expression, over those of this release."""
     _registered.append(_build_row(host, match, facts))
-    find_facts.cache_clear()
+    _find.cache_clear()
 
 
 def _build_row(host: str, match: str, facts: Mapping[str, object]) -> _Row:
