@@ -49,11 +49,6 @@ class Case(NamedTuple):
     inputs: dict[str, object]
     findings: list[Problem]
 
-    @property
-    def has_omissions(self) -> bool:
-        """True if an option of the prompt is not sent, because the facts say that the model refuses it."""
-        return any(problem.message.startswith("it is not sent") for problem in self.findings)
-
 
 class Verdict(NamedTuple):
     """What the server did: nothing, or a refusal that reached the caller. `repeated` is True if Responses was tried

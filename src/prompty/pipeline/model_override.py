@@ -12,6 +12,7 @@ from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
+from prompty.providers.facts import ACTS_AS
 from prompty.providers.profiles import Profile, get_profile
 from prompty.registry import Registry
 from prompty.safety.origins import TextOrigin, parse_origin
@@ -54,7 +55,10 @@ def override_model(
     if options:
         changes["options"] = override_options(changes.get("options", agent.model.options), options)
     chosen = agent.model.model_copy(update=changes)
-    return agent.model_copy(update={"model": chosen, "provenance": provenance})
+    updates: dict[str, Any] = {"model": chosen, "provenance": provenance}
+    if ("id" in changes or "provider" in changes) and ACTS_AS in agent.metadata:  # it was about the file's model
+        updates["metadata"] = {name: value for name, value in agent.metadata.items() if name != ACTS_AS}
+    return agent.model_copy(update=updates)
 
 
 def _has_same_format(agent: PromptAgent, provider: str) -> bool:

@@ -123,24 +123,39 @@ def _fit_effort(options: ModelOptions, api: Api, facts: ModelFacts | None, omitt
         return {}
     if get_effort(options) != effort:
         return {"reasoning_effort": None}  # an explicit value in `additionalProperties` counts
-    off = known.get("thinks") == "no" or known.get(f"effort_{api.name}") == []
-    if api.name != "messages":
-        return {"reasoning_effort": None} if effort == "none" and off else {}
-    extra = options.additional_properties or {}
-    if effort == "minimal":
-        accepted = known.get("effort_messages") or ("low", "medium", "high", "xhigh", "max")
-        raise RequestError(
-            "Anthropic has no reasoning effort 'minimal'", f"Write one of {', '.join(accepted)}, or none."
-        )
-    if effort != "none":
-        return {}
-    if "thinking" in extra or off or known.get("thinks") == "optional":
+    extra, accepted = options.additional_properties or {}, known.get(f"effort_{api.name}")
+    is_off = known.get("thinks") == "no" or accepted == []
+    can_disable = "disabled" in known.get("thinking_types", ()) and "thinking" not in extra
+    if effort == "none" and is_off:
         return {"reasoning_effort": None}
-    if "disabled" in known.get("thinking_types", ()):
-        return {"reasoning_effort": None, "additional_properties": {**extra, "thinking": {"type": "disabled"}}}
-    model = facts.id if facts else "Anthropic"
-    omitted["reasoningEffort"] = f"{model} is not known to answer without thinking"
+    if api.name == "messages":
+        return _fit_anthropic_effort(options, facts, omitted, can_disable=can_disable)
+    if effort == "none" and can_disable and accepted is not None and "none" not in accepted:
+        return _disable_thinking(extra)
+    return {}
+
+
+def _fit_anthropic_effort(
+    options: ModelOptions, facts: ModelFacts | None, omitted: dict[str, str], *, can_disable: bool
+) -> dict[str, Any]:
+    """Return the changes for Anthropic, which knows neither `none` nor `minimal`."""
+    extra, known = options.additional_properties or {}, facts.known if facts else {}
+    if options.reasoning_effort == "minimal":
+        accepted = known.get("effort_messages") or ("low", "medium", "high", "xhigh", "max")
+        fix = f"Write one of {', '.join(accepted)}, or none."
+        raise RequestError("Anthropic has no reasoning effort 'minimal'", fix)
+    if options.reasoning_effort != "none":
+        return {}
+    if can_disable:
+        return _disable_thinking(extra)
+    if "thinking" not in extra and known.get("thinks") != "optional":
+        model = facts.id if facts else "Anthropic"
+        omitted["reasoningEffort"] = f"{model} is not known to answer without thinking"
     return {"reasoning_effort": None}
+
+
+def _disable_thinking(extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reasoning_effort": None, "additional_properties": {**extra, "thinking": {"type": "disabled"}}}
 
 
 def _fit_output_limit(options: ModelOptions, api: Api, facts: ModelFacts | None) -> dict[str, Any]:

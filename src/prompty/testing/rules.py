@@ -149,6 +149,7 @@ GPT_5: Models = ("gpt-5", "gpt-5-mini", "gpt-5-nano")
 O_SERIES: Models = ("o[1-9]", "o[1-9]-*")
 GPT_5_4: Models = ("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano")
 GPT_5_5_PRO: Models = ("gpt-5.5-pro",)
+PRO: Models = ("gpt-5-pro", "gpt-5.[245]-pro")
 GPT_5_6: Models = ("gpt-5.6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna")
 SINCE_GPT_5_5: Models = ("gpt-5.5", *GPT_5_6, "gpt-6-*", "gpt-6.1-*")
 SINCE_GPT_5_1: Models = ("gpt-5.[1-6]", "gpt-5.[1-6]-*", "gpt-6-*", "gpt-6.1-*")
@@ -614,6 +615,7 @@ OPENAI = (
     Rule("R4",    RESPONSES,  SINCE_GPT_5_1,   effort("minimal"),                                 NONE_TO_XHIGH),
     Rule("R4",    RESPONSES,  GPT_5,           effort("none", "xhigh", "max"),                    MINIMAL_TO_HIGH),
     Rule("R4",    RESPONSES,  O_SERIES,        effort("none", "xhigh", "max"),                    LOW_TO_HIGH),
+    Rule("R4",    RESPONSES,  PRO,             effort("none"),                                    LOW_TO_HIGH),
 
     Rule("R1",    CHAT,       TOOLS_WITH_NONE, every(has_functions, but(effort("none"))),         TOOLS_OR_NONE),
     Rule("R1",    CHAT,       ALWAYS_REASONS,  has_functions,                                     TOOLS_OR_NONE),
@@ -710,6 +712,7 @@ AZURE = (
     Rule("Z1",    ANY,        ALL,             every(is_before("2024-09-01"), _NEW_FIELD),        UNRECOGNIZED),
     Rule("Z2",    ANY,        SINCE_GPT_5,     is_before("2024-12-01"),                           LATER_MODEL),
     Rule("Z2",    ANY,        O_SERIES,        is_before("2024-12-01"),                           LATER_MODEL),
+    Rule("R3",    CHAT,       ("gpt-6-astra",), effort_besides(*_TO_XHIGH),                       CHAT_LOW_TO_XHIGH),
     Rule("Z3",    RESPONSES,  ALL,             is_before("2025-03-01"),                           LATER_RESPONSES),
 )
 # fmt: on
