@@ -137,8 +137,9 @@ class Api:
     `operation` is the name of the API in telemetry, and `call_ids` matches the call ids that it accepts. If servers
     differ, `adapt` returns the API for one of them.
 
-    `name` is the API's name in the facts about models, and `facts` are those of the model to ask. `chosen` is the
-    reason why this API was chosen, if the file names none. `bind` marks the thoughts in a reply to a request body.
+    `name` is the API's name in the facts about models, and `facts` are those of the model to ask. If models differ,
+    `fit` returns the API for one of them. `chosen` is the reason why this API was chosen, if the file names none.
+    `bind` marks the thoughts in a reply to a request body.
     """
 
     path: str
@@ -153,6 +154,7 @@ class Api:
     operation: str = "chat"
     call_ids: re.Pattern[str] = ANY_ID
     adapt: "Callable[[Api, Profile], Api] | None" = None
+    fit: "Callable[[Api, ModelFacts], Api] | None" = None
     facts: ModelFacts | None = None
     chosen: str | None = None
     bind: Callable[[Json, Reply], Reply] | None = None
@@ -160,9 +162,7 @@ class Api:
     def bind_reply(self, body: Json, reply: Reply) -> Reply:
         """Return a reply as it must be stored. Some models refuse their own thoughts after something before them has
         changed (M7)."""
-        if self.bind is None or self.facts is None or not self.facts.known.get("thinking_blocks_bound"):
-            return reply
-        return self.bind(body, reply)
+        return self.bind(body, reply) if self.bind else reply
 
 
 class _ChosenApi(NamedTuple):
@@ -272,7 +272,9 @@ class Provider:
             chosen = find_need_of_responses(facts, agent.model.options, offers_tools=offers_tools)
         api = self.api("responses" if chosen else agent.model.api_type)
         api = api.adapt(api, profile) if api.adapt else api
-        return api if facts is None else replace(api, facts=facts, chosen=chosen)
+        if facts is None:
+            return api
+        return replace(api.fit(api, facts) if api.fit else api, facts=facts, chosen=chosen)
 
     def responses_for(self, agent: PromptAgent, reason: str) -> Api | None:
         """Return the Responses API for an agent whose server asks for it, if the file leaves the choice to us."""

@@ -9,6 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from prompty.model.event import Delta, ReasoningDelta, TextDelta
 from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
 from prompty.providers import Api
+from prompty.providers.facts import ModelFacts
 from prompty.safety.json import may_have_surrogates, read_json, repair_json
 from prompty.wire.json_bytes import INVALID_JSON, as_count, as_mapping, as_text
 from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text
@@ -59,8 +61,10 @@ _TRUNCATED = ("max_tokens", "model_context_window_exceeded")
 _TRANSIENT = ("overloaded_error", "rate_limit_error", "api_error", "timeout_error")
 
 
-def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-    """Return the body of a request (§7.5)."""
+def request(
+    agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function], *, is_bound: bool = False
+) -> Json:
+    """Return the body of a request (§7.5). If `is_bound`, the model refuses thoughts after a change (M7)."""
     options = agent.model.options
     extra = options.additional_properties or {}
     body: Json = {"max_tokens": DEFAULT_MAX_TOKENS, **map_options(options, OPTIONS), "model": agent.model.id}
@@ -69,7 +73,7 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
         body["system"] = system
     if functions:
         body["tools"] = [_function_to_wire(function) for function in functions]
-    body["messages"] = _group_turns(messages, body)
+    body["messages"] = _group_turns(messages, body, is_bound=is_bound)
     if functions and options.allow_multiple_tool_calls is False:
         choice = extra.get("tool_choice") or {"type": "auto"}
         body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
@@ -103,11 +107,11 @@ def _function_to_wire(function: Function) -> Json:
     return tool
 
 
-def _group_turns(messages: Sequence[Message], body: Json) -> list[Json]:
+def _group_turns(messages: Sequence[Message], body: Json, *, is_bound: bool) -> list[Json]:
     """Return alternating turns of blocks, a user turn first. Tool results come first in their turn.
 
-    Thoughts of earlier turns are left out if their model would refuse them, because what precedes them has changed
-    (M7). Those of the current turn always go back.
+    If `is_bound`, thoughts of earlier turns are left out, unless what precedes them is known to be the same (M7).
+    Those of the current turn always go back.
     """
     spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     last_user = max((at for at, message in enumerate(spoken) if message.role == "user"), default=0)
@@ -115,7 +119,7 @@ def _group_turns(messages: Sequence[Message], body: Json) -> list[Json]:
     for at, message in enumerate(spoken):
         blocks = _message_to_blocks(message)
         role = "assistant" if message.role == "assistant" else "user"
-        if at < last_user and (bound_to := message.opaque.get(BOUND_TO)) and bound_to != _digest(body, turns):
+        if is_bound and at < last_user and not _is_unchanged(message, body, turns):
             blocks = [block for block in blocks if block["type"] not in _THOUGHTS]
         if turns and turns[-1]["role"] == role:
             blocks = [*cast(list[Json], turns.pop()["content"]), *blocks]
@@ -126,14 +130,25 @@ def _group_turns(messages: Sequence[Message], body: Json) -> list[Json]:
     return turns
 
 
+def _is_unchanged(message: Message, body: Json, turns: list[Json]) -> bool:
+    """Return True if a message is known to follow what it followed when its model thought."""
+    bound_to = message.opaque.get(BOUND_TO)
+    return bound_to is not None and bound_to == _digest(body, turns)
+
+
 def _digest(body: Json, turns: list[Json]) -> str:
-    """Return a digest of all that precedes an answer: model, instructions, tools and turns."""
-    before = [body["model"], body.get("system"), body.get("tools"), turns]
+    """Return a digest of all that precedes an answer: instructions, tools and turns.
+
+    The model is not part of it: the API ignores thoughts that a model cannot read, and in the middle of a turn a
+    fallback must get them all, because each is bound to those before it.
+    """
+    before = [body.get("system"), body.get("tools"), turns]
     return sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
 
 
 def bind(body: Json, reply: Reply) -> Reply:
-    """Return a reply whose thoughts are marked with a digest of what precedes them."""
+    """Return a reply whose thoughts are marked with a digest of what precedes them. The next model may need it, also if
+    this one does not."""
     blocks = cast(list[Block], reply.opaque.get(BLOCKS) or [])
     if not any(block.get("type") in _THOUGHTS for block in blocks):
         return reply
@@ -432,6 +447,11 @@ class MessagesDecoder:
         return self._reply(self._blocks)
 
 
+def fit(api: Api, facts: ModelFacts) -> Api:
+    """Return this API as a model takes it."""
+    return replace(api, request=partial(request, is_bound=True)) if facts.known.get("thinking_blocks_bound") else api
+
+
 API = Api(
     path="/v1/messages",
     name="messages",
@@ -441,6 +461,7 @@ API = Api(
     stream_body=lambda body: {**body, "stream": True},
     headers=headers,
     options=OPTIONS,
+    fit=fit,
     bind=bind,
     call_ids=re.compile(r"[A-Za-z0-9_-]+"),
 )
