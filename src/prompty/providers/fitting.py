@@ -41,7 +41,7 @@ class Fitted:
 
 def fit_agent(agent: PromptAgent, api: Api) -> Fitted:
     """Return the agent as its model takes it."""
-    if api.facts is None and agent.model.options.reasoning_effort is None:
+    if api.facts is None and api.chosen is None and agent.model.options.reasoning_effort is None:
         return Fitted(agent=agent)
     return _fit(_Same(agent), api)
 
@@ -72,9 +72,9 @@ def _fit(key: _Same, api: Api) -> Fitted:
             changes[name] = None
             if reason:
                 omitted[_alias(name)] = reason
-        if api.chosen:
-            reason = f"Responses, which {facts.id} needs here, has no such option"
-            omitted |= dict.fromkeys(list_dropped_options(options, api.options), reason)
+    if api.chosen:
+        reason = f"Responses, which {(facts or agent.model).id} needs here, has no such option"
+        omitted |= dict.fromkeys(list_dropped_options(options, api.options), reason)
     changes |= _fit_effort(options, api, facts, omitted)
     changes |= _fit_output_limit(options, api, facts)
     changes |= _fit_storage(options, api, facts, changes)
