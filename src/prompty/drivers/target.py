@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from prompty.drivers.span_attributes import begin_call_span, record_reply
@@ -49,12 +50,12 @@ class HttpTarget:
     def url(self) -> str:
         return get_base_url(self.transport)
 
-    def describe_url(self) -> str | None:
-        """Return the URL of requests for people, without credentials, or None if nothing is sent."""
+    def describe_url(self, api: Api) -> str | None:
+        """Return the URL of requests to an API for people, without credentials, or None if nothing is sent."""
         if not (base := self.url):
             return None
         registered = isinstance(self.agent.model.connection, ReferenceConnection | None)
-        url = append_path(base, self.api.path) if registered else self.provider.preview(self.agent, self.api).url
+        url = append_path(base, api.path) if registered else self.provider.preview(self.agent, api).url
         return self.mask(mask_url(url))
 
     def streams(self, request: WireRequest) -> bool:
@@ -63,7 +64,9 @@ class HttpTarget:
 
     def api_of(self, request: WireRequest) -> Api:
         """Return the API of a request: the target's, or Responses if the server asked for it (M2)."""
-        return self.api if request.path == self.api.path else self.provider.api("responses")
+        if request.path == self.api.path:
+            return self.api
+        return replace(self.provider.api("responses"), facts=self.api.facts)
 
     def intercept(self, begin: Callable[[WireRequest], Exchange]) -> None:
         """Record every exchange of the transport."""
@@ -88,8 +91,11 @@ class PairTarget:
         self.pair = pair
         self.api: Api = PAIR_API
 
-    def describe_url(self) -> None:
+    def describe_url(self, _: Api) -> None:
         return None
+
+    def api_of(self, _: WireRequest) -> Api:
+        return self.api
 
     def streams(self, request: WireRequest) -> bool:
         return request.stream
@@ -129,9 +135,10 @@ def describe_failure(error: PromptyError, effect: Effect[object], targets: Seque
             error.args = tuple(target.mask(part) if isinstance(part, str) else part for part in error.args)
         if isinstance(effect, CallModel):
             target = targets[effect.model]
-            locate_error(error, target)
+            api = target.api_of(effect.request)
+            locate_error(error, target, api)
             if error.status in _REQUEST_FAULTS and not error.advice:
-                error.advice = _find_advice(target.agent, target.api, effect.request)
+                error.advice = _find_advice(target.agent, api, effect.request)
     return error
 
 
@@ -142,13 +149,13 @@ def _find_advice(agent: PromptAgent, api: Api, request: WireRequest) -> str:
     return "\n    ".join(f"{refusal.parameter}: {refusal.message}. {refusal.fix}" for refusal in found)
 
 
-def locate_error(error: ModelError, target: Target) -> None:
+def locate_error(error: ModelError, target: Target, api: Api) -> None:
     """Name the call that failed in its error, unless an inner call has done so."""
     if error.provider is None:
         model, path = target.agent.model, target.agent.path
         error.provider, error.model = model.provider, target.mask(model.id)
         error.file = None if path is None else str(path)
-        error.url = target.describe_url()
+        error.url = target.describe_url(api)
 
 
 def resolve_target(agent: PromptAgent, *, is_async: bool, offers_tools: bool | None = None) -> Target:
@@ -217,7 +224,7 @@ def _locating(target: HttpTarget) -> Iterator[None]:
     try:
         yield
     except ModelError as error:
-        locate_error(error, target)
+        locate_error(error, target, target.api)
         raise
 
 
