@@ -36,7 +36,7 @@ def list_literals(file: Path) -> list[str]:
     """Return the texts in the first `Literal` of a module."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
-            return [entry.value for entry in ast.walk(node.slice) if isinstance(entry, ast.Constant)]
+            return [str(entry.value) for entry in ast.walk(node.slice) if isinstance(entry, ast.Constant)]
     return []
 
 

@@ -159,7 +159,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 NOT_VARIABLES = {
     *("EVENT_ONLY", "SPAN_ONLY", "SPAN_AND_EVENT"),  # values of a variable
     *("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"),  # flags of `os.open`
-    *("INVALID_ARGUMENT", "INVALID_JSON", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"),  # words of a protocol
+    *("INVALID_ARGUMENT", "NOT_FOUND", "INVALID_JSON", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"),  # words of a protocol
     "PROCESSOR_ARCHITECTURE",  # passed on to MCP servers, like PATH
 }
 

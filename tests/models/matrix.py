@@ -21,7 +21,7 @@ from prompty.pipeline.model_override import override_model
 from prompty.pipeline.source_map import SourceMap
 from prompty.registry import Registry
 from prompty.testing import RulesServer
-from prompty.testing.rules import Refusal
+from prompty.testing.rules import RefusedRequest
 from scripts.verify_model_facts import load as load_facts
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
     """What the server did: nothing, or a refusal that reached the caller. `repeated` is True if Responses was tried
     because the server asked for it."""
 
-    refusal: Refusal | None
+    refusal: RefusedRequest | None
     repeated: bool
 
 

@@ -143,7 +143,7 @@ def test_acts_as_selects_the_row_of_a_deployment_and_of_a_proxy() -> None:
 
 
 def test_facts_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(facts.VARIABLE, "off")
+    monkeypatch.setenv(facts.FACTS_VARIABLE, "off")
     assert known(load_model("gpt-6-luna")) == {}
 
 
@@ -176,7 +176,7 @@ def test_a_fact_that_nobody_reads_is_refused(wrong: dict[str, object], fix: str)
 def test_a_file_of_the_user_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = tmp_path / "facts.yaml"
     rows.write_text("- {host: openai, match: gpt-6-luna, facts: {temperature: ok}}\n", encoding="utf-8")
-    monkeypatch.setenv(facts.VARIABLE, str(rows))
+    monkeypatch.setenv(facts.FACTS_VARIABLE, str(rows))
     assert known(load_model("gpt-6-luna"))["temperature"] == "ok"
 
 
@@ -185,6 +185,6 @@ def test_a_broken_file_of_the_user_is_an_error_that_names_it(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (rows := tmp_path / "facts.yaml").write_text(text, encoding="utf-8")
-    monkeypatch.setenv(facts.VARIABLE, str(rows))
+    monkeypatch.setenv(facts.FACTS_VARIABLE, str(rows))
     with pytest.raises(RequestError, match=r"facts\.yaml"):
         known(load_model("gpt-6-luna"))

@@ -13,7 +13,7 @@ from hypothesis import example, given, strategies as st
 from openai.types.shared_params.chat_model import ChatModel
 
 from prompty.testing import rules
-from prompty.testing.rules import LAST_DAYS, SERVERS, UNDECIDED, Received, Refusal, Rules
+from prompty.testing.rules import LAST_DAYS, SERVERS, UNDECIDED, Received, RefusedRequest, RuleBook
 from tests.strategies import texts
 
 Body = dict[str, Any]
@@ -60,12 +60,12 @@ class Sent(NamedTuple):
         return Received(HOSTS[self.provider], self.path, self.headers, body, query)
 
 
-def judge(sent: Sent, *, undecided: bool = False) -> Refusal | None:
+def judge(sent: Sent, *, undecided: bool = False) -> RefusedRequest | None:
     deployments = {"luna": "gpt-6-luna", "four": "gpt-4o", "three": "o3"}
-    return Rules(undecided=undecided, today=TODAY, deployments=deployments).refuse(sent.request)
+    return RuleBook(undecided=undecided, today=TODAY, deployments=deployments).refuse(sent.request)
 
 
-def get_text(refusal: Refusal) -> str:
+def get_text(refusal: RefusedRequest) -> str:
     """Return the message in a body, in any of the shapes."""
     body: Any = refusal.body
     body = body[0] if isinstance(body, list) else body
@@ -314,8 +314,8 @@ UNDECIDED_EXAMPLES = {
 @pytest.mark.parametrize("sent", UNDECIDED_EXAMPLES.values(), ids=UNDECIDED_EXAMPLES)
 def test_a_request_that_no_source_decides_is_refused_only_on_demand(sent: Sent) -> None:
     today = date(2027, 4, 1)  # the last day of gpt-5.4-nano
-    assert Rules(today=today).refuse(sent.request) is None
-    refusal = Rules(today=today, undecided=True).refuse(sent.request)
+    assert RuleBook(today=today).refuse(sent.request) is None
+    refusal = RuleBook(today=today, undecided=True).refuse(sent.request)
     assert refusal
     assert refusal.rule in {rule.name for rule in UNDECIDED}
 
@@ -323,8 +323,8 @@ def test_a_request_that_no_source_decides_is_refused_only_on_demand(sent: Sent) 
 def test_a_model_ends_after_its_last_day() -> None:
     for sent, last in ((chat("gpt-5-mini"), date(2026, 12, 11)), (claude("claude-sonnet-4-5"), date(2026, 11, 30))):
         days = [last - timedelta(days=1), last, last + timedelta(days=1)]
-        assert [bool(Rules(today=day).refuse(sent.request)) for day in days] == [False, False, True]
-        assert [bool(Rules(today=day, undecided=True).refuse(sent.request)) for day in days] == [False, True, True]
+        assert [bool(RuleBook(today=day).refuse(sent.request)) for day in days] == [False, False, True]
+        assert [bool(RuleBook(today=day, undecided=True).refuse(sent.request)) for day in days] == [False, True, True]
 
 
 def test_checks_are_made_in_the_order_of_the_table() -> None:
@@ -408,7 +408,7 @@ CHANGES: dict[str, tuple[Body, bool]] = {
 
 @pytest.mark.parametrize(("change", "is_refused"), CHANGES.values(), ids=CHANGES)
 def test_a_thinking_block_is_bound_to_what_comes_before_it(change: Body, is_refused: bool) -> None:
-    rules = Rules(today=TODAY)
+    rules = RuleBook(today=TODAY)
     rules.bindings.bind("sig-1", FIRST)
     body = {**FIRST, "messages": ANSWERED, **change}
     refusal = rules.refuse(Received("api.anthropic.com", MESSAGES, {}, body))
@@ -425,12 +425,12 @@ def test_a_thinking_block_is_bound_to_what_comes_before_it(change: Body, is_refu
 
 def test_a_block_that_another_server_signed_is_not_judged() -> None:
     body = {**FIRST, "messages": ANSWERED}
-    assert Rules(today=TODAY).refuse(Received("api.anthropic.com", MESSAGES, {}, body)) is None
+    assert RuleBook(today=TODAY).refuse(Received("api.anthropic.com", MESSAGES, {}, body)) is None
 
 
 def test_threads_can_bind_and_judge_at_once() -> None:
-    rules = Rules(today=TODAY)
-    found: list[Refusal | None] = []
+    rules = RuleBook(today=TODAY)
+    found: list[RefusedRequest | None] = []
 
     def converse(number: int) -> None:
         for turn in range(50):
@@ -477,7 +477,7 @@ def test_no_body_makes_the_rules_fail(
     request = Received(
         host, path, {"anthropic-version": "2026-10-21"}, {**body, "model": model}, {"api-version": version}
     )
-    strict, lenient = (Rules(today=TODAY, undecided=choice).refuse(request) for choice in (True, False))
+    strict, lenient = (RuleBook(today=TODAY, undecided=choice).refuse(request) for choice in (True, False))
     assert strict or not lenient
     if strict:
         assert get_text(strict)
@@ -495,15 +495,15 @@ CLAUDE_MODELS = list(get_args(get_args(ModelParam)[0]))
 def test_a_minimal_request_to_a_living_model_is_accepted(model: str, undecided: bool) -> None:
     alive = date(2024, 1, 1)
     sent = claude(model, "2026-10-21") if model.startswith("claude") else ask(model)
-    assert Rules(today=alive, undecided=undecided).refuse(sent.request) is None
+    assert RuleBook(today=alive, undecided=undecided).refuse(sent.request) is None
     if "pro" not in model and "codex" not in model and not model.startswith("claude"):
-        assert Rules(today=alive, undecided=undecided).refuse(chat(model).request) is None
+        assert RuleBook(today=alive, undecided=undecided).refuse(chat(model).request) is None
 
 
 @pytest.mark.parametrize("model", sorted(LAST_DAYS))
 def test_a_request_to_an_ended_model_finds_none(model: str) -> None:
     sent = claude(model) if model.startswith("claude") else chat(model)
-    refusal = Rules(today=date(2030, 1, 1)).refuse(sent.request)
+    refusal = RuleBook(today=date(2030, 1, 1)).refuse(sent.request)
     assert refusal
     assert (refusal.rule, refusal.status) == ("R11", 404)
 

@@ -19,7 +19,7 @@ from prompty.errors import RequestError
 from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.providers.profiles import Profile
 
-VARIABLE = "PROMPTY_MODEL_FACTS"
+FACTS_VARIABLE = "PROMPTY_MODEL_FACTS"
 ACTS_AS = "actsAs"
 _FILE = Path(__file__).with_name("model_facts.json")
 _TAKES = ("ok", "refused", "unknown")
@@ -170,7 +170,7 @@ def _find(host: str, id: str, setting: str) -> ModelFacts | None:
 
 
 def _get_setting() -> str:
-    return os.environ.get(VARIABLE, "")
+    return os.environ.get(FACTS_VARIABLE, "")
 
 
 def _list_tables(setting: str) -> tuple[Iterable[_Row], ...]:
@@ -232,7 +232,7 @@ def _read_file(path: str) -> tuple[_Row, ...]:
         return tuple(_build_row(row["host"], row["match"], row["facts"]) for row in rows)
     except (OSError, ValueError, LookupError, TypeError, re.error) as error:
         fix = "Write a list of rows: - {host: openai, match: my-model, facts: {temperature: refused}}"
-        raise RequestError(f"{VARIABLE} names {path!r}, which cannot be used: {error}", fix) from None
+        raise RequestError(f"{FACTS_VARIABLE} names {path!r}, which cannot be used: {error}", fix) from None
 
 
 _registered: list[_Row] = []

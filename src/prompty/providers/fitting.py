@@ -185,7 +185,7 @@ def _fit_storage(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
+class ModelRefusal:
     """What a model refuses, or may refuse, in a request.
 
     `parameter` is its name in the request, such as `reasoning.effort`, or `model`, `tools`, `outputs` or `messages`.
@@ -207,7 +207,7 @@ def find_refusals(
     offers_tools: bool,
     last_role: str = "user",
     today: date | None = None,
-) -> Iterator[Refusal]:
+) -> Iterator[ModelRefusal]:
     """Yield what the agent's model refuses in its requests.
 
     `agent` is the agent as it is sent (see `fit_agent`), and `last_role` the role of the last message.
@@ -224,11 +224,13 @@ def find_refusals(
     yield from request.find_other(last_role)
 
 
-def _find_end(written: str, facts: ModelFacts, today: date) -> Iterator[Refusal]:
+def _find_end(written: str, facts: ModelFacts, today: date) -> Iterator[ModelRefusal]:
     ends, sure = facts.find("ends")
     if facts.known.get("status") == "invalid-id":
         fix = _suggest_model(facts)
-        yield Refusal(code="model-ends", parameter="model", message=f"{facts.host} has no model {facts.id}", fix=fix)
+        yield ModelRefusal(
+            code="model-ends", parameter="model", message=f"{facts.host} has no model {facts.id}", fix=fix
+        )
     if ends is None:
         return
     left = (date.fromisoformat(ends) - today).days
@@ -236,7 +238,7 @@ def _find_end(written: str, facts: ModelFacts, today: date) -> Iterator[Refusal]
         return
     severity: Severity = "error" if left < 0 else "warning"
     message = f"{facts.id} ended on {ends}" if left < 0 else f"{facts.id} ends on {ends}, in {left} days"
-    yield Refusal(
+    yield ModelRefusal(
         code="model-ends",
         parameter="model",
         message=message,
@@ -269,7 +271,7 @@ class _Request:
     facts: ModelFacts
     parameters: Json
 
-    def find_wrong_api(self, *, offers_tools: bool) -> Iterator[Refusal]:
+    def find_wrong_api(self, *, offers_tools: bool) -> Iterator[ModelRefusal]:
         model, api = self.facts.id, self.api.name
         apis, sure = self.facts.find("apis")
         if apis is not None and api not in apis:
@@ -283,7 +285,7 @@ class _Request:
             message = f"{model} takes no schema for its answer on {api}"
             yield self._refuse("model-refuses", "outputs", message, _use(structured), sure=sure)
 
-    def _find_refused_tools(self, api: str) -> Iterator[Refusal]:
+    def _find_refused_tools(self, api: str) -> Iterator[ModelRefusal]:
         model = self.facts.id
         for name in ("tools", *((get_tools_fact(get_effort(self.agent.model.options)),) if api == "chat" else ())):
             fact, sure = self.facts.find(name)
@@ -294,7 +296,7 @@ class _Request:
                 message = f"it is not known whether {model} takes these tools on {api}"
                 yield self._refuse("model-refuses", "tools", message, "If not, write `apiType: responses`.", sure=False)
 
-    def find_sampling(self) -> Iterator[Refusal]:
+    def find_sampling(self) -> Iterator[ModelRefusal]:
         effort = get_effort(self.agent.model.options)
         for name, (fact_name, default) in _SAMPLING.items():
             if name not in self.parameters:
@@ -311,7 +313,7 @@ class _Request:
                 message = f"{self.facts.id} refuses it beside `temperature`"
                 yield self._refuse("option-refused", "top_p", message, "Write only one of them.", sure=sure)
 
-    def find_effort(self) -> Iterator[Refusal]:
+    def find_effort(self) -> Iterator[ModelRefusal]:
         effort, name = self._find_sent_effort()
         accepted, sure = self.facts.find(f"effort_{self.api.name}")
         if effort is None or accepted is None or effort in accepted:
@@ -329,7 +331,7 @@ class _Request:
         effort = group.get("effort") if isinstance(group, dict) else None
         return effort if isinstance(effort, str) else None, name
 
-    def find_thinking(self) -> Iterator[Refusal]:
+    def find_thinking(self) -> Iterator[ModelRefusal]:
         thinking = self.parameters.get("thinking")
         kind = thinking.get("type") if isinstance(thinking, dict) else None
         accepted, sure = self.facts.find("thinking_types")
@@ -344,7 +346,7 @@ class _Request:
             message = f"{self.facts.id} takes at most the effort '{highest}' without thinking"
             yield self._refuse("option-refused", name, message, f"Write `{highest}`.", sure=sure)
 
-    def find_limits(self) -> Iterator[Refusal]:
+    def find_limits(self) -> Iterator[ModelRefusal]:
         name = self.api.options.get("max_output_tokens", "")
         limit, (most, _) = self.parameters.get(name), self.facts.find("max_output")
         if not isinstance(limit, int):
@@ -364,7 +366,7 @@ class _Request:
             return False
         return is_reasoning(self.facts, get_effort(self.agent.model.options))
 
-    def find_other(self, last_role: str) -> Iterator[Refusal]:
+    def find_other(self, last_role: str) -> Iterator[ModelRefusal]:
         for name in ("stop", "seed"):
             fact, sure = self.facts.find(name)
             if name in self.parameters and fact == "refused":
@@ -387,7 +389,7 @@ class _Request:
                 fix = "End it with a user message, and say there how the answer begins."
                 yield self._refuse("model-refuses", "messages", message, fix, sure=sure)
 
-    def _find_forced_choice(self) -> Iterator[Refusal]:
+    def _find_forced_choice(self) -> Iterator[ModelRefusal]:
         fact, sure = self.facts.find("forced_tool_choice")
         if fact in ("refused", "refused-while-thinking", "unknown"):
             message = f"{self.facts.id} refuses a forced tool"
@@ -396,15 +398,17 @@ class _Request:
                 "option-refused", "tool_choice", message, "Write `tool_choice: {type: auto}`.", sure=sure
             )
 
-    def _doubt(self, name: str) -> Refusal:
+    def _doubt(self, name: str) -> ModelRefusal:
         message = f"it is not known whether {self.facts.id} takes it"
         return self._refuse("option-refused", name, message, "Remove it if the server refuses it.", sure=False)
 
     @staticmethod
     def _refuse(
         code: str, parameter: str, message: str, fix: str, *, sure: bool = True, severity: Severity = "error"
-    ) -> Refusal:
-        return Refusal(code=code, parameter=parameter, message=message, fix=fix, severity=severity if sure else "info")
+    ) -> ModelRefusal:
+        return ModelRefusal(
+            code=code, parameter=parameter, message=message, fix=fix, severity=severity if sure else "info"
+        )
 
 
 def _use(apis: list[str]) -> str:

@@ -28,7 +28,7 @@ from prompty.providers.http.failures import answer_error
 from prompty.safety.redaction import is_credential_name
 from prompty.testing import rules
 from prompty.testing.encoding import WIRES
-from prompty.testing.rules import Received, Refusal, Rules, find_server, matches, strip_model_id
+from prompty.testing.rules import Received, RefusedRequest, RuleBook, find_rules, matches, strip_model_id
 from prompty.testing.schema_values import create_value
 from prompty.testing.script import (
     AsyncLocalTransport,
@@ -44,7 +44,7 @@ from prompty.testing.script import (
 )
 from prompty.wire.json_bytes import write_bytes
 
-Body = dict[str, Any]
+Fields = dict[str, Any]
 _NO_DEPLOYMENTS: Mapping[str, str] = {}
 _STAND_IN = SecretStr("stand-in")  # where a connection needs a key before it says where requests go
 _AZURE_ENDPOINT = "AZURE_OPENAI_ENDPOINT"
@@ -85,8 +85,8 @@ class RulesServer(TransportInterceptor):
         deployments: Mapping[str, str] = _NO_DEPLOYMENTS,
     ) -> None:
         self.requests: list[Received] = []
-        self.refusals: list[Refusal] = []
-        self._rules = Rules(undecided=undecided, today=today, deployments=deployments)
+        self.refusals: list[RefusedRequest] = []
+        self._rules = RuleBook(undecided=undecided, today=today, deployments=deployments)
         self._today, self._deployments = today, deployments
         self._script = Script(*items) if items else None
         self._call_numbers, self._signatures, self._lock = count(1), count(1), Lock()
@@ -152,7 +152,7 @@ class RulesServer(TransportInterceptor):
 
     def _add_thoughts(self, reply: Reply, request: Received) -> Reply:
         """Return a reply with what models send beside their calls and want back: reasoning, and signatures."""
-        model, body, server = self._find_model(request), request.body, find_server(request.host)
+        model, body, server = self._find_model(request), request.body, find_rules(request.host)
         has_calls = bool(reply.tool_calls)
         if request.path.endswith(rules.MESSAGES):
             if not reply.reasoning and not (has_calls and _is_thinking(model, body)):
@@ -168,9 +168,10 @@ class RulesServer(TransportInterceptor):
             wants_content = "reasoning.encrypted_content" in (body.get("include") or ())
             encrypted = {"encrypted_content": f"content_{next(self._signatures)}"} if wants_content else {}
             return replace(reply, reasoning=reply.reasoning or _THOUGHT, opaque={**encrypted, **reply.opaque})
-        if has_calls and server and server.rules is rules.DEEPSEEK and _get(body, "thinking", "type") != "disabled":
+        is_thinking = _get(body, "thinking", "type") != "disabled"
+        if has_calls and server and server.rules is rules.DEEPSEEK_RULES and is_thinking:
             return replace(reply, reasoning=reply.reasoning or _THOUGHT)
-        if has_calls and server and server.rules is rules.GOOGLE and matches(model, rules.GEMINI_3):
+        if has_calls and server and server.rules is rules.GOOGLE_RULES and matches(model, rules.GEMINI_3):
             return replace(reply, tool_calls=self._sign(reply.tool_calls))
         return reply
 
@@ -183,15 +184,15 @@ class RulesServer(TransportInterceptor):
         model = str(request.body.get("model"))
         return strip_model_id(self._deployments.get(model, model))
 
-    def _list_models(self, host: str) -> Body:
-        server = find_server(host)
-        if server and server.rules is rules.ANTHROPIC:
+    def _list_models(self, host: str) -> Fields:
+        server = find_rules(host)
+        if server and server.rules is rules.ANTHROPIC_RULES:
             models = [self._describe_claude(model) for model in _CLAUDE_MODELS]
             return {"data": models, "has_more": False, "first_id": _CLAUDE_MODELS[0], "last_id": _CLAUDE_MODELS[-1]}
-        is_openai = bool(server and server.rules is rules.OPENAI)
+        is_openai = bool(server and server.rules is rules.OPENAI_RULES)
         return {"object": "list", "data": [_describe_gpt(model, with_end=is_openai) for model in _OPENAI_MODELS]}
 
-    def _describe_claude(self, model: str) -> Body:
+    def _describe_claude(self, model: str) -> Fields:
         end = rules.LAST_DAYS.get(model)
         today = self._today or date.today()
         efforts = {effort: {"supported": "haiku-4" not in model and "sonnet-4" not in model} for effort in _EFFORTS}
@@ -211,7 +212,7 @@ class RulesServer(TransportInterceptor):
         }
 
 
-def _describe_gpt(model: str, *, with_end: bool) -> Body:
+def _describe_gpt(model: str, *, with_end: bool) -> Fields:
     described = {"id": model, "object": "model", "created": 0, "owned_by": "openai"}
     end = rules.LAST_DAYS.get(model)
     return {**described, "shutdown_date": end and end.isoformat()} if with_end else described
@@ -225,7 +226,7 @@ def _yield_once(content: bytes) -> Chunks:
     yield content
 
 
-def _embed(body: Body) -> Body:
+def _embed(body: Fields) -> Fields:
     texts = body.get("input")
     number = len(texts) if isinstance(texts, list) else 1
     data = [{"object": "embedding", "index": index, "embedding": _VECTOR} for index in range(number)]
@@ -242,31 +243,31 @@ def _get(value: object, *names: str) -> Any:
     return value
 
 
-def _list_dicts(value: object) -> list[Body]:
+def _list_dicts(value: object) -> list[Fields]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _is_thinking(model: str, body: Body) -> bool:
+def _is_thinking(model: str, body: Fields) -> bool:
     """Return True if a Claude model thinks: the later ones unless it is switched off, others if it is switched on."""
     kind = _get(body, "thinking", "type")
     return kind != "disabled" and (kind is not None or matches(model, rules.CLAUDE_4_6_ON))
 
 
-def _list_functions(body: Body) -> dict[str, object]:
+def _list_functions(body: Fields) -> dict[str, object]:
     """Return the schemas of the functions that a model may call, by name, in any of the three formats."""
     choice = body.get("tool_choice")
     if choice == "none" or _get(choice, "type") == "none":
         return {}
     found: dict[str, object] = {}
     for tool in _list_dicts(body.get("tools")):
-        function = cast(Body, tool["function"]) if isinstance(tool.get("function"), dict) else tool
+        function = cast(Fields, tool["function"]) if isinstance(tool.get("function"), dict) else tool
         schema = function.get("parameters", function.get("input_schema"))
         if isinstance(name := function.get("name"), str) and tool.get("type") in ("function", "custom", None):
             found[name] = schema if isinstance(schema, dict) else {"type": "object"}
     return found
 
 
-def _list_called(body: Body) -> list[str]:
+def _list_called(body: Fields) -> list[str]:
     """Return the names of the functions that were called since the user's last message."""
     names: list[str] = []
     previous = ""
@@ -281,7 +282,7 @@ def _list_called(body: Body) -> list[str]:
     return names
 
 
-def _list_calls(item: Body) -> Iterator[str]:
+def _list_calls(item: Fields) -> Iterator[str]:
     """Yield the names of the functions that a message or an item calls."""
     if item.get("type") == "function_call":
         yield str(item.get("name"))
@@ -292,7 +293,7 @@ def _list_calls(item: Body) -> Iterator[str]:
             yield str(block.get("name"))
 
 
-def _find_schema(body: Body) -> object | None:
+def _find_schema(body: Fields) -> object | None:
     """Return the schema of the answer that a request asks for."""
     formats: Iterable[Any] = (
         body.get("response_format"),

@@ -1,10 +1,10 @@
-"""Values that fit a JSON Schema: the arguments and answers of a model that nobody has written a script for."""
+"""Values that fit a JSON JsonSchema: the arguments and answers of a model that nobody has written a script for."""
 
 import math
 from collections.abc import Iterable
 from typing import Any
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 MAX_DEPTH = 12  # below it a value is as small as its schema allows, so that a schema can name itself
 _MAX_REFERENCES = 100  # in one chain
 _TEXTS = {
@@ -54,7 +54,7 @@ def _create(schema: object, root: object, depth: int) -> Any:
     return _create_text(resolved)
 
 
-def _resolve(schema: Schema, root: object) -> Schema:
+def _resolve(schema: JsonSchema, root: object) -> JsonSchema:
     """Return a schema with what it refers to in its place."""
     for _ in range(_MAX_REFERENCES):
         if "$ref" in schema:
@@ -69,8 +69,8 @@ def _resolve(schema: Schema, root: object) -> Schema:
     return schema
 
 
-def _merge(schemas: Iterable[object]) -> Schema:
-    merged: Schema = {}
+def _merge(schemas: Iterable[object]) -> JsonSchema:
+    merged: JsonSchema = {}
     for schema in schemas:
         if isinstance(schema, dict):
             properties = {**merged.get("properties", {}), **schema.get("properties", {})}
@@ -91,7 +91,7 @@ def _choose(choices: list[object], root: object, depth: int) -> object:
     )
 
 
-def _find_type(schema: Schema, depth: int) -> str:
+def _find_type(schema: JsonSchema, depth: int) -> str:
     kinds = schema.get("type")
     if isinstance(kinds, list):
         wanted = "null" if depth > MAX_DEPTH and "null" in kinds else None
@@ -101,13 +101,13 @@ def _find_type(schema: Schema, depth: int) -> str:
     return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
 
-def _create_object(schema: Schema, root: object, depth: int) -> Schema:
+def _create_object(schema: JsonSchema, root: object, depth: int) -> JsonSchema:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     names = required if depth > MAX_DEPTH else [*properties, *(name for name in required if name not in properties)]
     return {name: _create(properties.get(name, schema.get("additionalProperties")), root, depth + 1) for name in names}
 
 
-def _create_array(schema: Schema, root: object, depth: int) -> list[Any]:
+def _create_array(schema: JsonSchema, root: object, depth: int) -> list[Any]:
     least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
     fixed = schema.get("prefixItems", [])
     number = min(max(least, len(fixed), 0 if depth > MAX_DEPTH else 1), most)
@@ -115,7 +115,7 @@ def _create_array(schema: Schema, root: object, depth: int) -> list[Any]:
     return [_create(kind, root, depth + 1) for kind in kinds]
 
 
-def _create_number(schema: Schema, step: float | None) -> float:
+def _create_number(schema: JsonSchema, step: float | None) -> float:
     """Return 1 if it fits, or a number near a bound."""
     low = [schema[name] for name in ("minimum", "exclusiveMinimum") if name in schema]
     high = [schema[name] for name in ("maximum", "exclusiveMaximum") if name in schema]
@@ -128,7 +128,7 @@ def _create_number(schema: Schema, step: float | None) -> float:
     return next((number for number in candidates if _fits(number, schema, step)), 1)
 
 
-def _fits(number: float, schema: Schema, step: float | None) -> bool:
+def _fits(number: float, schema: JsonSchema, step: float | None) -> bool:
     return (
         schema.get("minimum", -math.inf) <= number <= schema.get("maximum", math.inf)
         and schema.get("exclusiveMinimum", -math.inf) < number < schema.get("exclusiveMaximum", math.inf)
@@ -136,6 +136,6 @@ def _fits(number: float, schema: Schema, step: float | None) -> bool:
     )
 
 
-def _create_text(schema: Schema) -> str:
+def _create_text(schema: JsonSchema) -> str:
     text = _TEXTS.get(str(schema.get("format")), "text")
     return text.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
