@@ -590,7 +590,7 @@ _NOT_OFF = every(has("thinking.type", "disabled"), _HIGHEST)
 _NOT_BETWEEN = every(has("thinking.type", "between_tools"), _HIGHEST)
 
 # A row of `Maybe` is one that no source decides.
-Maybe = partial(Rule, undecided=True)
+Maybe: partial[Rule] = partial(Rule, undecided=True)
 
 # fmt: off
 OPENAI_RULES = (
@@ -839,7 +839,7 @@ class RuleBook:
     def __init__(
         self, *, undecided: bool = False, today: date | None = None, deployments: Mapping[str, str] = _NO_QUERY
     ) -> None:
-        self.bindings = Bindings()
+        self.bindings: Bindings = Bindings()
         self._undecided, self._today, self._deployments = undecided, today, dict(deployments)
 
     def refuse(self, request: Received) -> RefusedRequest | None:
