@@ -10,6 +10,7 @@ import pytest
 from prompty import PromptAgent, invoke
 from prompty.analysis.explain import explain
 from prompty.providers import register_connection
+from prompty.providers.endpoint import create_endpoint
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.loopback import Server, event, json_reply, stream
@@ -132,3 +133,10 @@ def test_a_client_of_version_one_has_no_version(server: Server, monkeypatch: pyt
     with openai.OpenAI(base_url=f"{server.url}/openai/v1", api_key="k") as client:
         register_connection("mine", client)
         assert sent_fields(server, agent_with(REFERENCE)) == LATE_FIELDS
+
+
+def test_a_version_in_the_url_is_no_secret() -> None:
+    """A value that counts as a secret is masked everywhere, also in an error that names the version to use."""
+    endpoint = create_endpoint("https://r.openai.azure.com/openai?api-version=2025-03-01-preview&sig=abc", {})
+    assert "abc" in endpoint.secrets
+    assert "2025-03-01-preview" not in endpoint.secrets
