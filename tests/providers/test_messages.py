@@ -156,6 +156,12 @@ def test_system_and_developer_text_is_joined_by_a_blank_line(messages: list[Mess
     assert body_of(*messages).get("system") == text
 
 
+def test_instructions_alone_are_a_user_message() -> None:
+    body = body_of(system("Say hi."), Message("developer", "In French."))
+    assert body["messages"] == [{"role": "user", "content": [said("Say hi."), said("In French.")]}]
+    assert "system" not in body
+
+
 RESULTS: dict[str, tuple[Message, Json]] = {
     "text is a string": (tool_result("toolu_1", "sun", "ny"), answered("toolu_1", "sunny")),
     "nothing is no content": (tool_result("toolu_1", ""), {"type": "tool_result", "tool_use_id": "toolu_1"}),
@@ -258,7 +264,7 @@ REFUSED: dict[str, tuple[list[Message], str]] = {
     "audio in a result": ([user("Hi"), calling(PARIS), tool_result("toolu_1", AudioPart("eA==", "audio/wav"))], "text"),
     "media in instructions": ([system(PNG), user("Hi")], "Move it to a user message"),
     "media from the assistant": ([user("Hi"), assistant("Look", PNG)], "Move it to a user message"),
-    "nothing to answer": ([system("Be brief.")], "Begin it with a `user:` message"),
+    "nothing to answer": ([system(" ")], "Begin it with a `user:` message"),
     "nothing but blanks": ([user(" ")], "Begin it with a `user:` message"),
     "the assistant speaks first": ([assistant("Welcome!"), user("Hi")], "Begin it with a `user:` message"),
     "a result of no call": ([user("Hi"), Message("tool", "sunny")], "`tool_call_id`"),

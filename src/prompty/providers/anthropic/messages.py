@@ -17,7 +17,7 @@ from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import Delta, ReasoningDelta, TextDelta
-from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage
+from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage, user
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.providers.facts import ModelFacts
@@ -69,7 +69,10 @@ def request(
     extra = options.additional_properties or {}
     body: Json = {"max_tokens": DEFAULT_MAX_TOKENS, **map_options(options, OPTIONS), "model": agent.model.id}
     body["messages"] = []
-    if system := _join_instructions([message for message in messages if message.role in INSTRUCTION_ROLES]):
+    instructions = [message for message in messages if message.role in INSTRUCTION_ROLES]
+    if len(instructions) == len(messages):  # the API needs a user message
+        messages = [user(*message.content) for message in instructions if require_text(message).strip()]
+    elif system := _join_instructions(instructions):
         body["system"] = system
     if functions:
         body["tools"] = [_function_to_wire(function) for function in functions]
