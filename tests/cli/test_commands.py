@@ -30,7 +30,7 @@ def run(*arguments: str | Path, cwd: Path | None = None, **env: str) -> subproce
 def good(tmp_path: Path) -> Path:
     file = tmp_path / "good.prompty"
     file.write_text(
-        "---\nmodel: gpt-4\ninputs:\n  who: {kind: string, required: true}\n---\n"
+        "---\nmodel: gpt-6-luna\ninputs:\n  who: {kind: string, required: true}\n---\n"
         "system:\nBe kind.\n\nuser:\nHello {{ who }}\n"
     )
     return file
@@ -90,7 +90,7 @@ def test_check_of_an_empty_folder_is_an_error(tmp_path: Path) -> None:
 
 def test_check_fails_on_warnings_if_it_is_strict(tmp_path: Path) -> None:
     file = tmp_path / "a.prompty"
-    file.write_text("---\nmodel: gpt-4\ndescripton: x\n---\nuser:\nHi\n")
+    file.write_text("---\nmodel: gpt-6-luna\ndescripton: x\n---\nuser:\nHi\n")
     assert (run("check", file).returncode, run("check", "--strict", file).returncode) == (0, 1)
 
 
@@ -99,7 +99,7 @@ def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
     tools = ["{name: look, kind: function}", "{name: pay, kind: function, approvalMode: always}"]
     amount = "parameters: [{name: amount, kind: integer}]"
     tools.append(f"{{name: give, kind: function, {amount}, approvalMode: {{when: {{amount: {{minimum: 100}}}}}}}}")
-    file.write_text("---\nmodel: gpt-4\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
+    file.write_text("---\nmodel: house-model\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
     done = run("check", file)
     assert done.stdout.splitlines()[:3] == [
         "bank.prompty: look: never asks before it runs",
@@ -110,7 +110,7 @@ def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
 
 def test_check_of_a_portable_file_warns_of_what_other_runtimes_do_not_read(tmp_path: Path) -> None:
     file = tmp_path / "p.prompty"
-    file.write_text("---\nmodel: gpt-4\ninputs: {q: {kind: string, sensitive: true}}\n---\n{{q}}")
+    file.write_text("---\nmodel: gpt-6-luna\ninputs: {q: {kind: string, sensitive: true}}\n---\n{{q}}")
     assert "1 file: no problems" in run("check", file).stdout
     done = run("check", "--portable", file)
     assert "only this runtime reads `sensitive`" in done.stdout + done.stderr

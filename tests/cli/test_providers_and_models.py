@@ -76,7 +76,9 @@ def test_models_asks_the_server_of_the_file(provider: str, server: Server, tmp_p
 
 def test_models_in_json(server: Server, tmp_path: Path) -> None:
     done = run("models", write(tmp_path, f"{{endpoint: '{server.url}/v1'}}"), "--json")
-    assert json.loads(done.stdout) == ["small", "big \x1b[31mred"]
+    listed = json.loads(done.stdout)
+    assert [model["id"] for model in listed] == ["small", "big \x1b[31mred"]
+    assert listed[0] == {"id": "small", "ends": None, "lifecycle": None, "max_output": None, "capabilities": []}
 
 
 def test_a_server_without_a_list_is_named_in_the_error(server: Server, tmp_path: Path) -> None:

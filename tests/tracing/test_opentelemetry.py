@@ -6,6 +6,7 @@ collector. What was said is in no attribute here; `test_opentelemetry_content` s
 
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from prompty.version import __version__
 from tests.loopback import json_reply
 from tests.tracing.answers import ANSWERED_BY, CHAT, EMBEDDING, FIRST_WORD_AFTER, IMAGE, MESSAGES, RESPONSES, Chat, Wire
 from tests.tracing.collector import Point, Span
-from tests.tracing.programs import INPUTS, Run, Step, running, turn_of
+from tests.tracing.programs import BODY, INPUTS, Run, Step, running, turn_of
 
 pytestmark = pytest.mark.process
 
@@ -53,6 +54,11 @@ TURNS: dict[str, tuple[Wire, bool, dict[str, Any]]] = {
     "anthropic stream async": (MESSAGES, True, {}),
 }
 every_turn = pytest.mark.parametrize("name", TURNS)
+
+
+def prompt(name: str) -> dict[str, Any]:
+    """The prompt of a span: its name, and the hash of its text."""
+    return {"gen_ai.prompt.name": name, "gen_ai.prompt.version": sha256(BODY.encode()).hexdigest()}
 
 
 def call(name: str, *replies: Any, **parts: Any) -> Step:
@@ -153,6 +159,7 @@ def test_a_call_to_a_model_has_every_attribute_of_the_conventions_and_no_other(r
     for number, span in enumerate(run.named(name, "chat ")):
         said = {key: value for key, value in span.attributes.items() if key != FIRST}
         assert said == {
+            **prompt(name),
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": wire.provider,
             "prompty.provider": wire.provider,
@@ -191,6 +198,7 @@ def test_a_turn_says_which_agent_of_which_file_it_is_and_what_its_calls_used_in_
         "gen_ai.conversation.id": "session-1",
     }
     assert run.root(name).attributes == {
+        **prompt(name),
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": name,
         "prompty.operation": "turn",
@@ -220,6 +228,7 @@ def test_an_embedding_is_a_call_of_its_own_operation_without_the_options_of_a_ch
     [span] = run.named("embedding", "embeddings ")
     assert (span.name, span.kind, span.parent) == ("embeddings asked-model", "CLIENT", run.root("embedding").id)
     assert span.attributes == {
+        **prompt("embedding"),
         "gen_ai.operation.name": "embeddings",
         "gen_ai.provider.name": "openai",
         "prompty.provider": "openai",
@@ -235,6 +244,7 @@ def test_an_image_is_a_call_of_its_own_operation(run: Run) -> None:
     [span] = run.named("image", "generate_content ")
     assert (span.name, span.kind, span.parent) == ("generate_content asked-model", "CLIENT", run.root("image").id)
     assert span.attributes == {
+        **prompt("image"),
         "gen_ai.operation.name": "generate_content",
         "gen_ai.provider.name": "openai",
         "prompty.provider": "openai",
@@ -260,6 +270,7 @@ def test_an_invocation_is_the_root_of_its_call_and_has_its_usage(run: Run) -> No
     root = run.root("image")
     assert (root.name, root.kind, root.parent) == ("invoke image", "INTERNAL", "")
     assert root.attributes == {
+        **prompt("image"),
         "gen_ai.agent.name": "image",
         "prompty.sha256": run.digests["image"],
         "gen_ai.usage.input_tokens": 9,
