@@ -30,7 +30,7 @@ This release knows these facts about models. They were checked on {checked}.
 - A fact belongs to a host and to the ids of its models: exact ids, or a pattern for ids without their date. The same
   id can have other rules at another host. A model without a row has no facts, and its requests are sent as the file
   says.
-- *official* is the word of the provider, *measured* an answer of the server that somebody published, and *secondary* a
+- *official* is the word of the provider, *measured* a published answer of the server, and *secondary* a
   table or an article. *unknown* means that the sources disagree.
 - Only a fact in **bold** can change a request. It is official or measured, and at most {months} months old.
   `prompty check` makes hints from the others.
@@ -97,8 +97,17 @@ def build_page() -> str:
         parts.append("| models | fact | value | confidence | date | sources |\n|---|---|---|---|---|---|\n")
         parts += [_write_row(data, row) for row in data["models"] if row["host"] == host]
     used = {key for row in data["models"] for fact in row["facts"].values() for key in fact["source"]}
+    sources = {key: source for key, source in data["sources"].items() if key in used}
+    parts.append(
+        "\n## Packages\n\nSources without a link are files of packages.\n\n| source | package | file |\n|---|---|---|\n"
+    )
+    parts += [
+        f"| {key} | {_escape(one['package'])} | {_escape(one['file'])} |\n"
+        for key, one in sources.items()
+        if "file" in one
+    ]
     parts.append("\n")
-    parts += [f"[{key}]: {_find_url(source)}\n" for key, source in data["sources"].items() if key in used]
+    parts += [f"[{key}]: {one['url']}\n" for key, one in sources.items() if "url" in one]
     return "".join(parts)
 
 
@@ -113,7 +122,7 @@ def _write_row(data: dict[str, Any], row: dict[str, Any]) -> str:
 def _write_fact(data: dict[str, Any], name: str, fact: dict[str, Any]) -> str:
     value = f"`{_format(fact['value'])}`" + (f" ({_escape(fact['note'])})" if "note" in fact else "")
     name = f"**`{name}`**" if is_sure(data, fact) else f"`{name}`"
-    sources = ", ".join(f"[{key}][]" for key in fact["source"])
+    sources = ", ".join(f"[{key}][]" if "url" in data["sources"][key] else key for key in fact["source"])
     return f"{name} | {value} | {fact['confidence']} | {fact['date']} | {sources}"
 
 
@@ -126,15 +135,6 @@ def _format(value: object) -> str:
 def _escape(text: str) -> str:
     """Escape a text for a cell, so that no character of it is Markdown."""
     return re.sub(r"[|*_`\[\]\\]", lambda found: f"&#{ord(found[0])};", escape(text, quote=False))
-
-
-def _find_url(source: dict[str, Any]) -> str:
-    if "url" in source:
-        return str(source["url"])
-    package, version = source["package"].rsplit(" ", 1)
-    if package.startswith("@"):
-        return f"https://www.npmjs.com/package/{package}/v/{version}"
-    return f"https://pypi.org/project/{package}/{version}/"
 
 
 if __name__ == "__main__":

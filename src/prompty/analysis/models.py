@@ -93,7 +93,7 @@ def _explain_api(agent: PromptAgent, api: Api, provider: Provider, source_map: S
 
 
 def keeps_answers(agent: PromptAgent, api: Api, provider: Provider) -> bool:
-    """Return True if OpenAI keeps the answers, because nobody has decided about it."""
+    """Return True if OpenAI keeps the answers by default: the file does not set `store`."""
     extra = agent.model.options.additional_properties or {}
     return api.name == "responses" and provider.profile(agent).name == "openai" and "store" not in extra
 

@@ -17,7 +17,7 @@ from prompty.providers import Api
 from prompty.providers.facts import EFFORTS, ModelFacts, get_effort, get_tools_fact, read_package_facts
 from prompty.wire.request import list_dropped_options, map_options
 
-# Model options whose name differs from that of their fact, and the value that a server assumes.
+# Sampling options: the fact about each, and the value that a server assumes.
 _SAMPLING = {
     "temperature": ("temperature", 1),
     "top_p": ("top_p", 1),
@@ -244,7 +244,7 @@ def _find_end(written: str, facts: ModelFacts, today: date) -> Iterator[ModelRef
         message=message,
         fix=_suggest_model(facts),
         severity=severity if sure else "info",
-        # The name of a deployment, or a model that somebody has tuned, has no such successor.
+        # A deployment or a fine-tuned model is not replaced by the successor of its base.
         replacement=facts.find("replacement")[0] if written == facts.id and not _is_tuned(facts) else None,
     )
 

@@ -59,7 +59,7 @@ class ModelCall:
     bindings: "Bindings"
 
     def get(self, path: str) -> Any:
-        """Return the value at a path such as `reasoning.effort`, or None if there is none."""
+        """Return the value at a path such as `reasoning.effort`, or None."""
         value: Any = self.body
         for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
@@ -273,7 +273,7 @@ def effort(*values: str) -> Condition:
 
 
 def effort_besides(*values: str) -> Condition:
-    """Match a request with an effort that is none of these."""
+    """Match a request with an effort other than these."""
     return lambda call: {"x": _show(call.effort)} if call.effort not in (None, *values) else None
 
 
@@ -709,7 +709,7 @@ MISTRAL_RULES = (
     Rule("M1",    EMBEDDINGS, ALL,             has_unknown_field,                                 EXTRA_FIELD),
 )
 
-# The name of a deployment says nothing about its model: `RuleBook` is told the model, or there is none.
+# The name of a deployment does not identify its model, so the caller of `RuleBook` may pass it.
 AZURE_RULES = (
     Rule("Z1",    ANY,        ALL,             every(is_before("2024-09-01"), _NEW_FIELD),        UNRECOGNIZED),
     Rule("Z2",    ANY,        SINCE_GPT_5,     is_before("2024-12-01"),                           LATER_MODEL),

@@ -356,7 +356,7 @@ def _find_shown_target(provider: Provider, agent: PromptAgent, request: WireRequ
 
 
 def _replace_key(agent: PromptAgent) -> PromptAgent:
-    """Return an agent with a key that stands in for its own, so that none is looked up."""
+    """Return the agent with a dummy key, so that no credential is looked up."""
     connection = agent.model.connection
     if connection is None:
         is_azure = agent.model.provider in ("azure", "foundry")

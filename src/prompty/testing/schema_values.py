@@ -1,4 +1,4 @@
-"""Values that fit a JSON JsonSchema: the arguments and answers of a model that nobody has written a script for."""
+"""Generate values that fit a JSON Schema, for the calls and answers of `RulesServer`."""
 
 import math
 from collections.abc import Iterable

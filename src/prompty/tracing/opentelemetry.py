@@ -136,7 +136,7 @@ def _encode_content(span: Span) -> dict[str, str]:
 
 
 def _encode_variables(inputs: object) -> dict[str, str]:
-    """Return the inputs of a prompt, each as an attribute of its own."""
+    """Return the inputs of a prompt as attributes, one for each input."""
     if not isinstance(inputs, dict):
         return {}
     return {
