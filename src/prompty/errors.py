@@ -191,8 +191,7 @@ class InvalidMessage(PromptyError, ValueError):
 
 
 class RenderError(PromptyError, ValueError):
-    """The template is invalid, or exceeded its limits. `line` counts within the body, or within the partial
-    called `file`."""
+    """The template is invalid, or exceeded its limits. `line` counts within `file`: a partial, or the prompt's body."""
 
     def __init__(self, cause: str, fix: str, line: int | None = None, file: str | None = None) -> None:
         where = f"line {line} of {file or 'the body'}: " if line else ""

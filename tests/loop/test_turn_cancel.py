@@ -9,7 +9,7 @@ import pytest
 
 from prompty import CancelToken, GatedCall, ModelError, Stop, ToolContext, tool, turn, turn_async
 from prompty.errors import Cancelled
-from prompty.events import Retry, RunCancelled, ToolFinished, ToolStarted
+from prompty.events import Retry, RunCancelled, TextDelta, ToolFinished, ToolStarted
 from prompty.model.event import Event
 from prompty.model.message import Reply
 from prompty.testing import Fault, Script, call
@@ -19,7 +19,7 @@ from tests.drivers.wires import WIRES, Wire
 from tests.legality import assert_legal
 from tests.loop.bodies import APIS, assert_sendable
 from tests.loopback import Hold, Reply as Steps, Server, json_reply, stream
-from tests.ways import LONG, Way, agent_of, every_way
+from tests.ways import LONG, WAYS, Way, agent_of, every_way
 
 AGENT = agent_of()
 NOT_RUN = "Error: Tool '{}' was not run: the turn was cancelled"
@@ -74,7 +74,7 @@ BATCH = [call("look", at="a"), call("look", at="b"), call("look", at="c")]
 def test_a_turn_that_is_cancelled_before_it_starts_asks_nobody(way: Way) -> None:
     token = CancelToken()
     token.cancel("never mind")
-    with Script("Hello.") as script:
+    with Script() as script:
         seen = way.turn(AGENT, tools=[look], cancel=token)
     assert isinstance(seen.error, Cancelled)
     assert (seen.error.reason, script.requests) == ("never mind", [])
@@ -197,6 +197,19 @@ def test_a_turn_ends_while_the_model_is_silent(way: Way, wire: Wire, within: boo
     assert seen.told == ["saw a"]
     hold.release()  # a thread that waits for the beginning of an answer gives its connection up when there is one
     assert server.wait_until(lambda: server.busy == 0)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.streamed], ids=str)
+@every_server
+def test_a_streamed_turn_ends_at_the_delta_that_cancels_it(way: Way, wire: Wire, server: Server) -> None:
+    """The whole answer arrives in one piece, so that no later read can notice it."""
+    token = CancelToken()
+    hear = cancelling(token, lambda event: isinstance(event, TextDelta))
+    path = APIS["messages" if wire.name == "anthropic" else wire.name].path
+    server.answer(stream(b"".join(ENCODINGS[path].events(Reply(text="word " * 50, id="r", model="m")))))
+    seen = way.turn(wire.agent(server), cancel=token, on_event=hear)
+    assert isinstance(seen.error, Cancelled)
+    assert len(seen.of(TextDelta)) == 1
 
 
 @every_way

@@ -297,9 +297,9 @@ def test_an_error_in_the_body_names_the_file_and_the_line(answer: Path, where: s
         prepare(path)
     expected = {
         "base": "line 6 of answer.prompty",
-        "block": "line 3 of the body",
+        "block": "line 3 of the body of answer.x.prompty",
         "after": "line 10 of answer.prompty",
-        "own": "line 3 of the body",
+        "own": "line 3 of the body of answer.x.prompty",
         "partial": "line 2 of _p.md",
     }
     assert expected[where] in str(caught.value)

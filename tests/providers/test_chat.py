@@ -73,6 +73,14 @@ def test_a_message_of_one_text_has_a_string_for_content(given: Message, expected
     assert write_message(given) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("ada", "ada"), ("Ada L", "Ada_L"), ("Zoë", "Zoë"), ("a\n<b>|c\\d/e", "a_b_c_d_e"), ("n" * 70, "n" * 64)],
+)
+def test_a_name_has_no_character_that_openai_refuses(name: str, expected: str) -> None:
+    assert write_message(Message("user", [TextPart("Hi")], name=name))["name"] == expected
+
+
 def test_a_developer_message_keeps_all_but_its_role_at_a_server_that_may_not_know_it() -> None:
     message = Message("developer", [TextPart("a"), TextPart("b")], name="ada")
     assert write_message(message, GENERIC) == {**write_message(message), "role": "system"}

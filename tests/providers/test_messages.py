@@ -295,6 +295,14 @@ OPTIONS: dict[str, tuple[Json, Json]] = {
         {"additionalProperties": {"thinking": {"type": "enabled", "budget_tokens": 1024}}},
         {"max_tokens": 4096, "thinking": {"type": "enabled", "budget_tokens": 1024}},
     ),
+    "a budget for thinking above the default raises it": (
+        {"additionalProperties": {"thinking": {"type": "enabled", "budget_tokens": 8000}}},
+        {"max_tokens": 12_096, "thinking": {"type": "enabled", "budget_tokens": 8000}},
+    ),
+    "but not a limit of the file": (
+        {"maxOutputTokens": 9000, "additionalProperties": {"thinking": {"type": "enabled", "budget_tokens": 8000}}},
+        {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8000}},
+    ),
     "but never override the conversation": (
         {"additionalProperties": {"messages": [], "model": "other"}},
         {"max_tokens": 4096},

@@ -157,6 +157,16 @@ def test_the_text_of_an_input_is_not_rendered_again() -> None:
     assert jinja2_renderer("{{ x }}", {"x": "{{ 1 + 1 }}{% raw %}"}) == "{{ 1 + 1 }}{% raw %}"
 
 
+@pytest.mark.parametrize(
+    "template", ["<{{ text.title }}>", "<{{ text.title ~ '' }}>", "<{{ d.items }}>", "<{{ range }}>"]
+)
+def test_a_method_that_is_not_called_is_undefined(template: str) -> None:
+    inputs = {"text": "a", "d": {"b": 1}}
+    assert jinja2_renderer(template, inputs) == "<>"
+    with pytest.raises(RenderError, match="is undefined"):
+        jinja2_renderer(template, inputs, strict=True)
+
+
 def test_an_undefined_variable_is_empty() -> None:
     assert jinja2_renderer("[{{ missing }}{{ d.missing }}{{ missing|upper }}]", {"d": {}}) == "[]"
 

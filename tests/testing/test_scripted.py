@@ -154,10 +154,29 @@ def test_the_innermost_script_answers_and_a_context_ends_with_its_block() -> Non
         invoke(agent_of())
 
 
+@pytest.mark.parametrize(("used", "left"), [(0, 3), (1, 2), (2, 1)])
+def test_a_reply_that_no_call_used_fails_the_block(used: int, left: int) -> None:
+    replies = ("one", "two", "three")
+    with pytest.raises(AssertionError, match=f"{left} of 3 replies of the Script not used.*'{replies[used]}'"):
+        with Script(*replies):
+            for _ in range(used):
+                invoke(agent_of())
+
+
+def test_a_block_that_fails_does_not_complain_of_unused_replies() -> None:
+    with pytest.raises(ZeroDivisionError), Script("never used"):
+        _ = 1 / 0
+
+
+def test_a_script_is_used_up_when_its_outermost_block_ends() -> None:
+    with (script := Script("one", "two")):
+        with script:
+            assert invoke(agent_of()) == "one"
+        assert invoke(agent_of()) == "two"
+
+
 def test_a_stream_keeps_the_script_it_was_started_with() -> None:
-    with Script("one two"):
-        stream = invoke(agent_of(), stream=True)
-    with stream:
+    with Script("one two"), invoke(agent_of(), stream=True) as stream, Script():
         assert [event.text for event in stream.events() if isinstance(event, TextDelta)] == ["one ", "two"]
         assert stream.result == "one two"
 

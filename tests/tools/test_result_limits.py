@@ -1,5 +1,6 @@
 """How long the result of a tool may be, in all its parts together."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -40,6 +41,21 @@ def test_a_cut_falls_where_the_limit_is(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(calls, "MAX_RESULT_LENGTH", 5)
     parts = result_message(CALL, [TextPart("abc"), TextPart("def"), ImagePart("i", "image/png"), TextPart("g")]).content
     assert [part.value for part in parts] == ["abc", "de", "i", "[2 more characters were omitted]"]
+
+
+def test_texts_and_media_in_one_list_are_parts() -> None:
+    image = ImagePart("aW1hZ2U=", "image/png")
+    assert list(result_message(CALL, ["see", image, TextPart("it")]).content) == [
+        TextPart("see"),
+        image,
+        TextPart("it"),
+    ]
+
+
+@pytest.mark.parametrize("value", [["a", "b"], ["a", 1], [], [{"image": ImagePart("i", "image/png").value}]])
+def test_a_list_of_plain_data_stays_json(value: list[object]) -> None:
+    [part] = result_message(CALL, value).content
+    assert json.loads(part.value) == value
 
 
 def test_media_and_the_number_of_parts_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

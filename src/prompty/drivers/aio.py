@@ -229,10 +229,10 @@ class AsyncDriver(Driver):
         try:
             iterator = self._interruptible(chunks)
             async for chunk in aiterate_inside(self.spans.call_span, iterator) if self.spans else iterator:
-                for delta in reader.feed(chunk):
+                for delta in self.until_cancelled(reader.feed(chunk)):
                     yield delta
                 check_deadline(deadline)
-            for delta in reader.finish():
+            for delta in self.until_cancelled(reader.finish()):
                 yield delta
             yield Outcome(reader.reply())
         except (ModelError, *MALFORMED) as error:

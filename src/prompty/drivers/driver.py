@@ -4,7 +4,7 @@ A `Moment` is a value of `time.monotonic`, or None for no limit.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from logging import Logger, getLogger
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from prompty.errors import BudgetSpent, MemoryFailed, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
-from prompty.model.event import Event
+from prompty.model.event import Delta, Event
 from prompty.model.message import Json, Message
 from prompty.model.request import WireRequest
 from prompty.safety.redaction import masked_traceback
@@ -199,6 +199,16 @@ class Driver:
             self.cancel.check()
         if self.clock.end is not None:
             self.clock.check()
+
+    def until_cancelled(self, deltas: Iterable[Delta]) -> Iterable[Delta]:
+        """Return the deltas of a chunk, and raise after the one that the run is cancelled at."""
+        return deltas if self.cancel is None else _check_each(deltas, self.cancel)
+
+
+def _check_each(deltas: Iterable[Delta], cancel: CancelToken) -> Iterator[Delta]:
+    for delta in deltas:
+        yield delta
+        cancel.check()
 
 
 def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: RunSpans | None) -> Effect[object]:

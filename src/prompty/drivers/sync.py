@@ -189,10 +189,10 @@ class SyncDriver(Driver):
             chunks = self._open(target, request, deadline)
         try:
             for chunk in chunks if self.spans is None else self._inside_spans(chunks, effect):
-                yield from reader.feed(chunk)
+                yield from self.until_cancelled(reader.feed(chunk))
                 if deadline is not None:
                     check_deadline(deadline)
-            yield from reader.finish()
+            yield from self.until_cancelled(reader.finish())
             return reader.reply()
         except (ModelError, *MALFORMED) as error:
             raise reader.cut(error) from None

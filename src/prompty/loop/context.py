@@ -34,7 +34,7 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """The limit of a conversation, in characters or `Tokens(n)`.
+    """The limit of a conversation: `Tokens(n)`, or a plain number of characters.
 
     `summary` summarizes the dropped messages: a function of the messages and the maximum number of characters, or a
     .prompty file with the inputs `conversation` and `characters`. By default, or if it fails, the summary lists the
@@ -47,7 +47,9 @@ class Context:
     def __post_init__(self) -> None:
         limit: object = self.limit
         if not isinstance(limit, int | Tokens) or isinstance(limit, bool):
-            raise WrongArgument("Context(limit=…)", limit, "characters or Tokens", "Write Context(limit=Tokens(8000)).")
+            raise WrongArgument(
+                "Context(limit=…)", limit, "Tokens or a number of characters", "Write Context(limit=Tokens(8000))."
+            )
         if self.summary is not None and not callable(self.summary) and not isinstance(self.summary, str | Path):
             raise WrongArgument("Context(summary=…)", self.summary, "a function or a file", "Pass a .prompty file.")
 

@@ -83,7 +83,10 @@ class RunOptions(CallData, total=False):
     max_iterations: Annotated[int, Doc("The maximum number of answers with tool calls.")]
     context_budget: Annotated[
         int | Tokens | Context | None,
-        Doc("How much of the conversation is sent: characters, `Tokens(n)`, or a `Context` with a summary."),
+        Doc(
+            "How much of the conversation is sent: `Tokens(n)`, a number of characters (not of tokens), or a `Context` "
+            "with a summary."
+        ),
     ]
     messages: Annotated[Sequence[object] | None, Doc("A conversation to continue, instead of rendering the file.")]
 
@@ -245,7 +248,7 @@ _RULES: dict[str, _Rule] = {
     "approval": _Rule(_is_approval, "a policy, or policies by tool", "Write 'always', 'never' or {'tool': 'always'}."),
     "context_budget": _Rule(
         lambda value: value is None or _is_count(value) or isinstance(value, Tokens | Context),
-        "a number of characters, Tokens or a Context",
-        "Write Tokens(8000) or Context(limit=…).",
+        "Tokens, a number of characters, or a Context",
+        "Write Tokens(8000) for tokens. A plain number counts characters.",
     ),
 }

@@ -152,7 +152,7 @@ def _marker_error(agent: PromptAgent, changed: ChangedMarker) -> RenderError:
     cause, fix = COMPUTED_ROLE
     cause += ". It would turn the text after it into an instruction"
     error = RenderError(cause, fix, computed[0].line if computed else None)
-    return _locate_error(error, agent.body_lines.locate(error.line)) if agent.body_lines and error.line else error
+    return _locate_error(error, error.line, agent) if error.line else error
 
 
 def prepare(
@@ -203,14 +203,16 @@ def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, s
     try:
         return renderer(mark(agent.instructions), values, nonce=nonce, strict=strict)
     except RenderError as error:
-        if agent.body_lines is None or error.line is None:
+        if error.line is None:
             raise
-        raise _locate_error(error, agent.body_lines.locate(error.line)) from None
+        raise _locate_error(error, error.line, agent) from None
 
 
-def _locate_error(error: RenderError, place: FileLine) -> RenderError:
+def _locate_error(error: RenderError, line: int, agent: PromptAgent) -> RenderError:
     """Return an error with the file and line that a line of the body comes from."""
-    return RenderError(error.cause, error.fix, place.line, None if place.path is None else place.path.name)
+    path, line = agent.body_lines.locate(line) if agent.body_lines else FileLine(None, line)
+    own = f"the body of {agent.path.name}" if agent.path else None
+    return RenderError(error.cause, error.fix, line, own if path is None else path.name)
 
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:

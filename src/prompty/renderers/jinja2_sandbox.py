@@ -289,10 +289,13 @@ class LimitedContext(Context):
 
     @pass_context
     def write(self, value: object) -> str:
-        """Return the text of `{{ value }}`."""
+        """Return the text of `{{ value }}`. A method that is not called, as in `{{ text.title }}`, is undefined: its
+        text would have an address of this process."""
         if not isinstance(value, str):
             if isinstance(value, CONTAINERS):
                 self.spend(CHARACTERS.check(measure(value)) // 4)
+            elif callable(value) and not isinstance(value, Undefined):
+                value = self.environment.undefined(name=getattr(value, "__name__", None))
             value = str(value)
         self.spend(4 + value.__sizeof__() // 32)
         return value

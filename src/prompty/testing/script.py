@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from threading import Lock
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.model.message import Reply, ToolCall, Usage
@@ -169,12 +169,31 @@ class Script(TransportSubstitute):
     """Replies for successive calls. `requests` collects the bodies that were sent.
 
     Within `with script:` it replies to every prompt in this context, regardless of its provider, including tasks and
-    threads that copy the context. Executors that the host registered still run.
+    threads that copy the context. Executors that the host registered still run. At the end of the block every reply
+    must have been used, unless the block raised.
     """
 
     def __init__(self, *items: ScriptItem) -> None:
         self.requests: list[dict[str, Any]] = []
         self._items, self._numbers, self._lock = items, count(1), Lock()
+        self._blocks = 0
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._blocks += 1
+        return super().__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None = None, *others: object) -> None:
+        super().__exit__(kind, *others)
+        with self._lock:
+            self._blocks -= 1
+            unused = self._items[len(self.requests) :] if self._blocks == 0 and kind is None else ()
+        if unused:
+            replies = f"{len(unused)} of {len(self._items)} replies of the Script"
+            raise AssertionError(
+                f"{replies} not used at the end of its block, the first of them {unused[0]!r:.200}\n"
+                "    Pass as many replies as the prompts call the model, and read streams inside the block."
+            )
 
     def __call__(self, request: WireRequest, /) -> Reply | Fault:
         item = self._next(request)

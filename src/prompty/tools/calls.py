@@ -204,12 +204,19 @@ def _to_parts(value: object) -> list[ContentPart]:
     if isinstance(value, _PARTS):
         return _limit([value])
     if not isinstance(value, str):
-        if isinstance(value, Sequence) and value and all(isinstance(part, _PARTS) for part in value):
-            return _limit(value)
+        if isinstance(value, Sequence) and (parts := _join_parts(value)):
+            return _limit(parts)
         value = to_text(value)
     text = repair_text(value)
     cut = len(text) - MAX_RESULT_LENGTH
     return [TextPart(text if cut <= 0 else f"{text[:MAX_RESULT_LENGTH]}\n[{cut} more characters were omitted]")]
+
+
+def _join_parts(values: Sequence[object]) -> list[ContentPart]:
+    """Return a list of parts, with its texts as parts. Return an empty list for any other data, such as plain texts."""
+    parts = [TextPart(value) if isinstance(value, str) else value for value in values]
+    is_content = any(isinstance(value, _PARTS) for value in values) and all(isinstance(part, _PARTS) for part in parts)
+    return cast(list[ContentPart], parts) if is_content else []
 
 
 def _limit(parts: Sequence[ContentPart]) -> list[ContentPart]:

@@ -67,7 +67,7 @@ def request(
     """Return the body of a request (§7.5). If `is_bound`, the model refuses thoughts after a change (M7)."""
     options = agent.model.options
     extra = options.additional_properties or {}
-    body: Json = {"max_tokens": DEFAULT_MAX_TOKENS, **map_options(options, OPTIONS), "model": agent.model.id}
+    body: Json = {"max_tokens": _get_default_limit(extra), **map_options(options, OPTIONS), "model": agent.model.id}
     body["messages"] = []
     instructions = [message for message in messages if message.role in INSTRUCTION_ROLES]
     if len(instructions) == len(messages):  # the API needs a user message
@@ -85,6 +85,13 @@ def request(
         config = cast(Json, body.get("output_config") or {})
         body["output_config"] = {**config, "format": {"type": "json_schema", "schema": output.schema}}
     return body
+
+
+def _get_default_limit(extra: Mapping[str, Any]) -> int:
+    """Return the default for `max_tokens`, which the API wants above the budget for thinking."""
+    thinking = extra.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) and budget >= DEFAULT_MAX_TOKENS else 0)
 
 
 def _join_instructions(messages: Sequence[Message]) -> str | list[Json]:

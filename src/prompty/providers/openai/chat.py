@@ -4,6 +4,7 @@ Pure functions between `Message` and `Reply` and the JSON of the API. Used by `p
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -33,6 +34,9 @@ OPTIONS = {
     "stop_sequences": "stop",
     "reasoning_effort": "reasoning_effort",
 }
+# OpenAI refuses these characters in a participant's name, and longer names.
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
+_MAX_NAME_LENGTH = 64
 # An answer with one of these finish reasons may be truncated in the middle of a call.
 _TRUNCATED = ("length", "content_filter")
 _REASONING_CHOICES = {"reasoning": "reasoning", "reasoning_content": "reasoning_content", "none": None}
@@ -121,7 +125,7 @@ def write_message(message: Message, profile: Profile = OPENAI) -> Json:
         if message.tool_call_id:
             wire["tool_call_id"] = _fit_id(message.tool_call_id, profile)
     elif message.name and "messages.name" not in profile.unsupported:
-        wire["name"] = message.name
+        wire["name"] = _NOT_IN_NAMES.sub("_", message.name)[:_MAX_NAME_LENGTH]
     if message.role == "assistant" and message.tool_calls:
         wire["tool_calls"] = [_call_to_wire(call, profile) for call in message.tool_calls]
         if profile.reasoning is not None:
