@@ -95,6 +95,31 @@ FILES: dict[str, tuple[str, list[str]]] = {
     ),
     "45 an error in a chat that reads a pipe": (REMOTE % "http://127.0.0.1:9/v1", ["chat"]),
     "41 an answer that was cut": (REMOTE.replace(BODY, "outputs: {a: {kind: string}}\n" + BODY), ["run"]),
+    "8 text after a role": (HEAD + "---\nUser: hello\n", ["check"]),
+    "21 an endpoint without a scheme, checked": (REMOTE % "127.0.0.1:8898/v1", ["check"]),
+    "52 messages in the frontmatter": (
+        HEAD + "messages:\n  - {role: system, content: Be kind.}\n---\n",
+        ["run"],
+    ),
+    "52 a system prompt in the frontmatter": (HEAD + "system_prompt: Be kind.\n---\n", ["run"]),
+    "53 a file in a fence": ("```yaml\n" + HEAD + BODY + "```\n", ["run"]),
+    "54 headings as roles": (HEAD + "---\n## System\nBe kind.\n\n## User\nHello\n", ["run"]),
+    "54 tags as roles": (HEAD + "---\n<system>\nBe kind.\n</system>\n", ["check"]),
+    "55 required names as in a JSON Schema": (
+        HEAD + "inputs:\n  required: [q]\n  q: {kind: string}\n---\nuser:\n{{q}}\n",
+        ["run", "-i", "q=x"],
+    ),
+    "56 single braces": (HEAD + "inputs: {q: {kind: string}}\n---\nuser:\n{ q }\n", ["check"]),
+    "56 one brace too few": (HEAD + "inputs: {q: {kind: string}}\n---\nuser:\n{{ q }\n", ["check"]),
+    "56 one brace too many": (HEAD + "inputs: {q: {kind: string}}\n---\nuser:\n{{{q}}}\n", ["check"]),
+    "57 a tool of OpenAI": (
+        HEAD + "tools:\n  - type: function\n    function: {name: look, parameters: {type: object}}\n" + BODY,
+        ["check"],
+    ),
+    "58 keys of other formats in an input": (
+        HEAD + "inputs: {q: {kind: integer, optional: true, min: 3}}\n---\nuser:\n{{q}}\n",
+        ["check"],
+    ),
 }
 REPLIES = {
     "24 a path that is not there": json_reply({"error": {"message": "Not Found"}}, 404),

@@ -21,7 +21,7 @@ from prompty.wire.json_bytes import read_bytes, write_bytes
 from prompty.wire.stream import EventReader
 from tests.legality import assert_legal
 from tests.strategies import json_objects, names, texts
-from tests.ways import ASYNC, WAYS, Way
+from tests.ways import ASYNC, SYNC, WAYS, Way
 
 APIS = tuple(api for api in PROVIDER.apis if api != "embedding")  # those that answer with messages
 LOOK = {"name": "look", "kind": "function", "parameters": [{"name": "at", "kind": "string"}]}
@@ -157,10 +157,9 @@ def test_the_innermost_script_answers_and_a_context_ends_with_its_block() -> Non
 @pytest.mark.parametrize(("used", "left"), [(0, 3), (1, 2), (2, 1)])
 def test_a_reply_that_no_call_used_fails_the_block(used: int, left: int) -> None:
     replies = ("one", "two", "three")
-    with pytest.raises(AssertionError, match=f"{left} of 3 replies of the Script not used.*'{replies[used]}'"):
-        with Script(*replies):
-            for _ in range(used):
-                invoke(agent_of())
+    message = f"{left} of 3 replies of the Script not used.*'{replies[used]}'"
+    with pytest.raises(AssertionError, match=message), Script(*replies):
+        SYNC.invoke_often(used, agent_of())
 
 
 def test_a_block_that_fails_does_not_complain_of_unused_replies() -> None:

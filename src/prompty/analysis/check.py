@@ -20,9 +20,12 @@ from prompty.analysis.models import find_model_problems
 from prompty.analysis.semantics import (
     check_bindings,
     check_kind_conditions,
+    find_invalid_endpoints,
     find_kinds_as_defaults,
+    find_misplaced_required,
     find_missing_model,
     find_open_outputs,
+    find_text_in_frontmatter,
     find_unknown_names,
     find_untrusted_endpoints,
 )
@@ -30,6 +33,7 @@ from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownNam
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import ROLES, read_marker
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
+from prompty.model.synonyms import ROLE_SYNONYMS
 from prompty.parsers import PARSERS
 from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
@@ -54,25 +58,23 @@ from prompty.safety.redaction import find_secret, is_credential_name
 
 _LONE_WORD = re.compile(r"[ \t]*(?:#{1,6}[ \t]*)?(\w+)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?::[ \t]*)?:[ \t]*\Z")
 _ROLE_AND_TEXT = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*:[ \t]*\S", re.IGNORECASE)
-# Names of roles in other tools.
-_SYNONYMS = {
-    "human": "user",
-    "person": "user",
-    "customer": "user",
-    "ai": "assistant",
-    "bot": "assistant",
-    "model": "assistant",
-    "chatbot": "assistant",
-    "instructions": "system",
-}
+_HEADING = re.compile(r"[ \t]*(?:#{1,6}[ \t]*|<|\*\*)(\w+)[ \t]*:?(?:>|\*\*)?[ \t]*:?[ \t]*\Z")
+_FENCED_FILE = re.compile(r"\s*(`{3,}|~{3,})[^\n]*\n\s*(?:---|\+\+\+)[ \t]*\n")
 
 
 def find_misspelt_roles(lines: Sequence[Line]) -> Iterator[Finding]:
     """Yield a warning for each line that looks like a role marker but is text of the previous message."""
+    has_roles = any(read_marker(line.text) for line in lines)
     for line in lines:
         if "{" in line.text or read_marker(line.text):
             continue
-        if (word := _LONE_WORD.match(line.text)) and (role := _meant_role(word[1])):
+        if not has_roles and (heading := _HEADING.match(line.text)) and (role := _meant_role(heading[1])):
+            message = (
+                f"`{line.text.strip()}` is not a role marker, and the body has none: all of it is a system message"
+            )
+            problem = Problem(code="misspelt-role", message=message, fix=f"Write `{role}:`.", severity="warning")
+            yield Finding(*line.content, problem, (Edit(*line.content, f"{role}:"),))
+        elif (word := _LONE_WORD.match(line.text)) and (role := _meant_role(word[1])):
             message = f"`{word[1]}:` is not a role, so this line and those below it belong to the previous message"
             start, end = line.start + word.start(1), line.start + word.end(1)
             problem = Problem(code="misspelt-role", message=message, fix=f"Write `{role}:`.", severity="warning")
@@ -87,7 +89,7 @@ def find_misspelt_roles(lines: Sequence[Line]) -> Iterator[Finding]:
 
 def _meant_role(word: str) -> str | None:
     word = word.lower()
-    return _SYNONYMS.get(word) or next(iter(get_close_matches(word, ROLES, 1, cutoff=0.75)), None)
+    return ROLE_SYNONYMS.get(word) or next(iter(get_close_matches(word, ROLES, 1, cutoff=0.75)), None)
 
 
 _ENV = re.compile(r"\$\{env:([^:}]*)")
@@ -167,6 +169,10 @@ def check_text(
 
 def _check(document: Document, references: References, registry: Registry, portable: bool) -> list[Problem]:
     source, parts, frontmatter, base = document
+    if parts.frontmatter is None and (fence := _FENCED_FILE.match(source.text)):
+        fix = "Remove the fence: the first line and the last one."
+        problem = Problem(code="fenced-file", message="the whole file is in a code fence", fix=fix)
+        return source.problems([Finding(*fence.span(1), problem)], 0)
     if base is None:
         _, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
     else:
@@ -189,8 +195,12 @@ def _check(document: Document, references: References, registry: Registry, porta
     unused, undeclared = _check_names(built, body, text, frontmatter)
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
     unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
-    untrusted = find_untrusted_endpoints(agent, source_map)
+    untrusted = [*find_invalid_endpoints(agent, source_map), *find_untrusted_endpoints(agent, source_map)]
     doubts = [*_find_doubts(built, frontmatter, registry), *_find_mixed_delimiters(source.text, parts)]
+    if base is None:
+        misplaced = list(find_text_in_frontmatter(frontmatter.data or {}, text, source_map))
+        warnings = tuple(one for one in warnings if all(one.start != other.start for other in misplaced))
+        doubts += misplaced
     above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted, *doubts]
     below = [*body.findings, *undeclared]
     if outdated:
@@ -284,7 +294,11 @@ def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
 def _analyze_keys(frontmatter: ParsedFrontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return findings for unknown keys and doubtful defaults, and for keys that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
-    doubtful = chain(find_unknown_keys(data, source_map), find_kinds_as_defaults(data, source_map))
+    doubtful = chain(
+        find_unknown_keys(data, source_map),
+        find_kinds_as_defaults(data, source_map),
+        find_misplaced_required(data, source_map),
+    )
     return tuple(first_findings(doubtful)), tuple(first_findings(find_extensions(data, source_map)))
 
 
@@ -396,7 +410,7 @@ def _check_names(
             ("inputs", index, "name"),
             "unused-input",
             f"the input `{name}` is declared but never used",
-            "Use it in the body or in a binding, or remove it.",
+            _find_use_fix(name, text),
             severity="warning",
         )
         for index, name in enumerate(declared)
@@ -406,6 +420,13 @@ def _check_names(
     uses = ((name, line) for name, line in body.variables.items() if name not in known)
     undeclared = (_undeclared(name, *_find_use(name, line), declared, text) for name, line in uses)
     return first_findings(unused), first_findings(undeclared)
+
+
+def _find_use_fix(name: str, body: str) -> str:
+    single = re.search(rf"(?<!{{){{\s*{re.escape(name)}\s*}}(?!}})", body)
+    if single:
+        return f"`{single[0]}` is text. Write `{{{{ {name} }}}}`."
+    return "Use it in the body or in a binding, or remove it."
 
 
 def _undeclared(name: str, start: int, end: int, declared: Sequence[str], text: str) -> Finding:

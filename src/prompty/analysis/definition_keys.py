@@ -10,6 +10,7 @@ from prompty.model import connection
 from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Template, TemplateParser
 from prompty.model.connection import infer_connection_kind
 from prompty.model.property import PROPERTY_KEYS, Property
+from prompty.model.synonyms import KEY_SYNONYMS, PROPERTY_SYNONYMS
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
@@ -48,7 +49,7 @@ def _key_paths() -> Iterator[tuple[str, str]]:
                 yield key.lower(), f"{path}.{key}"
 
 
-_ELSEWHERE = {"maxtokens": "model.options.maxOutputTokens", "stop": "model.options.stopSequences", **dict(_key_paths())}
+_ELSEWHERE = {**KEY_SYNONYMS, **dict(_key_paths())}
 
 
 def find_unknown_keys(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -67,7 +68,9 @@ def _unknown_key(site: "_Site", name: str, known: list[str], source_map: SourceM
         return source_map.locate((*site.keys, name), "misplaced-key", message, fix, severity="warning", on_key=True)
     near = nearest(name, known)
     fix = f"Did you mean `{near}`? " if near else ""
-    if site.definition is ModelOptions:
+    if site.definition is Property and name in PROPERTY_SYNONYMS:
+        code, message, fix, near = "unknown-key", f"unknown key `{name}`", PROPERTY_SYNONYMS[name], None
+    elif site.definition is ModelOptions:
         code, message = "unknown-option", f"unknown option `{name}`"
         fix += "Provider-specific options go under `additionalProperties:`."
     else:
@@ -128,7 +131,7 @@ def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
         yield from _connection_site(model.get("connection"), ("model", "connection"))
     tools = data.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else []):
-        if isinstance(tool, dict):
+        if isinstance(tool, dict) and ("kind" in tool or "function" not in tool):  # not a tool in OpenAI's form
             keys = ("tools", index)
             yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
             yield from _property_sites(tool.get("parameters"), (*keys, "parameters"))

@@ -6,6 +6,7 @@ that match no parameter, for tools whose parameters are known offline. Declarati
 author intended. Endpoints that a call would refuse to send a credential to (F14).
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, get_args
@@ -16,8 +17,9 @@ from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, U
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import get_conditions
 from prompty.model.connection import OAuthConnection
-from prompty.model.property import KIND_SYNONYMS, Kind, Property
+from prompty.model.property import Kind, Property
 from prompty.model.provenance import Refusal
+from prompty.model.synonyms import BODY_KEYS, KIND_SYNONYMS
 from prompty.model.tool import FunctionTool, McpTool, OpenApiTool, ToolDefinition
 from prompty.pipeline.definitions import check_tool_conditions
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
@@ -148,6 +150,41 @@ def find_kinds_as_defaults(data: Mapping[str, Any], source_map: SourceMap) -> It
             message = f"the default of `{name}` is the word `{value}`"
             fix = f"If you mean the kind, write `{name}: {{kind: {kind}}}`."
             yield source_map.locate(("inputs", name), "kind-as-default", message, fix, severity="warning")
+
+
+def find_misplaced_required(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for a list of required names among the inputs or outputs, as in a JSON Schema."""
+    for group in ("inputs", "outputs"):
+        entries = data.get(group)
+        required = entries.get("required") if isinstance(entries, dict) else None
+        if isinstance(required, list) and required and all(name in entries for name in required):
+            message = f"`required` is a list of names here, so it declares one more of the `{group}`"
+            fix = f"Remove it, and write `required: true` in each: `{required[0]}: {{kind: string, required: true}}`."
+            yield source_map.locate((group, "required"), "misplaced-key", message, fix, on_key=True)
+
+
+def find_text_in_frontmatter(data: Mapping[str, Any], body: str, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for a file without a body, whose text is in a key of the frontmatter."""
+    for name in () if body.strip() else data:
+        if str(name).lower().replace("_", "") in BODY_KEYS:
+            message = f"the file has no body: `{name}` in the frontmatter has no effect"
+            fix = "Write the messages below the second `---`: a line `system:` or `user:`, then its text."
+            yield source_map.locate((name,), "no-body", message, fix, on_key=True)
+
+
+def find_invalid_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each endpoint without http:// or https://."""
+    places: list[KeyPath] = [("model",), *(("tools", index) for index in range(len(agent.tools)))]
+    for keys, owner in zip(places, (agent.model, *agent.tools), strict=True):
+        endpoint = getattr(getattr(owner, "connection", None), "endpoint", None)
+        if endpoint and "${" not in endpoint and "://" not in endpoint:
+            scheme = "http" if _LOCAL.match(endpoint) else "https"
+            message = f"the endpoint {endpoint!r} has no scheme"
+            keys = (*keys, "connection", "endpoint")
+            yield source_map.locate(keys, "endpoint-scheme", message, f"Write `{scheme}://{endpoint}`.")
+
+
+_LOCAL = re.compile(r"localhost\b|127\.|\[::1\]|0\.0\.0\.0", re.IGNORECASE)
 
 
 def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> Iterator[Finding]:

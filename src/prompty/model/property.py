@@ -11,18 +11,6 @@ from prompty.safety.redaction import MASK, is_credential_name
 Kind = Literal["string", "integer", "float", "boolean", "array", "object", "thread", "image", "file", "audio"]
 RICH_KINDS = frozenset({"thread", "image", "file", "audio"})
 
-# Names of kinds in JSON Schema, Python and Prompty v1.
-KIND_SYNONYMS = {
-    "number": "float",
-    "double": "float",
-    "int": "integer",
-    "str": "string",
-    "text": "string",
-    "bool": "boolean",
-    "list": "array",
-    "dict": "object",
-}
-
 # A mapping with one of these keys is a property. Any other mapping is an object's default.
 PROPERTY_KEYS = frozenset(
     {"kind", "description", "required", "default", "example", "enumValues", "items", "properties"}

@@ -258,7 +258,9 @@ def _read_partial(references: References, name: str) -> Partial:
     """Return the partial that an include names. Its file must be readable by `${file:}`, with a name like `_…`."""
     if not PurePosixPath(name).name.startswith("_"):
         message = f"{name} is not a partial: its name does not start with an underscore"
-        raise Unreadable("include-name", message, "Rename the file and the include to _….")
+        folder, slash, last = name.rpartition("/")
+        fix = f"Rename the file to `_{last}`, and write `{folder}{slash}_{last}` in the include."
+        raise Unreadable("include-name", message, fix)
     path, text = _read_text(references, name)
     if not path.name.startswith("_"):
         raise Unreadable("include-name", f"{name} is a link to a file that is not a partial", "Include a partial.")

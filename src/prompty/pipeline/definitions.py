@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 from prompty.model import agent as model
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import Callee, find_condition_problem, get_conditions
-from prompty.model.property import KIND_SYNONYMS, Kind, Property
+from prompty.model.property import Kind, Property
+from prompty.model.synonyms import KIND_SYNONYMS
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.frontmatter import ParsedFrontmatter
 from prompty.pipeline.references import References
@@ -75,7 +76,7 @@ def build_agent(frontmatter: ParsedFrontmatter, body: str, references: Reference
         details = error.errors(include_url=False, include_input=False)
     # An unresolved value would also fail validation: report it once.
     located = {finding.start for finding in findings}
-    invalid_values = first_findings(_locate(detail, frontmatter.source_map) for detail in details)
+    invalid_values = first_findings(_locate(detail, frontmatter.source_map, data) for detail in details)
     findings += [finding for finding in invalid_values if finding.start not in located]
     invalid = frozenset(schemas) | {str(detail["loc"][0]) for detail in details}
     valid = {key: value for key, value in data.items() if key not in invalid}
@@ -112,9 +113,11 @@ def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[
                 yield source_map.locate((*keys, index, "default"), "wrong-default", message, fix)
 
 
-def _locate(detail: ErrorDetails, source_map: SourceMap) -> Finding:
+def _locate(detail: ErrorDetails, source_map: SourceMap, data: Mapping[str, Any]) -> Finding:
     keys = detail["loc"]
     last = str(keys[-1])
+    if detail["type"] == "tool_kind" and (fix := _find_tool_fix(data["tools"][keys[1]])):
+        return source_map.locate(keys, "wrong-value", "this is OpenAI's form of a tool", fix)
     if detail["type"] == "missing":
         return source_map.locate(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")
     if detail["type"] == "union_tag_invalid":
@@ -129,6 +132,15 @@ def _locate(detail: ErrorDetails, source_map: SourceMap) -> Finding:
         )
     message = f"expected {expected}, found {written}"
     return source_map.locate(keys, "wrong-value", message, fix.format(key=last), replacement=replacement)
+
+
+def _find_tool_fix(tool: object) -> str | None:
+    """Return a tool in OpenAI's form as one of this format, or None for any other value."""
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict):
+        return None
+    name = str(function.get("name") or "name")
+    return f"Write `- {{name: {name}, kind: function, parameters: …}}`, with one `name: {{kind: …}}` per parameter."
 
 
 # By the first word of pydantic's error type.

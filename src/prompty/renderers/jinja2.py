@@ -29,6 +29,7 @@ _HOLDERS = (nodes.Macro, nodes.AssignBlock, nodes.CallBlock, nodes.Block, nodes.
 _FIX = "Move the markers outside it, or only apply filters to the text of a message."
 _Token = tuple[int, str, str]
 _UNKNOWN_FILTER = re.compile(r"No filter named '(.+)'")
+_UNCLOSED_BLOCK = re.compile(r"innermost block that needs to be closed is '(\w+)'")
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
 # Errors of Python's compiler: nested too deep, too many lines, a number with too many digits.
@@ -349,6 +350,10 @@ def _render_error(error: Exception) -> RenderError:
 
 def _find_fix(message: str) -> str:
     """Return the fix of a syntax error. An unknown filter is probably misspelt."""
+    if block := _UNCLOSED_BLOCK.search(message):
+        return f"Add `{{% end{block[1]} %}}`."
+    if "'}'" in message:
+        return "Write an expression with two braces on each side: `{{ name }}`."
     unknown = _UNKNOWN_FILTER.match(message)
     if unknown is None:
         return "Correct this line of the template."

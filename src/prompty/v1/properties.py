@@ -6,7 +6,8 @@ OpenAI's function definitions and JSON Schemas become tools and properties, if t
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from prompty.model.property import KIND_SYNONYMS, PROPERTY_KEYS, Kind, kind_of_value
+from prompty.model.property import PROPERTY_KEYS, Kind, kind_of_value
+from prompty.model.synonyms import KIND_SYNONYMS
 from prompty.v1.body import BodyEdit
 from prompty.v1.draft import Draft, V1Data, V1Keys, is_file_reference, is_reference, mapping_or_empty
 
