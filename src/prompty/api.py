@@ -14,8 +14,9 @@ from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import CallOptions, Settings, TurnOptions, check_options
-from prompty.model.agent import PromptAgent, require_agent
+from prompty.model.agent import ModelOptions, PromptAgent, require_agent
 from prompty.model.paused import Paused
+from prompty.model.synonyms import OPTION_SYNONYMS
 from prompty.pipeline.load import open_agent
 from prompty.providers import ExecutorProtocol, ProcessorProtocol
 
@@ -53,11 +54,21 @@ def make_settings(function: str, allowed: type, options: Mapping[str, Any]) -> S
     unknown = options.keys() - allowed.__annotations__.keys()
     if unknown:
         name = min(unknown)
-        nearest = get_close_matches(name, allowed.__annotations__, 1)
-        hint = f". Did you mean '{nearest[0]}'?" if nearest else ". Pass inputs as a mapping: {'name': value}"
-        raise TypeError(f"{function}() got an unexpected option '{name}'{hint}")
+        raise TypeError(f"{function}() got an unexpected option '{name}'. {_find_option_fix(name, function, allowed)}")
     check_options(function, options)
     return Settings(**options)
+
+
+def _find_option_fix(name: str, function: str, allowed: type) -> str:
+    model_options = {*ModelOptions.model_fields, *(field.alias for field in ModelOptions.model_fields.values())}
+    if name in TurnOptions.__annotations__:
+        return f"{function}() calls the model once and runs no tools. Call turn({name}=…)."
+    if name in model_options:
+        return f"Pass options={{'{name}': …}}."
+    if name in OPTION_SYNONYMS:
+        return OPTION_SYNONYMS[name]
+    nearest = get_close_matches(name, allowed.__annotations__, 1)
+    return f"Did you mean '{nearest[0]}'?" if nearest else "Pass inputs as a mapping: {'name': value}."
 
 
 def make_resume_settings(function: str, paused: object, options: Mapping[str, Any]) -> Settings:

@@ -71,7 +71,8 @@ class TextEdit:
 class Problem:
     """One mistake in a file: where it begins and ends, what is wrong, and how to fix it.
 
-    Positions count like those of `TextEdit`. `edits`, where there are any, make the fix when they are applied together.
+    Positions count like those of `TextEdit`, and the line is 0 for a file that does not exist. `edits`, where there are
+    any, make the fix when they are applied together.
     """
 
     code: str
@@ -89,7 +90,7 @@ class Problem:
 
     @property
     def place(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}"
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
     def __str__(self) -> str:
         subject = f"{self.key}: " if self.key else ""
@@ -257,10 +258,17 @@ class ModelError(PromptyError):
     def fix(self) -> str:
         """The fix, if one is known. `advice` is one from the facts about the model."""
         if self.status is None and self.retryable and self.url and "connection" in self.cause:
+            if self.provider == "ollama":
+                return "Start Ollama: `ollama serve`."
             return "Check that the server is running and that the endpoint is correct."
+        if self.cause.startswith(_ODD_ANSWERS) and self.url:
+            return "Check the endpoint. Most servers expect one that ends with /v1."
         return self.advice or _FIXES.get(self.status or 0, "")
 
 
+TIMED_OUT = "the provider did not answer in time"
+NOT_JSON = "the provider's answer is not JSON"
+_ODD_ANSWERS = (NOT_JSON, "the provider sent JSON that is not an object", "the provider answered without ")
 _FIXES = {
     401: "Check the key: `prompty doctor` shows where it comes from.",
     403: "Check the key's permissions: `prompty doctor` shows where it comes from.",
@@ -329,9 +337,17 @@ class Cancelled(PromptyError):
 class IterationsExceeded(PromptyError, ValueError):
     """The model asked for tools more often than the limit allows."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"Agent loop exceeded {limit} iterations")
+    _FIX = "Pass a larger max_iterations= if it needs more rounds."
+
+    def __init__(self, limit: int, called: Sequence[str] = ()) -> None:
+        tools = ", ".join(f"{name} ×{called.count(name)}" for name in dict.fromkeys(called))
+        calls = f" The model called {tools}." if tools else ""
+        super().__init__(f"Agent loop exceeded {limit} iterations\n    {self._FIX}{calls}")
         self.limit = limit
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        return str(self).replace(self._FIX, "Add --trace console to see each round.")
 
 
 class BudgetSpent(PromptyError):
@@ -388,6 +404,10 @@ class StoreUnusable(PromptyError, OSError):
             f"the sessions in '{path}' cannot be used: {cause}\n    Name another file, or restore this one."
         )
         self.path = path
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        return str(self).replace("Name another file", "Name another file with --database")
 
 
 class PausedRefused(PromptyError, ValueError):

@@ -18,7 +18,7 @@ from prompty.cli.app import app
 from prompty.errors import PromptyError
 from tests.drivers.clients import close_clients
 from tests.drivers.conftest import short_waits as short_waits
-from tests.loopback import Server, json_reply
+from tests.loopback import Hold, Server, json_reply, reply
 
 SNAPSHOTS = Path(__file__).with_name("mistakes.txt")
 WRITE = bool(os.environ.get("PROMPTY_WRITE_MISTAKES"))
@@ -89,6 +89,7 @@ FILES: dict[str, tuple[str, list[str]]] = {
     "35 an unknown tool kind": (HEAD + "tools:\n  - {name: f, kind: fuction}\n" + BODY, ["check"]),
     "37 a folder without prompts": ("", ["check"]),
     "38 yes for a boolean": (INPUTS, ["run", "-i", "q=x", "-i", "b=yes"]),
+    "38 a word for a boolean": (INPUTS, ["run", "-i", "q=x", "-i", "b=maybe"]),
     "51 a key of the environment for any server": (
         "---\nmodel: {id: m, connection: {apiKey: '${env:A_KEY}', endpoint: 'https://models.example'}}\n" + BODY,
         ["run"],
@@ -116,12 +117,39 @@ FILES: dict[str, tuple[str, list[str]]] = {
         HEAD + "tools:\n  - type: function\n    function: {name: look, parameters: {type: object}}\n" + BODY,
         ["check"],
     ),
+    "63 a page with status 200": (REMOTE, ["run"]),
+    "64 no choices": (REMOTE, ["run"]),
+    "65 no answer in time": (REMOTE, ["run", "--timeout", "0.2"]),
+    "66 too many rounds": (
+        "---\nname: shop\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: ["
+        + ", ".join([CALL] * 12)
+        + "]}}}\ntools:\n  - {name: look, kind: function}\n"
+        + BODY,
+        ["run", "--tools", "looking.py"],
+    ),
     "58 keys of other formats in an input": (
         HEAD + "inputs: {q: {kind: integer, optional: true, min: 3}}\n---\nuser:\n{{q}}\n",
         ["check"],
     ),
 }
+# The same for commands whose arguments are not the name of one file.
+COMMANDS: dict[str, tuple[str, list[str]]] = {
+    "32 a name that is almost right": (HEAD + BODY, ["run", "shp.prompty"]),
+    "32 a path of Windows": ("", ["run", "prompts\\shop.prompty"]),
+    "32 a folder": ("", ["run", "."]),
+    "59 a misspelt provider": (HEAD + BODY, ["run", "shop.prompty", "--model", "opnai:gpt-5"]),
+    "60 no rows": (INPUTS, ["batch", "shop.prompty", "rows.csv", "-o", "out.jsonl"]),
+    "60 a column with another name": (INPUTS, ["batch", "shop.prompty", "questions.csv", "-o", "out.jsonl"]),
+    "60 results as CSV": (INPUTS, ["batch", "shop.prompty", "questions.csv", "-o", "out.csv"]),
+    "61 models of nobody": ("", ["models"]),
+    "62 an answer in a folder that is not there": (HEAD + BODY, ["run", "shop.prompty", "-o", "no/answer.txt"]),
+}
 REPLIES = {
+    "63 a page with status 200": reply(
+        b"<html><h1>Welcome to nginx!</h1></html>", headers={"content-type": "text/html"}
+    ),
+    "64 no choices": json_reply({"object": "chat.completion", "model": "m"}),
+    "65 no answer in time": [Hold()],
     "24 a path that is not there": json_reply({"error": {"message": "Not Found"}}, 404),
     "19 a wrong key": json_reply({"error": {"message": "Incorrect API key provided: a-key-of-the-file"}}, 401),
     "23 a page of a gateway": json_reply("<html><h1>502 Bad Gateway</h1></html>", 400),
@@ -159,6 +187,16 @@ PYTHON: dict[str, tuple[str, Callable[[str], object]]] = {
         TOOL.replace("kind: function}", "kind: function, approvalMode: always}"),
         lambda path: prompty.turn(path, tools={"look": lambda: "seen"}, gate=lambda _: True),
     ),
+    "32 a name that is almost right": (HEAD + BODY, lambda _: prompty.load("shp.prompty")),
+    "33 loads with a path": (HEAD + BODY, prompty.loads),
+    "59 a misspelt provider": (HEAD + BODY, lambda path: prompty.invoke(path, model="opnai:gpt-5")),
+    "66 too many rounds": (
+        FILES["66 too many rounds"][0],
+        lambda path: prompty.turn(path, tools={"look": lambda: "x"}),
+    ),
+    "67 tools for invoke": (TOOL, lambda path: prompty.invoke(path, tools=[_invoke])),  # type: ignore[call-overload]  # likewise the mistake
+    "67 a model option for invoke": (HEAD + BODY, lambda path: prompty.invoke(path, temperature=0.2)),  # type: ignore[call-overload]  # likewise the mistake
+    "67 a keyword of another runtime": (HEAD + BODY, lambda path: prompty.turn(path, target_type=dict)),  # type: ignore[call-overload]  # likewise the mistake
     "41 an answer that was cut": (
         FILES["41 an answer that was cut"][0],
         lambda path: prompty.invoke(path, output_type=dict),
@@ -181,6 +219,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("from prompty import tool\n\n@tool\ndef look(: ...\n")
     (tmp_path / "raising.py").write_text("from prompty import tool\n\n@tool\ndef look():\n    return {}['key']\n")
+    (tmp_path / "looking.py").write_text("from prompty import tool\n\n@tool\ndef look():\n    return 'x'\n")
+    (tmp_path / "questions.csv").write_text("question\nWhy?\n")
     (tmp_path / "folder").mkdir()
     return tmp_path
 
@@ -230,6 +270,15 @@ def test_a_mistake_on_the_command_line(name: str, server: Server, folder: Path) 
     compare(f"{name} (command line)", f"{done.output}\nexit code {done.exit_code}", server, folder)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_mistake_in_the_arguments_of_a_command(name: str, server: Server, folder: Path) -> None:
+    text, arguments = COMMANDS[name]
+    prepare(name, text, server, folder)
+    done = run_command(*arguments)
+    shown = done.output if done.exception is None or done.exit_code != 1 or done.output else repr(done.exception)
+    compare(f"{name} (command line)", f"{shown}\nexit code {done.exit_code}", server, folder)
+
+
 @pytest.mark.parametrize("name", PYTHON)
 def test_a_mistake_in_python(name: str, server: Server, folder: Path) -> None:
     text, call = PYTHON[name]
@@ -246,5 +295,5 @@ CODE_IN_ADVICE = re.compile(
 
 def test_no_message_of_the_command_line_suggests_python() -> None:
     shown = {title: text for title, text in read_snapshots().items() if title.endswith("(command line)")}
-    assert len(shown) == len(FILES)
+    assert len(shown) == len(FILES) + len(COMMANDS)
     assert {title: found[0] for title, text in shown.items() if (found := CODE_IN_ADVICE.search(text))} == {}

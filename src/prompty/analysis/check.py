@@ -142,7 +142,8 @@ def _check_file(
     references.base_dir = file.parent
     try:
         chosen = choose_file(file, name, variant, "", references)
-        document = read_document(chosen, str(Path(name).with_name(chosen.name)), references, _read_frontmatter)
+        shown = name if chosen is file else str(Path(name).with_name(chosen.name))
+        document = read_document(chosen, shown, references, _read_frontmatter)
     except LoadError as error:
         return list(error.problems)
     return _check(document, references, registry, portable)

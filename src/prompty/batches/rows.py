@@ -37,6 +37,20 @@ def read_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
     return _FORMATS[_get_format(path)](path, kinds)
 
 
+def check_columns(path: Path, agent: PromptAgent) -> None:
+    """Raise RequestError if a CSV file lacks the column of a required input, before its rows fail one by one."""
+    header = next(_read_csv_cells(path, header=True), []) if _get_format(path) == ".csv" else None
+    if not header or isinstance(header, csv.Error):
+        return
+    for declared in agent.inputs:
+        if declared.required and declared.default is None and declared.name not in header:
+            columns = ", ".join(f"'{name}'" for name in header[:10])
+            raise RequestError(
+                f"'{path.name}' has no column for the required input '{declared.name}': it has {columns}",
+                "Rename a column in its first line.",
+            )
+
+
 def count_rows(path: Path) -> int:
     return sum(1 for _ in (_read_csv_cells(path) if _get_format(path) == ".csv" else _read_json_lines(path)))
 

@@ -18,10 +18,10 @@ from typer import Argument, Exit, Option
 from prompty.batches.job import Batch, BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
-from prompty.batches.rows import count_rows, select_rows
+from prompty.batches.rows import check_columns, count_rows, select_rows
 from prompty.batches.shared import DatabaseLock, SharedBatch, acquire_lock, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
-from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, fail, out, print_json
+from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import ApiType, AsJson, ModelId, PromptFile, ProviderKey, TraceTo, Variant, start_tracing
@@ -75,6 +75,10 @@ def run_batch(
     try:
         start_tracing(trace)
         agent = load_prompt_file(file, variant, model, provider=provider, api=api)
+        if output.suffix.lower() == ".csv":
+            fix = f"Name it {output.with_suffix('.jsonl')}."
+            raise RequestError(f"results are written as JSON lines, but '{output}' is a CSV file", fix)
+        check_columns(rows, agent)
         job = BatchJob(
             agent=agent,
             rows=rows,
@@ -88,7 +92,7 @@ def run_batch(
         )
         complete, progress = _run(job, database, name)
     except OSError as error:
-        fail(str(error))
+        fail(explain_os_error(error))
     _report(job, progress, complete=complete, as_json=as_json)
 
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import get_state_path, read_options, start_tracing
 from prompty.cli.turns import Approver, describe_event, shorten
-from prompty.errors import Cancelled, InputError, PromptyError
+from prompty.errors import Cancelled, InputError, PromptyError, StoreUnusable
 from prompty.loop.effects import Verdict
 from prompty.memory.sqlite import SqliteMemory
 from prompty.memory.store import InProcessMemory, MemoryStore
@@ -31,6 +31,7 @@ from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
 from prompty.pipeline.prepare import prepare
+from prompty.providers import find_server_name
 from prompty.safety.visible import visible
 from prompty.steering import Steering
 
@@ -39,8 +40,8 @@ HELP = """\
 /undo         remove your last message and the replies to it
 /save NAME    save the conversation under a name
 /help         list these commands
-/exit         leave (also /quit and Ctrl-D)"""
-_LEAVE = frozenset({"/exit", "/quit"})
+/exit         leave (also exit, quit and Ctrl-D)"""
+_LEAVE = frozenset({"/exit", "/quit", "exit", "quit"})
 _USUAL_NAMES = ("question", "input", "message", "query", "text")
 
 
@@ -76,7 +77,7 @@ def chat(
         agent,
         values,
         functions=functions,
-        store=SqliteMemory(database or get_state_path("sessions.db")),
+        open_store=lambda: SqliteMemory(database or get_state_path("sessions.db")),
         session=session,
         ask=ask,
         approval="always" if approve else None,
@@ -91,7 +92,8 @@ def chat(
 
 
 def _print_banner(file: Path, agent: PromptAgent) -> None:
-    model = f"{agent.model.provider}:{agent.model.id}" if agent.model.id else agent.model.provider
+    server = find_server_name(agent)
+    model = f"{server}:{agent.model.id}" if agent.model.id else server
     out.print(Text.assemble((visible(str(file)), "bold"), f" with {visible(model)}"))
     out.print(Text("/help lists the commands. /exit or Ctrl-D leaves.", "dim"))
 
@@ -105,7 +107,7 @@ class Conversation:
         inputs: dict[str, object],
         *,
         functions: list[object],
-        store: MemoryStore,
+        open_store: Callable[[], MemoryStore],
         session: str | None,
         ask: str | None,
         approval: str | None,
@@ -115,8 +117,8 @@ class Conversation:
         self.inputs = inputs
         self.functions = functions
         self.approval = approval
-        self.saved = store
-        self.store: MemoryStore = store if session else InProcessMemory()
+        self.store: MemoryStore = open_store() if session else InProcessMemory()
+        self._open_store = open_store
         self.session: str = session or uuid4().hex
         self.ask: str | None = _choose_input(agent, inputs, ask)
         self.keyboard = keyboard
@@ -226,8 +228,13 @@ class Conversation:
         if not name:
             out.print(Text("usage: /save NAME", "yellow"))
             return
-        self.saved.replace(name, tuple(self.store.load(self.session)))
-        self.store, self.session = self.saved, name
+        try:
+            saved = self._open_store()
+        except StoreUnusable as error:
+            print_error(error, out)
+            return
+        saved.replace(name, tuple(self.store.load(self.session)))
+        self.store, self.session = saved, name
         out.print(Text(f"saved as {visible(name)}; continue later with --session {visible(name)}", "dim"))
 
 

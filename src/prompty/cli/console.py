@@ -1,5 +1,6 @@
 """Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
+import errno
 import signal
 from typing import NoReturn
 
@@ -64,6 +65,26 @@ def print_unexpected(error: Exception, *, debug: bool) -> None:
     if debug:
         err.print(Text(visible(masked_traceback(error)), "dim"))
         return
-    kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+    if isinstance(error, OSError):
+        print_error(explain_os_error(error), err)
+        return
+    kind = f"{type(error).__name__}: "
     line = next(iter(mask_secrets(f"{kind}{error}").splitlines()), kind)
     err.print(Text.assemble(("error", "bold red"), f": {visible(line)}\n    To see the traceback, add --debug."))
+
+
+def explain_os_error(error: OSError) -> str:
+    """Return the file, the reason and the fix of an error of the operating system."""
+    reason = "it does not exist" if error.errno == errno.ENOENT else error.strerror or str(error)
+    cause = f"'{error.filename}' cannot be used: {reason}" if error.filename else reason
+    return f"{mask_secrets(cause)}\n    {_OS_FIXES.get(error.errno or 0, 'To see the traceback, add --debug.')}"
+
+
+_OS_FIXES = {
+    errno.ENOENT: "Correct the path, or create the file.",
+    errno.EACCES: "Choose another folder, or change its permissions.",
+    errno.EROFS: "Choose a folder that can be written to.",
+    errno.ENOSPC: "Free some space on the disk, or choose another folder.",
+    errno.EISDIR: "Name a file in the folder.",
+    errno.ENOTDIR: "Correct the path: a part of it is a file.",
+}

@@ -23,6 +23,8 @@ _EXAMPLES = {
     "object": """'{"name": "value"}'""",
     "thread": """'[{"role": "user", "content": "Hi"}]'""",
 }
+_EXPECTED = {"boolean": "true or false", "integer": "an integer", "float": "a number"}
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _USAGE = (
     "Write -i name=value, -i name=@file to read a file, -i name=- to read standard input, "
     "or -i name=@@text for text that starts with @."
@@ -118,12 +120,16 @@ def _parse_value(name: str, kind: str, text: str) -> object:
     """Parse the text as JSON unless the kind is text."""
     if kind == "string" or kind in _MEDIA:
         return text
+    if kind == "boolean" and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
     try:
         return read_json(text)
     except ValueError as error:
-        cause = f"input '{name}' is declared as {kind}, but its text is not JSON: {error}"
-        fix = f"Example: -i {name}={_EXAMPLES.get(kind, '…')}"
-        raise InputError(name, cause, f"{fix} (or false)" if kind == "boolean" else fix) from None
+        shown = f"{text[:60]}…" if len(text) > 60 else text
+        cause = f"input '{name}' must be {_EXPECTED.get(kind, f'JSON for a value of kind {kind}')}, not {shown!r}"
+        if kind not in _EXPECTED:
+            cause += f": {error}"
+        raise InputError(name, cause, f"Example: -i {name}={_EXAMPLES.get(kind, '…')}") from None
 
 
 def load_prompt_file(

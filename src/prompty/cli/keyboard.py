@@ -49,8 +49,12 @@ class TerminalKeyboard:
     def __init__(self, history: Path) -> None:
         toolkit: Any = require("prompt_toolkit", extra="cli")
         histories: Any = require("prompt_toolkit.history", extra="cli")
-        _create_private(history)
-        self._session = toolkit.PromptSession(history=histories.FileHistory(str(history)))
+        try:
+            _create_private(history)
+            lines = histories.FileHistory(str(history))
+        except OSError:  # the home folder cannot be written to
+            lines = histories.InMemoryHistory()
+        self._session = toolkit.PromptSession(history=lines)
         self._prompt = toolkit.formatted_text.FormattedText([("bold ansicyan", PROMPT)])
         self._ended = False
 

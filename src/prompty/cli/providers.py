@@ -1,12 +1,22 @@
 """`prompty providers` and `prompty models`: the servers that prompty knows, and the models that one of them offers."""
 
+from pathlib import Path
+from typing import Annotated
+
 from rich.text import Text
+from typer import Argument
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import AsJson, PromptFile, ProviderKey, Variant
+from prompty.cli.options import AsJson, ProviderKey, Variant
+from prompty.errors import RequestError
+from prompty.model.agent import PromptAgent
+from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.model_override import override_model
+from prompty.providers import PROVIDERS
 from prompty.providers.models import list_models
-from prompty.providers.profiles import PROFILES, Profile
+from prompty.providers.profiles import PROFILES, Profile, get_profile
+from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 
 # Environment variable with the default endpoint, by provider.
@@ -38,10 +48,17 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
     }
 
 
-def models(file: PromptFile, variant: Variant = None, provider: ProviderKey = None, as_json: AsJson = False) -> None:
-    """Ask the server that FILE uses for its models. Print their ids, and what the server says about them: when they
-    end, how long their answers can be, and what they support."""
-    found = list_models(load_prompt_file(file, variant, provider=provider))
+def models(
+    file: Annotated[
+        Path | None, Argument(metavar="FILE|PROVIDER", help="A .prompty file, or the name of a provider.")
+    ] = None,
+    variant: Variant = None,
+    provider: ProviderKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the server that FILE uses, or a PROVIDER such as ollama, for its models. Print their ids, and what the server
+    says about them: when they end, how long their answers can be, and what they support."""
+    found = list_models(_load_agent(file, variant, provider))
     if as_json:
         print_json([model._asdict() for model in found])
         return
@@ -54,3 +71,18 @@ def models(file: PromptFile, variant: Variant = None, provider: ProviderKey = No
         ]
         about = "; ".join(filter(None, notes))
         out.print(Text.assemble(visible(model.id), (f"  {visible(about)}" if about else "", "dim")))
+
+
+def _load_agent(file: Path | None, variant: str | None, provider: str | None) -> PromptAgent:
+    """Return the agent of a file, or one for a provider that is named instead of a file."""
+    named = provider if file is None else str(file)
+    if file is not None and not (_is_server(str(file)) and not file.exists()):
+        return load_prompt_file(file, variant, provider=provider)
+    if named is None:
+        raise RequestError("which models?", "Name a .prompty file, or a provider: prompty models ollama")
+    load_env(prompt=Path.cwd() / "stdin.prompty")
+    return override_model(PromptAgent(), provider=named)
+
+
+def _is_server(name: str) -> bool:
+    return get_profile(name) is not None or DEFAULT[PROVIDERS].has(name)

@@ -13,7 +13,7 @@ from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import Target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import BudgetSpent, MemoryFailed, ModelError, PromptyError
+from prompty.errors import TIMED_OUT, BudgetSpent, MemoryFailed, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
@@ -160,7 +160,7 @@ def _after(seconds: float | None) -> Moment:
 def check_deadline(deadline: Moment, seconds: float = 0) -> float:
     """Return `seconds` if the deadline is later than that, else raise ModelError."""
     if deadline is not None and time.monotonic() + seconds > deadline:
-        raise ModelError("the call did not end before its timeout")
+        raise ModelError(TIMED_OUT)
     return seconds
 
 

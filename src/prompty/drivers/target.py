@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from prompty.drivers.span_attributes import begin_call_span, record_reply
-from prompty.errors import ModelError, PromptyError
+from prompty.errors import TIMED_OUT, ModelError, PromptyError
 from prompty.loop.effects import CallModel, Effect
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
@@ -24,6 +24,7 @@ from prompty.providers import (
     ProcessorProtocol,
     Provider,
     Transport,
+    find_server_name,
 )
 from prompty.providers.endpoint import append_path
 from prompty.providers.fitting import find_refusals, fit_agent
@@ -137,6 +138,9 @@ def describe_failure(error: PromptyError, effect: Effect[object], targets: Seque
             target = targets[effect.model]
             api = target.api_of(effect.request)
             locate_error(error, target, api)
+            if error.cause == TIMED_OUT and (timeout := effect.request.timeout) is not None:
+                error.retryable = False  # all attempts of a call share its time
+                error.advice = f"It had {timeout:g} s. Allow more with `timeout`, or --timeout on a command line."
             if error.status in _REQUEST_FAULTS and not error.advice:
                 error.advice = _find_advice(target.agent, api, effect.request)
     return error
@@ -153,7 +157,7 @@ def locate_error(error: ModelError, target: Target, api: Api) -> None:
     """Name the call that failed in its error, unless an inner call has done so."""
     if error.provider is None:
         model, path = target.agent.model, target.agent.path
-        error.provider, error.model = model.provider, target.mask(model.id)
+        error.provider, error.model = find_server_name(target.agent), target.mask(model.id)
         error.file = None if path is None else str(path)
         error.url = target.describe_url(api)
 

@@ -123,7 +123,8 @@ def _next_reply(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> L
 
 def _check_limits(plan: Plan, state: TurnState) -> None:
     if state.iteration > plan.settings.max_iterations:
-        raise IterationsExceeded(plan.settings.max_iterations)
+        called = [call.name for message in state.messages for call in message.tool_calls]
+        raise IterationsExceeded(plan.settings.max_iterations, called)
     if plan.settings.budget and (spent := overspent(plan.settings.budget, state.usage, state.cost)):
         raise BudgetSpent(spent)
 

@@ -30,6 +30,19 @@ BODY_KEYS = frozenset({"messages", "prompt", "prompts", "systemprompt", "systemm
 # Keys of other formats, without case and underscores → the key of a file.
 KEY_SYNONYMS = {"maxtokens": "model.options.maxOutputTokens", "stop": "model.options.stopSequences"}
 
+# Keywords of other runtimes → the fix.
+OPTION_SYNONYMS = {
+    "target_type": "Write output_type=….",
+    "max_llm_retries": "Write max_retries=….",
+    "parallel_tool_calls": "Write tool_execution='parallel' or 'sequential'.",
+    "compaction": "Write context_budget=Context(limit=…, summary=…).",
+    "raw": "Pass details=True, and read the result's `replies`.",
+    "turn": "Call turn() once for each message of the user, with session_id= and memory=.",
+    "parameters": "Pass model options as options={'temperature': 0.2}.",
+    "configuration": "Write the connection in the file, or pass model='provider:id'.",
+    "config_name": "Write the connection in the file, or pass model='provider:id'.",
+}
+
 # Keys of JSON Schema and other formats in an input, an output or a parameter → the fix.
 PROPERTY_SYNONYMS = {
     "type": "Write `kind:`.",

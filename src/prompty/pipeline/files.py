@@ -71,5 +71,5 @@ def _cannot_open(label: str, error: OSError) -> Unreadable:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Unreadable("file-missing", f"{label} does not exist", "Correct the path or create the file.")
     if isinstance(error, IsADirectoryError):
-        return Unreadable("file-kind", f"{label} is a directory, not a regular file", "Use a regular file.")
+        return Unreadable("file-kind", f"{label} is a folder", "Name a file in it.")
     return Unreadable("file-unreadable", f"{label} cannot be opened: {error.strerror}", "Correct the path.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path
+from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path, nearest
 from prompty.model.agent import PromptAgent, secrets_in
 from prompty.model.provenance import read_trusted
 from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
@@ -183,6 +183,10 @@ def loads(
         is_bytes = isinstance(source, bytes | bytearray)
         fix = "Decode it: loads(data.decode())." if is_bytes else "To load a file, use `load`."
         raise WrongArgument("loads()", source, "the text of a .prompty file", fix)
+    if text.endswith(".prompty") and "\n" not in text:
+        raise LoadError(
+            [Problem(code="file-missing", message="the text is a path", fix="To load a file, call load().")]
+        )
     if base_dir is not None:
         check_path(base_dir, "loads(base_dir=…)", "the path of a folder")
     _check_arguments("loads", allowed_roots, env, trusted_endpoints, registry)
@@ -254,10 +258,24 @@ def read_prompt(file: Path, name: str, buffers: Buffers | None = None) -> tuple[
     try:
         return read_file(file, "the file", buffers or {})
     except Unreadable as error:
-        missing = error.code == "file-missing"
-        code = error.code if missing else "unreadable-file"
-        problem = Problem(code=code, message=error.message, fix=error.fix, path=name)
-        raise (FileMissing if missing else LoadError)([problem]) from None
+        if error.code != "file-missing":
+            problem = Problem(code="unreadable-file", message=error.message, fix=error.fix, path=name, line=0)
+            raise LoadError([problem]) from None
+        problem = Problem(code=error.code, message=error.message, fix=_find_file_fix(file, name), path=name, line=0)
+        raise FileMissing([problem]) from None
+
+
+def _find_file_fix(file: Path, name: str) -> str:
+    """Return the fix for a prompt that does not exist: a similar name in its folder, or where it was searched."""
+    if "\\" in name and os.sep == "/":
+        return f"Write the path with slashes: {name.replace(chr(92), '/')}"
+    with suppress(OSError):
+        near = nearest(file.name, (entry.name for entry in file.parent.glob("*.prompty")))
+        if near:
+            return f"Did you mean {Path(name).with_name(near)}?"
+    if Path(name).is_absolute():
+        return "Correct the path or create the file."
+    return f"Correct the path or create the file. The working directory is {Path.cwd()}."
 
 
 # The cache. An entry is valid while the file, the files it refers to and the variables it read are unchanged. A second

@@ -1,6 +1,7 @@
 """Override the file's model: `model=`, `options=`, `--model` and PROMPTY_MODEL."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,14 @@ from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.facts import ACTS_AS
-from prompty.providers.profiles import Profile, get_profile
+from prompty.providers.profiles import PROFILES, Profile, get_profile
 from prompty.registry import Registry
 from prompty.safety.origins import TextOrigin, parse_origin
+
+_SHORTEST_PROVIDER = 4  # letters; a shorter name is near to many others
+_MAX_EDITS = 2
+# The tag of a local model, as in `llava:7b`, `mixtral:8x7b-instruct-q4_0` or `llama:latest`.
+_LOCAL_TAG = re.compile(r"latest|(?:\d+x)?\d+(?:\.\d+)?[bmk]?(?:-.*)?|(?:instruct|chat|text|code|q\d).*", re.IGNORECASE)
 
 
 def override_model(
@@ -88,7 +94,37 @@ def split_model(model: str, registry: Registry) -> tuple[str | None, str]:
     prefix, colon, id = model.partition(":")
     if colon and (_is_provider(prefix, registry) or get_profile(prefix)):
         return prefix, id
+    if colon and not _LOCAL_TAG.fullmatch(id) and (near := _find_misspelt(prefix, registry)):
+        raise RequestError(
+            f"no provider is called '{prefix}', in the model '{model}'",
+            f"Did you mean '{near}:{id}'? If '{model}' is the id itself, write its provider first: '{near}:{model}'.",
+            f"Did you mean {near}:{id}? If {model} is the id itself, add --provider.",
+        )
     return None, model
+
+
+def _find_misspelt(prefix: str, registry: Registry) -> str | None:
+    """Return the provider or server that differs from a prefix in at most two letters. A short name or one with a
+    number belongs to a model, as in `ft:…` or `llama3.2:3b`."""
+    if len(prefix) < _SHORTEST_PROVIDER or not prefix.replace("-", "").replace(".", "").isalpha():
+        return None
+    names = (*registry[PROVIDERS].names(), *registry[EXECUTORS].names(), *(profile.name for profile in PROFILES))
+    near = min(names, key=lambda name: count_edits(prefix.lower(), name), default=None)
+    return near if near and count_edits(prefix.lower(), near) <= _MAX_EDITS else None
+
+
+def count_edits(first: str, second: str) -> int:
+    """Return the number of letters to insert, remove, replace or swap to get from one word to the other."""
+    rows = [list(range(len(second) + 1))]
+    for i, letter in enumerate(first, 1):
+        row = [i]
+        for j, other in enumerate(second, 1):
+            cost = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
+                cost = min(cost, rows[-2][j - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def _is_provider(name: str, registry: Registry) -> bool:

@@ -1,6 +1,7 @@
 """Tool calls: parse and validate their arguments, and return their results as the messages that the model reads."""
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,6 +19,7 @@ from prompty.safety.redaction import mask_secrets
 if TYPE_CHECKING:
     import jsonschema_rs
 
+logger: logging.Logger = logging.getLogger("prompty")
 _FENCE = "```"
 _MAX_DEPTH = 100  # deeper values could exceed Python's stack in the validator, in stored data or in the host
 _MAX_PROBLEMS = 5
@@ -247,7 +249,16 @@ def to_text(value: object) -> str:
     if value is None:
         return ""
     try:
-        return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+        return to_json(value, fallback=_describe, inf_nan_mode="strings").decode()
     except PydanticSerializationError:  # perhaps a lone surrogate, for example in a file name
-        plain = repair_json(to_jsonable_python(repair_json(value), fallback=str, inf_nan_mode="strings"))
+        plain = repair_json(to_jsonable_python(repair_json(value), fallback=_describe, inf_nan_mode="strings"))
         return to_json(plain, inf_nan_mode="strings").decode()
+
+
+def _describe(value: object) -> str:
+    """Return the text of an object that is not data. Without a text of its own, that would be its address."""
+    if type(value).__str__ is not object.__str__ or type(value).__repr__ is not object.__repr__:
+        return str(value)
+    name = type(value).__name__
+    logger.warning("A tool returned an object of type %s. Return text, a dict, a dataclass or a pydantic model.", name)
+    return f"[an object of type {name}]"

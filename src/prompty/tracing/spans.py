@@ -119,7 +119,10 @@ class Trace:
 
     def _log_failure(self, sink: Sink, error: Exception) -> None:
         if sink not in self._failed:
-            logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, masked_traceback(error))
+            if isinstance(error, OSError):  # a folder that cannot be written to, or a full disk
+                logger.warning("no trace is written: %s: %s", error.filename or type(sink).__name__, error.strerror)
+            else:
+                logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, masked_traceback(error))
         self._failed.append(sink)
 
 

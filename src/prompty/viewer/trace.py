@@ -288,8 +288,10 @@ def _get_time(file: Path) -> tuple[str, int, str]:
 
 
 def read_trace(path: str | Path) -> RecordedTrace:
-    """Read one trace, finished or not."""
+    """Read one trace, finished or not: a file, or the newest one in a folder."""
     file = Path(path)
+    if file.is_dir() and (traces := find_traces(file)):
+        file = traces[0]
     data = _read_bytes(file)
     header, roots = _parse_events(file, data) if file.suffix == ".jsonl" else _parse_document(file, data)
     frames = flatten(roots)

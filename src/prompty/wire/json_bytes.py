@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from pydantic import BaseModel
 from pydantic_core import from_json
 
-from prompty.errors import ModelError, PromptyError, RequestError
+from prompty.errors import NOT_JSON, ModelError, PromptyError, RequestError
 from prompty.model.message import Json, Reply
 from prompty.safety.json import read_json, repair_json, repair_text
+from prompty.safety.redaction import mask_secrets
 
 # The key for text that should have been a JSON object, in APIs that only accept objects.
 INVALID_JSON = "INVALID_JSON"
 # Raised while parsing JSON that does not match its API.
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+_SHOWN_BYTES = 200
 _NO_COUNTS: Mapping[str, object] = {}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -39,7 +41,10 @@ def read_bytes(data: bytes) -> object:
     try:
         return repair_json(read_json(data, strict=False))
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"the provider's answer is not JSON: {error}", retryable=True) from None
+        text = data[:_SHOWN_BYTES].decode(errors="replace").strip()
+        is_page = text.startswith("<")  # of a proxy or a web server, which a retry would not change
+        shown = mask_secrets(f": {text}" if is_page else f": {error}")
+        raise ModelError(f"{NOT_JSON}{shown}", retryable=not is_page) from None
 
 
 def read_reply(parse: Callable[[Json], Reply], data: bytes) -> Reply:

@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from urllib.parse import urlsplit
 
-from prompty.errors import ModelError
+from prompty.errors import TIMED_OUT, ModelError
 from prompty.safety.redaction import mask_secrets
 from prompty.wire.json_bytes import read_bytes
 
@@ -16,7 +16,7 @@ _PERMANENT_PROBLEMS = frozenset({"insufficient_quota", "billing_not_active"})
 
 
 def timeout_error() -> ModelError:
-    return ModelError("the provider did not answer in time", retryable=True)
+    return ModelError(TIMED_OUT, retryable=True)
 
 
 def connection_error(kind: str, detail: str, *, retryable: bool = True) -> ModelError:
