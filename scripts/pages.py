@@ -129,12 +129,14 @@ def _stands_alone(block: Block, blocks: list[Block]) -> bool:
 
 
 def _point_to(url: str) -> dict[str, str]:
-    """Return variables that make OpenAI and Anthropic models answer from a server on this machine."""
+    """Return variables that make models of OpenAI, Azure and Anthropic answer from a server on this machine."""
     return {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "sk-of-a-test",
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "sk-of-a-test",
+        "AZURE_OPENAI_ENDPOINT": url,
+        "AZURE_OPENAI_API_KEY": "sk-of-a-test",
         "ACME_URL": f"{url}/v1",  # a provider that a page makes up
     }
 

@@ -96,8 +96,12 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
         names = globals().get("_NAMES") or globals().setdefault("_NAMES", _read_names())
         if name == "__all__":
             return sorted(names)
-        if name not in names:
+        if name not in names and name.startswith("_"):
             raise AttributeError(f"module 'prompty' has no attribute '{name}'")
+        if name not in names:
+            from prompty.old_names import find_name
+
+            return find_name(name, list(names))
         value = globals()[name] = getattr(import_module(names[name]), name)
         return value
 

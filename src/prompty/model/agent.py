@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from pydantic import BeforeValidator, Field, InstanceOf
@@ -153,6 +153,23 @@ class PromptAgent(NotebookView, Frontmatter):
                 yield group, names
         if self.path:
             yield "path", str(self.path)
+
+    if not TYPE_CHECKING:  # a type checker that saw it would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _FUNCTIONS:
+                raise AttributeError(f"an agent has no method '{name}'. Call prompty.{_FUNCTIONS[name]}")
+            return super().__getattr__(name)
+
+
+# Methods that agents have in other libraries → the call.
+_FUNCTIONS = {
+    "run": "turn(agent, inputs).",
+    "invoke": "invoke(agent, inputs).",
+    "turn": "turn(agent, inputs).",
+    "execute": "invoke(agent, inputs).",
+    "stream": "turn(agent, inputs, stream=True).",
+}
 
 
 def require_agent(value: object, function: str) -> None:

@@ -48,13 +48,18 @@ def load(
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
     registry: Registry = DEFAULT,
+    allowed_file_roots: Sequence[StrPath] = (),
 ) -> PromptAgent:
     """Load a .prompty file. The result is cached until the file or its references change.
 
     `pkg:package/answer.prompty` is a file in a Python package. `variant="claude"` merges `answer.claude.prompty` into
     it, and "" selects the file itself. If the prompt has variants, the default is the variable `PROMPTY_VARIANT`.
     `trusted_endpoints` may receive credentials from the environment, even if only the file names them.
+    `allowed_file_roots` is another runtime's name for `allowed_roots`, and deprecated.
     """
+    if allowed_file_roots != ():
+        warnings.warn("load(allowed_file_roots=…) is allowed_roots here.", DeprecationWarning, stacklevel=2)
+        allowed_roots = allowed_file_roots
     if variant is not None and not isinstance(variant, str):
         raise WrongArgument("load(variant=…)", variant, "the name of a variant", "Write 'name'.")
     _check_arguments("load", allowed_roots, env, trusted_endpoints, registry)
