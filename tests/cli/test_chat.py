@@ -212,7 +212,7 @@ def test_a_line_typed_before_a_question_goes_to_the_model_and_is_no_answer(folde
         load(folder / "pay.prompty"),
         {},
         functions=[],
-        store=InProcessMemory(),
+        open_store=InProcessMemory,
         session=None,
         ask=None,
         approval=None,
@@ -221,6 +221,30 @@ def test_a_line_typed_before_a_question_goes_to_the_model_and_is_no_answer(folde
     call = GatedCall(id="", name="pay", arguments={}, key="k", needs_approval=True)
     assert [verdict.allowed for verdict in conversation.decide_all([call])] == [False]
     assert conversation.steering.drain(follow_ups=False) == ["y"]
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "/quit"])
+def test_a_conversation_ends_with_the_usual_words(folder: Path, terminals: list[Terminal], word: str) -> None:
+    terminal = chat(folder, terminals, "pay.prompty")
+    terminal.type(word)
+    terminal.until("exit code 0")
+
+
+def test_a_chat_without_a_name_needs_no_file(folder: Path) -> None:
+    (folder / "echo.prompty").write_text(PROMPT.format(script="[Noted.]"))
+    unusable = ("--database", "/dev/null/sessions.db")
+    done = run_chat(folder, "echo.prompty", "Hello\n/save mine\nAgain\n", *unusable)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Noted.") == 2
+    assert "Name another file with --database" in done.stdout
+    assert run_chat(folder, "echo.prompty", "Hello\n", "--session", "mine", *unusable).returncode == 1
+
+
+def test_a_banner_names_the_server_that_the_user_named(folder: Path, terminals: list[Terminal]) -> None:
+    terminal = chat(folder, terminals, "pay.prompty", "--model", "ollama:llama3.2")
+    assert terminal.screen.splitlines()[0] == "pay.prompty with ollama:llama3.2"
+    terminal.type("/exit")
+    terminal.until("exit code 0")
 
 
 def test_a_banner_names_the_file_and_the_model_and_says_how_to_leave(folder: Path, terminals: list[Terminal]) -> None:
