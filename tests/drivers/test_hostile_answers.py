@@ -33,7 +33,6 @@ UNREADABLE: dict[str, Reply] = {
     "nothing": reply(b""),
     "a list": json_reply([1, 2]),
     "null": json_reply(None),
-    "a web page": reply(b"<html>Bad gateway</html>", headers={"content-type": "text/html"}),
     "an object of something else": json_reply({"detail": "hello"}),
     "bottomless": reply(b"[" * 100_000),
     "not gzip": reply(b"{}", headers={"content-encoding": "gzip"}),
@@ -47,6 +46,15 @@ def test_an_answer_that_cannot_be_read_is_tried_again(server: Server, way: Way, 
     assert isinstance(seen.error, ModelError)
     assert seen.error.retryable
     assert way.invoke(wire.agent(server)).result == "Hello"
+
+
+def test_a_web_page_is_not_tried_again_and_is_shown(server: Server, way: Way, wire: Wire) -> None:
+    server.answer(reply(b"<html>Welcome!</html>", headers={"content-type": "text/html"}))
+    seen = way.invoke(wire.agent(server))
+    assert isinstance(seen.error, ModelError)
+    assert "<html>Welcome!</html>" in str(seen.error)
+    assert "Check the endpoint" in str(seen.error)
+    assert len(server.requests) == 1
 
 
 # A form no API has, at every place where something is read.

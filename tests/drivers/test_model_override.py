@@ -56,7 +56,11 @@ def _no_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
         ("bedrock-anthropic:claude", "anthropic", "claude"),
         ("meta-llama/llama-3:free", "openai", "meta-llama/llama-3:free"),
         ("compatible:m", "openai", "compatible:m"),
-        ("Groq:m", "openai", "Groq:m"),
+        ("llama:7b", "openai", "llama:7b"),
+        ("llava:latest", "openai", "llava:latest"),
+        ("mixtral:8x7b-instruct-q4_0", "openai", "mixtral:8x7b-instruct-q4_0"),
+        ("ft:gpt-6-luna:acme", "openai", "ft:gpt-6-luna:acme"),
+        ("anthropic.claude-v1:0", "openai", "anthropic.claude-v1:0"),
     ],
 )
 def test_a_prefix_is_split_off_only_if_it_is_a_provider_or_a_known_server(model: str, provider: str, id: str) -> None:
@@ -68,9 +72,30 @@ def test_a_prefix_is_split_off_only_if_it_is_a_provider_or_a_known_server(model:
 @example(":")
 @example("openai:")
 def test_splitting_loses_nothing(model: str) -> None:
-    provider, id = split_model(model, DEFAULT)
+    try:
+        provider, id = split_model(model, DEFAULT)
+    except RequestError as error:
+        assert "Did you mean" in error.fix
+        return
     assert model == (id if provider is None else f"{provider}:{id}")
     assert provider is None or ":" not in provider
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("opnai:gpt-5", "openai:gpt-5"),
+        ("Groq:m", "groq:m"),
+        ("antropic:claude", "anthropic:claude"),
+        ("olama:llama3.2:3b", "ollama:llama3.2:3b"),
+        ("azrue:gpt-5", "azure:gpt-5"),
+    ],
+)
+def test_a_misspelt_provider_is_an_error_with_the_right_one(model: str, meant: str) -> None:
+    with pytest.raises(RequestError, match=f"Did you mean '{meant}'"):
+        override_model(loads(FILE), model)
+    assert override_model(loads(FILE), model, provider="openai").model.id == model
+    assert override_model(loads(FILE), f"openai:{model}").model.id == model
 
 
 def test_a_provider_of_the_host_is_a_prefix_and_takes_precedence_over_a_known_server() -> None:

@@ -27,7 +27,7 @@ def listen() -> str:
 
 @one_way
 def test_a_declared_tool_without_a_function_is_an_error_before_the_model_is_asked(way: Way) -> None:
-    with Script() as script:
+    with Script("Done.") as script:
         seen = way.turn(TWO, tools=[look])
     assert isinstance(seen.error, ToolError)
     assert "the tool 'listen' is declared, but has no function" in str(seen.error)
@@ -93,14 +93,14 @@ def test_binding_refuses_what_does_not_fit(functions: Any, message: str) -> None
 
 @pytest.mark.parametrize("name", [name for name in MISFITS if name != "no declaration"])
 def test_a_turn_refuses_what_does_not_fit_before_the_model_is_asked(name: str) -> None:
-    with Script() as script, pytest.raises(ToolError, match=MISFITS[name][1]):
+    with Script("Done.") as script, pytest.raises(ToolError, match=MISFITS[name][1]):
         turn(AGENT, tools=MISFITS[name][0])
     assert script.requests == []
 
 
 @pytest.mark.spec("003 §2.9", "two tools of one name are an error")
 def test_two_tools_of_one_name_are_refused() -> None:
-    with Script(), pytest.raises(ToolError, match="two tools are named 'look'"):
+    with Script("Done."), pytest.raises(ToolError, match="two tools are named 'look'"):
         turn(agent_of(tools=[LOOK, LOOK]), tools=[look])
 
 

@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | No
     if content is not None:
         path = tmp_path / "x.prompty"
         path.write_bytes(content)
-    with pytest.raises(LoadError, match=r"directory|UTF-8|bytes"):
+    with pytest.raises(LoadError, match=r"is a folder|UTF-8|bytes"):
         load(path)
 
 

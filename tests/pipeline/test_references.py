@@ -140,7 +140,7 @@ def test_a_missing_file_is_a_file_not_found_error_and_a_value_error(folder: Path
 
 BROKEN = {
     "a structure inside text": ("x ${file:data.json}", "structure"),
-    "a folder": ("${file:sub}", "not a regular file"),
+    "a folder": ("${file:sub}", "sub is a folder"),
     "a name with a zero byte": ("${file:a\x00b}", "cannot be opened"),
 }
 

@@ -75,7 +75,7 @@ def test_a_script_answers_for_every_provider(
 @pytest.mark.parametrize(("provider", "api"), OTHER_APIS)
 @every_way
 def test_a_script_refuses_embeddings_and_images(way: Way, provider: str, api: str, server: Server) -> None:
-    with Script() as script:
+    with Script("Hello") as script:
         seen = way.invoke(agent_of(provider, api, server, CONNECTIONS["a key"]))
     assert isinstance(seen.error, RequestError)
     assert "a script cannot answer requests to '/" in str(seen.error)
@@ -142,7 +142,7 @@ def test_an_executor_of_the_host_runs_within_a_script(server: Server) -> None:
     """It is code of the host, like a tool. To replace it, register another one."""
     register_executor("openai", Echo())
     register_processor("openai", Echo())
-    with Script() as script:
+    with Script("Hello") as script:
         assert SYNC.invoke(agent_of("openai", "chat", server, None)).result == "echo of Hi"
     assert script.requests == []
 

@@ -323,7 +323,7 @@ def test_a_path_that_no_server_has_is_not_found() -> None:
 
 
 def test_a_script_inside_of_the_server_is_not_asked() -> None:
-    script = Script()
+    script = Script("from the script")
     with script, RulesServer():
         assert invoke(load_with("gpt-4o")) == "gpt-4o says hello."
     assert script.requests == []

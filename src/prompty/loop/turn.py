@@ -68,7 +68,7 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         return done
     except PromptyError as error:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
-        state.settle(plan.choices[0].api, reason)
+        state.settle(plan.choices[0].api, reason.partition("\n")[0])  # the advice is for people
         error.messages = tuple(state.messages)
         if not isinstance(error, MemoryFailed) and state.resumed is None:  # otherwise the pause can be resumed again
             yield from _save(plan, state)

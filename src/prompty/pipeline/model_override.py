@@ -108,7 +108,8 @@ def _find_misspelt(prefix: str, registry: Registry) -> str | None:
     number belongs to a model, as in `ft:…` or `llama3.2:3b`."""
     if len(prefix) < _SHORTEST_PROVIDER or not prefix.replace("-", "").replace(".", "").isalpha():
         return None
-    names = (*registry[PROVIDERS].names(), *registry[EXECUTORS].names(), *(profile.name for profile in PROFILES))
+    servers = [profile.name for profile in PROFILES if get_profile(profile.name)]
+    names = (*registry[PROVIDERS].names(), *registry[EXECUTORS].names(), *servers)
     near = min(names, key=lambda name: count_edits(prefix.lower(), name), default=None)
     return near if near and count_edits(prefix.lower(), near) <= _MAX_EDITS else None
 

@@ -1,6 +1,7 @@
 """Script: the replies of a scripted model, in order, and the transport that sends them as a server would."""
 
 import json
+import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from itertools import count, islice
 from threading import Lock
 from typing import Any, Self, TypeAlias, cast
 
-from prompty.errors import ModelError, RequestError, WrongArgument
+from prompty.errors import ModelError, PromptyWarning, RequestError, WrongArgument
 from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, TransportSubstitute
@@ -169,8 +170,8 @@ class Script(TransportSubstitute):
     """Replies for successive calls. `requests` collects the bodies that were sent.
 
     Within `with script:` it replies to every prompt in this context, regardless of its provider, including tasks and
-    threads that copy the context. Executors that the host registered still run. At the end of the block every reply
-    must have been used, unless the block raised.
+    threads that copy the context. Executors that the host registered still run. A reply that no call
+    used is a warning at the end of the block, unless the block raised.
     """
 
     def __init__(self, *items: ScriptItem) -> None:
@@ -190,10 +191,8 @@ class Script(TransportSubstitute):
             unused = self._items[len(self.requests) :] if self._blocks == 0 and kind is None else ()
         if unused:
             replies = f"{len(unused)} of {len(self._items)} replies of the Script"
-            raise AssertionError(
-                f"{replies} not used at the end of its block, the first of them {unused[0]!r:.200}\n"
-                "    Pass as many replies as the prompts call the model, and read streams inside the block."
-            )
+            message = f"{replies} not used at the end of its block, the first of them {unused[0]!r:.200}"
+            warnings.warn(message, PromptyWarning, stacklevel=2)
 
     def __call__(self, request: WireRequest, /) -> Reply | Fault:
         item = self._next(request)

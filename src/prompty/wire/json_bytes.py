@@ -41,10 +41,15 @@ def read_bytes(data: bytes) -> object:
     try:
         return repair_json(read_json(data, strict=False))
     except (ValueError, RecursionError) as error:
-        text = data[:_SHOWN_BYTES].decode(errors="replace").strip()
-        is_page = text.startswith("<")  # of a proxy or a web server, which a retry would not change
-        shown = mask_secrets(f": {text}" if is_page else f": {error}")
-        raise ModelError(f"{NOT_JSON}{shown}", retryable=not is_page) from None
+        raise (find_page(data) or ModelError(f"{NOT_JSON}: {error}", retryable=True)) from None
+
+
+def find_page(data: bytes) -> ModelError | None:
+    """Return the error for a page of a proxy or a web server, which a retry would not change, or None."""
+    start = data[:_SHOWN_BYTES].lstrip()
+    if not start.startswith(b"<"):
+        return None
+    return ModelError(f"{NOT_JSON}: {mask_secrets(start.decode(errors='replace').rstrip())}")
 
 
 def read_reply(parse: Callable[[Json], Reply], data: bytes) -> Reply:

@@ -11,7 +11,7 @@ from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.event import Delta, ToolCallDelta
 from prompty.model.message import Json, Reply, ToolCall
 from prompty.safety.json import is_json_object
-from prompty.wire.json_bytes import MALFORMED, as_object, as_text, malformed, read_bytes
+from prompty.wire.json_bytes import MALFORMED, as_object, as_text, find_page, malformed, read_bytes
 
 MAX_EVENT_BYTES = 64_000_000
 _MARKED = b"\xef\xbb\xbfdata:"  # some servers start a stream with a byte order mark
@@ -164,9 +164,13 @@ class ReplyReader:
 
     def __init__(self, decoder: Decoder) -> None:
         self._events, self._decoder = EventReader(), decoder
-        self._has_deltas = False
+        self._has_deltas = self._has_bytes = False
 
     def feed(self, chunk: bytes) -> Iterator[Delta]:
+        if not self._has_bytes:
+            self._has_bytes = True
+            if page := find_page(chunk):
+                raise page
         for event in self._events.feed(chunk):
             for delta in self._decoder.feed(event):
                 self._has_deltas = True
