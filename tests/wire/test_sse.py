@@ -61,7 +61,7 @@ def test_an_event_is_given_out_as_soon_as_it_is_whole() -> None:
 
 def test_data_that_is_not_json_is_an_error_that_may_pass() -> None:
     with pytest.raises(ModelError, match="not JSON") as caught:
-        read(b"data: <html>\n\n")
+        read(b"data: oops\n\n")
     assert caught.value.retryable
 
 
