@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import uuid4
 
 from rich.text import Text
@@ -21,7 +21,7 @@ from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select
 from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import get_state_path, read_options, start_tracing
-from prompty.cli.turns import Approver, describe_event, shorten
+from prompty.cli.turns import BLOCKED, Approver, describe_event, shorten
 from prompty.errors import Cancelled, InputError, PromptyError
 from prompty.loop.effects import Verdict
 from prompty.memory.sqlite import SqliteMemory
@@ -60,6 +60,7 @@ def chat(
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
+    lenient_outputs: shared.LenientOutputs = False,
     trace: shared.TraceTo = None,
 ) -> None:
     """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
@@ -80,6 +81,7 @@ def chat(
         session=session,
         ask=ask,
         approval="always" if approve else None,
+        outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
         keyboard=open_keyboard(get_state_path("chat_history")),
     )
     is_terminal = sys.stdin.isatty()
@@ -109,12 +111,14 @@ class Conversation:
         session: str | None,
         ask: str | None,
         approval: str | None,
+        outputs_mode: Literal["strict", "lenient"] = "strict",
         keyboard: Keyboard,
     ) -> None:
         self.agent = agent
         self.inputs = inputs
         self.functions = functions
         self.approval = approval
+        self.outputs_mode: Literal["strict", "lenient"] = outputs_mode
         self.saved = store
         self.store: MemoryStore = store if session else InProcessMemory()
         self.session: str = session or uuid4().hex
@@ -177,6 +181,7 @@ class Conversation:
                     session_id=self.session,
                     messages=messages,
                     approval=self.approval,
+                    outputs_mode=self.outputs_mode,
                     gate=self.decide_all,
                     steering=steering,
                     cancel=cancel,
@@ -243,8 +248,10 @@ class Display:
                 self._write(text, "")
             case ReasoningDelta(text):
                 self._write(text, "dim italic")
-            case ModelReply():
+            case ModelReply(reply):
                 self.end_line()
+                if reply.finish_reason == "content_filter" and not (reply.text or reply.tool_calls):
+                    out.print(Text(BLOCKED, "yellow"))
             case _:
                 if line := describe_event(event):
                     self.end_line()
