@@ -190,6 +190,9 @@ class Conversation:
                     display.show(event)
                     self._send_pending()
             display.end_line()
+            if display.blocked:
+                self.failed = True
+                print_error(BLOCKED, out)
         except Cancelled as error:
             display.end_line()
             out.print(Text(f"cancelled: {visible(error.reason)}", "yellow"))
@@ -241,6 +244,7 @@ class Display:
 
     def __init__(self) -> None:
         self._style: str | None = None
+        self.blocked: bool = False  # by the provider's content filter
 
     def show(self, event: Event) -> None:
         match event:
@@ -250,8 +254,7 @@ class Display:
                 self._write(text, "dim italic")
             case ModelReply(reply):
                 self.end_line()
-                if reply.finish_reason == "content_filter" and not (reply.text or reply.tool_calls):
-                    out.print(Text(BLOCKED, "yellow"))
+                self.blocked = reply.finish_reason == "content_filter" and not (reply.text or reply.tool_calls)
             case _:
                 if line := describe_event(event):
                     self.end_line()
