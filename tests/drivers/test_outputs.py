@@ -143,30 +143,38 @@ def scripted(*replies: Any, outputs: object = OUTPUTS, verb: str = "invoke", **o
 
 
 SHAPES: dict[str, tuple[object, object, str | None]] = {
-    "another kind": ({"n": {"kind": "integer"}}, {"n": "3"}, '`n` is "3", not a whole number'),
-    "a fraction": ({"n": {"kind": "integer"}}, {"n": 3.5}, "`n` is 3.5, not a whole number"),
-    "a whole number that is written as a fraction": ({"n": {"kind": "integer"}}, {"n": 3.0}, "`n` is 3.0, not a whole"),
+    "another kind": ({"n": {"kind": "integer"}}, {"n": "3"}, '`n` is "3", not an integer'),
+    "a fraction": ({"n": {"kind": "integer"}}, {"n": 3.5}, "`n` is 3.5, not an integer"),
+    "a whole number that is written as a fraction": (
+        {"n": {"kind": "integer"}},
+        {"n": 3.0},
+        "`n` is 3.0, not an integer",
+    ),
     "a whole number for a float": ({"n": {"kind": "float"}}, {"n": 3}, None),
     "true for a number": ({"n": {"kind": "float"}}, {"n": True}, "`n` is true, not a number"),
-    "1 for a boolean": ({"b": {"kind": "boolean"}}, {"b": 1}, "`b` is 1, not true or false"),
-    "null": ({"s": {"kind": "string"}}, {"s": None}, "`s` is null, not text"),
+    "1 for a boolean": ({"b": {"kind": "boolean"}}, {"b": 1}, "`b` is 1, not a boolean"),
+    "null": ({"s": {"kind": "string"}}, {"s": None}, "`s` is null, not a string"),
     "null for an optional output": ({"s": {"kind": "string", "required": False}}, {"s": None}, None),
     "an optional output that is missing": ({"s": {"kind": "string", "required": False}}, {}, None),
     "an output that is missing": ({"s": {"kind": "string"}, "t": "x"}, {"s": "a"}, "`t` is missing"),
     "a key that is not declared": ({"s": {"kind": "string"}}, {"s": "a", "t": 1}, "`t` is not declared"),
     "an allowed value": ({"s": {"kind": "string", "enumValues": ["a", "b"]}}, {"s": "b"}, None),
     "another value": ({"s": {"enumValues": ["a", "b"]}}, {"s": "c"}, '`s` is "c", not one of "a", "b"'),
-    "true for an allowed 1": ({"n": {"kind": "integer", "enumValues": [1]}}, {"n": True}, "`n` is true, not a whole"),
-    "a list": ({"s": {"kind": "string"}}, ["a"], "it is a list, not an object"),
+    "true for an allowed 1": (
+        {"n": {"kind": "integer", "enumValues": [1]}},
+        {"n": True},
+        "`n` is true, not an integer",
+    ),
+    "a list": ({"s": {"kind": "string"}}, ["a"], "it is an array, not an object"),
     "a wrong item": (
         {"l": {"kind": "array", "items": {"kind": "integer"}}},
         {"l": [1, "2", 3]},
-        '`l[1]` is "2", not a whole number',
+        '`l[1]` is "2", not an integer',
     ),
     "a wrong key of an item": (
         {"l": {"kind": "array", "items": {"kind": "object", "properties": {"a": {"kind": "string"}}}}},
         {"l": [{"a": "x"}, {"a": 1}]},
-        "`l[1].a` is 1, not text",
+        "`l[1].a` is 1, not a string",
     ),
     "media": ({"i": {"kind": "image"}}, {"i": "https://example.com/a.png"}, None),
 }

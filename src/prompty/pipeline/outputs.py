@@ -1,7 +1,7 @@
 """Check that an answer has the shape of the file's `outputs` (R8).
 
 The answer is checked against the schema that the model was given. A property that may be null may also be missing,
-because servers without strict mode omit it. A whole number is an `int`: `3.0` is not one.
+because servers without strict mode omit it. An integer is an `int`: `3.0` is not one.
 """
 
 import json
@@ -32,11 +32,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _WORDS = {
-    "string": "text",
-    "integer": "a whole number",
+    "string": "a string",
+    "integer": "an integer",
     "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
+    "boolean": "a boolean",
+    "array": "an array",
     "object": "an object",
     "null": "null",
 }
@@ -202,6 +202,6 @@ def _describe_problem(path: str, cause: str) -> str:
 
 def _show(value: object) -> str:
     if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
+        return "an object" if isinstance(value, dict) else "an array"
     text = repair_text(json.dumps(value, ensure_ascii=False, default=lambda other: type(other).__name__))
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
