@@ -13,7 +13,7 @@ PromptyError
 │   ├── ResponseFailed (ValueError) the provider reported that the response failed
 │   ├── StreamCut                   a stream ended before its reply was complete; `partial` holds what arrived
 │   └── Refused (ValueError)        the model refused, in a stream
-├── ResultError (ValueError)        an answer does not match the requested type
+├── ResultError (ValueError)        an answer does not match the requested type or the file's `outputs`
 ├── ArgumentsError (ValueError)     the arguments of a tool call are invalid
 ├── ToolError (ValueError)          a tool cannot be offered: its function is missing or does not match
 ├── Cancelled                       the turn was cancelled
@@ -300,12 +300,38 @@ class ResponseFailed(ModelError, ValueError):
     """The provider reported that the response failed (§8.4)."""
 
 
-class ResultError(PromptyError, ValueError):
-    """An answer does not match the requested type."""
+ResultReason = Literal["text", "shape", "cut", "filtered", "empty", "refusal", "stopped"]
 
-    def __init__(self, output_type: object, cause: Exception) -> None:
+
+class ResultError(PromptyError, ValueError):
+    """An answer does not match the requested type or the file's `outputs`. `text` is the answer as it came.
+
+    `reason` is `text` (not JSON), `shape` (other JSON), `cut` (by the token limit), `filtered` (by the provider's
+    content filter), `empty`, `refusal`, or `stopped` (a stop condition ended the turn before the model answered).
+    `cause` says what is wrong, and `fix` what to do about it.
+    """
+
+    def __init__(
+        self,
+        output_type: object,
+        cause: Exception | str,
+        *,
+        reason: ResultReason = "shape",
+        text: str = "",
+        fix: str = "",
+        command_fix: str = "",
+    ) -> None:
         name = getattr(output_type, "__name__", str(output_type))
-        super().__init__(f"the answer is not a {name}: {cause}")
+        self.cause: str = f"the answer is not a {name}: {cause}" if output_type is not None else str(cause)
+        super().__init__(f"{self.cause}\n    {fix}" if fix else self.cause)
+        self.reason: ResultReason = reason
+        self.text = text
+        self.fix = fix
+        self.command_fix = command_fix
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        return f"{self.cause}\n    {self.command_fix}" if self.command_fix else str(self)
 
 
 class ArgumentsError(PromptyError, ValueError):

@@ -446,3 +446,20 @@ def test_an_interruption_is_told_until_the_whole_run_is_complete(tmp_path: Path)
         Runner(RunnerOptions(mode=LIVE, jobs=1, ledger=ledger)).run(trials, on_interrupted=told.append)
     assert told == [[f"{suite.label}::a, run 1"]] * 2
     assert list(tmp_path.glob("ledger*")) == []
+
+
+SHAPED = GREET.replace("---\n", "---\noutputs: {greeting: {kind: string}}\n", 1)
+
+
+def test_a_case_whose_answer_does_not_fit_the_outputs_fails_with_its_answer(tmp_path: Path) -> None:
+    with Script("Hello Ada."):
+        recorded = run_only_case(tmp_path, ANSWERED, prompt=SHAPED, mode=RECORD)
+    replayed = run_only_case(tmp_path, ANSWERED, prompt=SHAPED)
+    for result in (recorded, replayed):
+        assert (result.status, result.runs[0].answer) == ("failed", "Hello Ada.")
+        assert [(check.name, check.passed) for check in result.runs[0].checks] == [
+            ("outputs", False),
+            ("contains", True),
+        ]
+        assert "the answer is text" in result.reasons[0]
+        assert result.runs[0].output_tokens

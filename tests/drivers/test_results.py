@@ -58,9 +58,11 @@ def test_declared_outputs_become_a_dict(server: Server, way: Way, wire: Wire) ->
 @pytest.mark.spec("000 §7.7", "what is not JSON is returned as it is")
 @pytest.mark.spec("002 §8.4", "with outputs the text is parsed, and is the result where it is not JSON")
 @pytest.mark.spec("002 §8.5", "with outputs the text is parsed, and is the result where it is not JSON")
-def test_text_that_is_no_json_stays_text(server: Server, way: Way, wire: Wire) -> None:
+def test_text_that_is_no_json_stays_text_for_a_lenient_caller(server: Server, way: Way, wire: Wire) -> None:
     server.answer(answered(wire, way, "I would ", "rather not"))
-    assert way.invoke(wire.agent(server, outputs=OUTPUTS)).result == "I would rather not"
+    agent = wire.agent(server, outputs=OUTPUTS)
+    assert way.invoke(agent, outputs_mode="lenient").result == "I would rather not"
+    assert process(agent, wire.whole("I would rather not")) == "I would rather not"
 
 
 TYPES: dict[str, tuple[type, object]] = {

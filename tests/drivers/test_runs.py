@@ -23,7 +23,7 @@ from prompty import (
     turn_async,
     user,
 )
-from prompty.errors import ArgumentsError, BudgetSpent, Cancelled, GuardrailError, ModelError, ToolError
+from prompty.errors import ArgumentsError, BudgetSpent, Cancelled, GuardrailError, ModelError, ResultError, ToolError
 from prompty.events import Done, Event, FellBack, IterationStarted, ModelFailed, ModelReply, ModelRequested, RunStarted
 from prompty.model.message import Message
 from prompty.testing import Fault, Script, answer, call
@@ -71,8 +71,8 @@ def test_invoke_returns_calls_without_running_them_and_needs_no_handlers() -> No
 
 def test_invoke_makes_no_repair_round() -> None:
     outputs = {"outputs": {"n": {"kind": "integer"}}}
-    with Script("no JSON") as script:
-        assert invoke(agent(**outputs)) == "no JSON"
+    with Script("no JSON") as script, pytest.raises(ResultError):
+        invoke(agent(**outputs))
     assert len(script.requests) == 1
 
 

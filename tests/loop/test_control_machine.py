@@ -87,7 +87,6 @@ def controls(draw: st.DrawFn) -> Control:
         context=context,
         session=draw(st.sampled_from([None, session])),
         finish=draw(st.sampled_from([play.plan.finish, _three_words])),
-        strict=draw(st.booleans()),
     )
     return Control(
         play=play,

@@ -32,7 +32,7 @@ from prompty import (
     tool_result,
     user,
 )
-from prompty.errors import ArgumentsError
+from prompty.errors import ArgumentsError, ResultError
 from prompty.model.event import Event, ModelReply, ModelRequested, Retry, ToolCallDelta
 from prompty.model.message import Reply
 from prompty.providers import register_connection
@@ -222,8 +222,10 @@ def test_the_partial_values_of_a_stream_grow_into_its_result(prompts: Prompts, r
 def test_a_number_beyond_all_floats_is_not_taken_for_infinity(prompts: Prompts) -> None:
     outputs = {"north": {"kind": "float"}, "east": {"kind": "float"}}
     for seed in SEEDS:  # among any twenty, several go beyond
-        result = invoke(prompts.write(FAMILIES["chat"], seed, options=LONG_ENOUGH, outputs=outputs), question(seed))
-        assert not isinstance(result, StructuredResult) or all(map(isfinite, result.values())), result.raw
+        file = prompts.write(FAMILIES["chat"], seed, options=LONG_ENOUGH, outputs=outputs)
+        with suppress(ResultError):
+            result = invoke(file, question(seed))
+            assert all(map(isfinite, result.values())), result.raw
 
 
 @pytest.mark.parametrize("name", ["responses", "messages"])

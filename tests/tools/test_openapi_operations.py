@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from prompty.errors import ToolError
-from prompty.tools.calls import find_schema_problems
+from prompty.tools.calls import get_validator, is_valid
 from prompty.tools.openapi.document import is_legal
 from prompty.tools.openapi.operations import Selection, list_operations
 from tests.tools.openapi_parts import document, one_operation, operation_of, read
@@ -139,8 +139,8 @@ def test_recursive_schemas_keep_the_definitions_that_are_needed() -> None:
     )
     assert schema["properties"]["next"] == {"$ref": "#/$defs/Node"}
     assert list(schema["$defs"]) == ["Leaf", "Node"]
-    assert find_schema_problems({"next": {"next": {"leaf": 1}}}, schema) == []
-    assert find_schema_problems({"next": {"next": {"leaf": "no"}}}, schema)
+    assert is_valid({"next": {"next": {"leaf": 1}}}, get_validator(schema))
+    assert not is_valid({"next": {"next": {"leaf": "no"}}}, get_validator(schema))
 
 
 def test_references_into_other_parts_of_the_document_get_names_of_their_own() -> None:
@@ -152,7 +152,7 @@ def test_references_into_other_parts_of_the_document_get_names_of_their_own() ->
     schema = parameters_of(data)
     [name] = schema["$defs"]
     assert schema["properties"]["body"]["items"] == {"$ref": f"#/$defs/{name}"}
-    assert find_schema_problems({"body": ["x"]}, schema)
+    assert not is_valid({"body": ["x"]}, get_validator(schema))
 
 
 DIALECT: dict[str, tuple[dict[str, Any], Any]] = {

@@ -154,6 +154,6 @@ def test_an_answer_that_the_token_limit_cut_says_so() -> None:
     with Script(cut), pytest.raises(ResultError, match="reached its token limit") as caught:
         invoke(agent(), output_type=Person)
     assert "maxOutputTokens" in str(caught.value)
-    with Script(cut, ADA) as script:
-        turn(agent(outputs={"name": {"kind": "string"}}))
+    with Script(cut, '{"name": "Ada"}') as script:
+        assert turn(agent(outputs={"name": {"kind": "string"}})) == {"name": "Ada"}
     assert "token limit" in script.requests[1]["messages"][-1]["content"]

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from prompty.api_async import invoke_async, turn_async
+from prompty.batches.job import BatchJob
 from prompty.batches.records import RowUsage
-from prompty.loop.stop import Price
-from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, Retry
 
 MAX_RETRIES = 8  # a row can wait: an overloaded provider recovers within minutes
@@ -17,24 +16,21 @@ OnRetry = Callable[[Retry], None]
 class Call:
     """The call of one row. `used` is complete even if the call fails."""
 
-    def __init__(self, agent: PromptAgent, tools: list[object], price: Price, on_retry: OnRetry) -> None:
-        self._agent, self._tools, self._price, self._on_retry = agent, tools, price, on_retry
+    def __init__(self, job: BatchJob, on_retry: OnRetry) -> None:
+        self._agent, self._tools, self._price, self._on_retry = job.agent, job.tools, job.price, on_retry
+        self._options: dict[str, Any] = {
+            "on_event": self._on_event,
+            "max_retries": MAX_RETRIES,
+            "extra_inputs": "ignore",
+            "outputs_mode": job.outputs_mode,
+        }
         self.used: RowUsage = RowUsage(attempts=0)
 
     async def result(self, inputs: Mapping[str, object]) -> Any:
         """Return the result, or a `Paused` value if the turn needs approval."""
         if self._agent.tools or self._tools:
-            return await turn_async(
-                self._agent,
-                inputs,
-                tools=self._tools,
-                on_event=self._on_event,
-                max_retries=MAX_RETRIES,
-                extra_inputs="ignore",
-            )
-        return await invoke_async(
-            self._agent, inputs, on_event=self._on_event, max_retries=MAX_RETRIES, extra_inputs="ignore"
-        )
+            return await turn_async(self._agent, inputs, tools=self._tools, **self._options)
+        return await invoke_async(self._agent, inputs, **self._options)
 
     def _on_event(self, event: Event) -> None:
         used = self.used

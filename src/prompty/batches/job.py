@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowFailure, RowUsage, build_failure, encode_record
@@ -81,6 +82,7 @@ class BatchJob:
     budget: Decimal | None = None
     max_concurrency: int
     retry_failed: bool = False
+    outputs_mode: Literal["strict", "lenient"] = "strict"
 
 
 class Batch:

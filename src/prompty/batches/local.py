@@ -95,7 +95,7 @@ class LocalBatch(Batch):
 
     async def _run_row(self, planned: PlannedRow) -> None:
         job, timer = self.job, self.throttle.start_call()
-        call = Call(job.agent, job.tools, job.price, partial(self.throttle.on_retry, timer))
+        call = Call(job, partial(self.throttle.on_retry, timer))
         try:
             result = await call.result(planned.row.inputs)
             line = None if isinstance(result, Paused) else encode_record(build_result(planned, result, call.used))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from prompty.batches.rows import Row
+from prompty.errors import ResultError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, ToolCall, Usage
 from prompty.model.paused import Paused
@@ -37,10 +38,12 @@ class RowUsage:
 
 @dataclass(frozen=True, slots=True)
 class RowFailure:
-    """The reason why a row has no result: the error's class and message."""
+    """The reason why a row has no result: the error's class and message. `details` are the reason and the answer of a
+    `ResultError`."""
 
     kind: str
     message: str
+    details: Json = field(default_factory=dict)
 
 
 def build_result(planned: PlannedRow, result: object, usage: RowUsage) -> Json:
@@ -52,7 +55,8 @@ def build_result(planned: PlannedRow, result: object, usage: RowUsage) -> Json:
 
 def build_failure(planned: PlannedRow, failure: RowFailure, usage: RowUsage) -> Json:
     """Return the record of a row that failed."""
-    return _build_record(planned, {"error": {"class": failure.kind, "message": failure.message}}, usage)
+    error: Json = {"class": failure.kind, "message": failure.message, **failure.details}
+    return _build_record(planned, {"error": error}, usage)
 
 
 def _build_record(planned: PlannedRow, outcome: Json, used: RowUsage) -> Json:
@@ -72,6 +76,9 @@ def _build_record(planned: PlannedRow, outcome: Json, used: RowUsage) -> Json:
 def describe_error(error: BaseException, agent: PromptAgent, inputs: Mapping[str, object]) -> RowFailure:
     """Describe an error without secrets and without the values of sensitive inputs."""
     redactor = Redactor(inputs.get(declared.name) for declared in agent.inputs if declared.sensitive)
+    if isinstance(error, ResultError):
+        details: Json = {"reason": error.reason, "answer": redactor.mask(error.text)}
+        return RowFailure("ResultError", redactor.mask(error.for_command_line()), details)
     return RowFailure(type(error).__name__, redactor.mask(str(error)))
 
 

@@ -54,6 +54,7 @@ class SharedBatch(Batch):
             "max_retries": MAX_RETRIES,
             "tools": list(handlers_of(job.tools)) or None,
             "extra_inputs": "ignore",
+            "outputs_mode": job.outputs_mode,
         }
         self._template: Record | None = None
         self._running: dict[str, PlannedRow] = {}

@@ -21,12 +21,13 @@ from prompty.cases.evaluators import parse_score, passes
 from prompty.cases.plan import Trial, get_recording_path
 from prompty.cases.results import CaseRun, CheckResult
 from prompty.drivers.run import Result
-from prompty.errors import PromptyError, RecordingMissing, RequestError, ToolError
+from prompty.errors import PromptyError, RecordingMissing, RequestError, ResultError, ToolError
 from prompty.loop.context import CHARACTERS_PER_TOKEN
+from prompty.loop.state import CountedReply
 from prompty.model.agent import PromptAgent
 from prompty.model.content import TextPart
-from prompty.model.event import Event, IterationStarted, ToolStarted
-from prompty.model.message import Json, Message, ToolCall
+from prompty.model.event import Event, IterationStarted, ModelReply, ToolStarted
+from prompty.model.message import Json, Message, Reply, ToolCall, Usage
 from prompty.model.paused import Paused
 from prompty.model.tool import CustomTool, FunctionTool, PromptyTool
 from prompty.pipeline.prepare import prepare
@@ -37,6 +38,7 @@ from prompty.tools.toolbox import TOOLS
 from prompty.tracing import names
 from prompty.tracing.files import find_trace_file
 from prompty.tracing.spans import begin
+from prompty.wire.structured import parse_structured
 
 _OFFLINE_KINDS = (FunctionTool, CustomTool, PromptyTool)
 MAX_PAUSES = 100
@@ -184,17 +186,23 @@ class _Steps:
 
     def _get_answer(self) -> Observation:
         calls: list[ToolCall] = []
+        replies: list[Reply] = []
         rounds = 0
 
         def listen(event: Event) -> None:
             nonlocal rounds
             if isinstance(event, ToolStarted):
                 calls.append(event.call)
+            elif isinstance(event, ModelReply):
+                replies.append(event.reply)
             elif isinstance(event, IterationStarted):
                 rounds += 1
 
         started = time.perf_counter()
-        result = self._ask(listen)
+        try:
+            result = self._ask(listen)
+        except ResultError as error:
+            result = self._reject(error, replies)
         seconds = time.perf_counter() - started if self.context.mode.live else None
         cost = None if result.cost is None else float(result.cost)
         value = to_plain(result.value)
@@ -220,6 +228,19 @@ class _Steps:
             rounds=max(rounds, 1),
             cost=cost,
             seconds=seconds,
+        )
+
+    def _reject(self, error: ResultError, replies: Sequence[Reply]) -> Result[Any]:
+        """Fail the case because its answer does not fit the prompt's `outputs`, and return the answer as it came."""
+        self.results.append(CheckResult(level="replay", name="outputs", passed=False, message=error.cause))
+        counted = tuple(CountedReply(self.context.agent, reply) for reply in replies)
+        return Result(
+            value=parse_structured(error.text),
+            messages=error.messages,
+            usage=sum((reply.usage for reply in replies), Usage()),
+            finish_reason=replies[-1].finish_reason if replies else None,
+            model=self.context.agent.model.id,
+            _replies=counted,
         )
 
     def _ask(self, listen: Callable[[Event], None]) -> Result[Any]:

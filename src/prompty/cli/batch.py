@@ -24,7 +24,18 @@ from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import ApiType, AsJson, ModelId, PromptFile, ProviderKey, TraceTo, Variant, start_tracing
+from prompty.cli.options import (
+    ApiType,
+    AsJson,
+    LenientOutputs,
+    ModelId,
+    PromptFile,
+    ProviderKey,
+    TraceTo,
+    Variant,
+    get_outputs_mode,
+    start_tracing,
+)
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import RequestError
@@ -68,6 +79,7 @@ def run_batch(
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
+    lenient_outputs: LenientOutputs = False,
     as_json: AsJson = False,
     trace: TraceTo = None,
 ) -> None:
@@ -89,6 +101,7 @@ def run_batch(
             budget=None if budget is None else Decimal(str(budget)),
             max_concurrency=max_concurrency,
             retry_failed=retry_failed,
+            outputs_mode=get_outputs_mode(lenient=lenient_outputs),
         )
         complete, progress = _run(job, database, name)
     except OSError as error:

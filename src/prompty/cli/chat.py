@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import uuid4
 
 from rich.text import Text
@@ -21,7 +21,7 @@ from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select
 from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import get_state_path, read_options, start_tracing
-from prompty.cli.turns import Approver, describe_event, shorten
+from prompty.cli.turns import BLOCKED, Approver, describe_event, shorten
 from prompty.errors import Cancelled, InputError, PromptyError, StoreUnusable
 from prompty.loop.effects import Verdict
 from prompty.memory.sqlite import SqliteMemory
@@ -61,6 +61,7 @@ def chat(
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
+    lenient_outputs: shared.LenientOutputs = False,
     trace: shared.TraceTo = None,
 ) -> None:
     """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
@@ -81,6 +82,7 @@ def chat(
         session=session,
         ask=ask,
         approval="always" if approve else None,
+        outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
         keyboard=open_keyboard(get_state_path("chat_history")),
     )
     is_terminal = sys.stdin.isatty()
@@ -111,12 +113,14 @@ class Conversation:
         session: str | None,
         ask: str | None,
         approval: str | None,
+        outputs_mode: Literal["strict", "lenient"] = "strict",
         keyboard: Keyboard,
     ) -> None:
         self.agent = agent
         self.inputs = inputs
         self.functions = functions
         self.approval = approval
+        self.outputs_mode: Literal["strict", "lenient"] = outputs_mode
         self.store: MemoryStore = open_store() if session else InProcessMemory()
         self._open_store = open_store
         self.session: str = session or uuid4().hex
@@ -179,6 +183,7 @@ class Conversation:
                     session_id=self.session,
                     messages=messages,
                     approval=self.approval,
+                    outputs_mode=self.outputs_mode,
                     gate=self.decide_all,
                     steering=steering,
                     cancel=cancel,
@@ -187,6 +192,9 @@ class Conversation:
                     display.show(event)
                     self._send_pending()
             display.end_line()
+            if display.blocked:
+                self.failed = True
+                print_error(BLOCKED, out)
         except Cancelled as error:
             display.end_line()
             out.print(Text(f"cancelled: {visible(error.reason)}", "yellow"))
@@ -243,6 +251,7 @@ class Display:
 
     def __init__(self) -> None:
         self._style: str | None = None
+        self.blocked: bool = False  # by the provider's content filter
 
     def show(self, event: Event) -> None:
         match event:
@@ -250,8 +259,9 @@ class Display:
                 self._write(text, "")
             case ReasoningDelta(text):
                 self._write(text, "dim italic")
-            case ModelReply():
+            case ModelReply(reply):
                 self.end_line()
+                self.blocked = reply.finish_reason == "content_filter" and not (reply.text or reply.tool_calls)
             case _:
                 if line := describe_event(event):
                     self.end_line()

@@ -192,6 +192,7 @@ def submit(
     model: shared.ModelId = None,
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
+    lenient_outputs: shared.LenientOutputs = False,
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
     agent = load_prompt_file(file, variant, model, provider=provider, api=api)
@@ -206,6 +207,7 @@ def submit(
             pause_timeout=pause_timeout,
             tools=tool,
             approval="always" if approve else None,
+            outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
         )
         out.print(visible(run.id))
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -53,6 +53,9 @@ TraceTo = Annotated[
         help="Trace to console, file:FOLDER or otel. Add wire to store exact requests in files.",
     ),
 ]
+LenientOutputs = Annotated[
+    bool, Option("--lenient-outputs", help="Accept an answer that does not fit the file's outputs, as it is.")
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for other programs.")]
 
 
@@ -74,6 +77,11 @@ def read_options(pairs: list[str] | None) -> dict[str, object]:
         except ValueError:
             options[name] = text
     return options
+
+
+def get_outputs_mode(*, lenient: bool) -> Literal["strict", "lenient"]:
+    """Return the value of `outputs_mode` for --lenient-outputs."""
+    return "lenient" if lenient else "strict"
 
 
 def get_state_path(name: str) -> Path:

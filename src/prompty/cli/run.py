@@ -18,7 +18,7 @@ from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select
 from prompty.cli.inputs import read_inputs
 from prompty.cli.options import read_options, start_tracing
 from prompty.cli.render import Prompt
-from prompty.cli.turns import Approver, describe_call, describe_event, shorten
+from prompty.cli.turns import BLOCKED, Approver, describe_call, describe_event, shorten
 from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
@@ -28,6 +28,11 @@ from prompty.model.tool import FunctionTool, McpTool
 from prompty.pipeline.model_override import find_default_model, override_model
 from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
+
+_CUT_SHORT = {
+    "length": "the model reached its token limit, so the answer is not complete. Add --option maxOutputTokens=N.",
+    "content_filter": "the provider's content filter ended the answer, so it is not complete.",
+}
 
 
 def run_prompt(
@@ -54,6 +59,7 @@ def run_prompt(
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Cancel the call after SECONDS.")] = None,
+    lenient_outputs: shared.LenientOutputs = False,
     trace: shared.TraceTo = None,
 ) -> None:
     """Run the prompt in FILE and print the answer.
@@ -71,6 +77,7 @@ def run_prompt(
     start_tracing(trace)
     display = RunDisplay(quiet=as_json or output is not None)
     settings: dict[str, Any] = {"stream": stream, "timeout": timeout, "on_event": display.show}
+    settings["outputs_mode"] = shared.get_outputs_mode(lenient=lenient_outputs)
     if runs_tools:
         read_reply = (lambda: sys.stdin.readline() or None) if sys.stdin.isatty() else None
         approver = Approver(err, read_reply, allow or ())
@@ -132,8 +139,9 @@ def _print_result(
     agent: PromptAgent, display: RunDisplay, result: object, *, as_json: bool, output: Path | None
 ) -> None:
     reply = display.reply
-    if reply.finish_reason == "length":
-        warning = "the model reached its token limit, so the answer is not complete. Add --option maxOutputTokens=N."
+    if reply.finish_reason == "content_filter" and not result:
+        fail(BLOCKED)
+    if warning := _CUT_SHORT.get(reply.finish_reason or ""):
         err.print(Text.assemble(("warning", "yellow"), f": {warning}"))
     calls = reply.tool_calls if isinstance(result, list) and result and isinstance(result[0], ToolCall) else ()
     plain = [call.to_json() for call in calls] if calls else result

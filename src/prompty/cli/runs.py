@@ -18,7 +18,7 @@ from prompty.durable.runtime import DurableRuntime
 from prompty.durable.selection import RunState
 from prompty.errors import PromptyError
 from prompty.loop.policy import deny, use_result
-from prompty.model.event import Event, ModelReply, Retry, ToolFinished, ToolGated, ToolStarted
+from prompty.model.event import Event, ModelReply, OutputRejected, Retry, ToolFinished, ToolGated, ToolStarted
 from prompty.model.paused import GatedCall, Paused
 from prompty.safety.json import read_json
 from prompty.safety.visible import visible
@@ -117,6 +117,8 @@ def _show_event(event: Event) -> None:
         out.print(Text(visible(f"  {event.call.name}({event.call.arguments}) was denied{reason}")))
     elif isinstance(event, ModelReply) and event.reply.text:
         out.print(Text(visible(f"  {event.reply.text}")))
+    elif isinstance(event, OutputRejected):
+        out.print(Text(visible(f"  {event.cause}; the model was asked to correct it")))
     elif isinstance(event, Retry):
         out.print(Text(visible(f"  the model call was retried: {event.reason}")))
 

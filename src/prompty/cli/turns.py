@@ -8,11 +8,21 @@ from rich.text import Text
 
 from prompty.loop.effects import Verdict
 from prompty.loop.policy import ALLOW, deny, later
-from prompty.model.event import Compacted, Event, FellBack, HistoryRepaired, Retry, ToolFinished, ToolStarted
+from prompty.model.event import (
+    Compacted,
+    Event,
+    FellBack,
+    HistoryRepaired,
+    OutputRejected,
+    Retry,
+    ToolFinished,
+    ToolStarted,
+)
 from prompty.model.paused import GatedCall
 from prompty.safety.visible import visible
 
 _MAX_CHARACTERS = 400
+BLOCKED = "The provider's content filter blocked the answer."
 
 
 def shorten(text: str) -> str:
@@ -37,6 +47,8 @@ def describe_event(event: Event) -> tuple[str, str] | None:
             return f"(repaired the stored conversation: {visible('; '.join(problems))})", "yellow"
         case FellBack(model, reason):
             return f"({visible(reason)}; continuing with {visible(model)})", "yellow"
+        case OutputRejected(_, cause):
+            return f"({visible(cause)}; asking the model to correct it)", "yellow"
     return None
 
 

@@ -43,6 +43,7 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
+from prompty.pipeline.outputs import CUT, CUT_ANSWER, check_outputs, find_reason
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
@@ -50,12 +51,10 @@ from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety import origins
-from prompty.tools.calls import find_schema_problems
 from prompty.tracing.spans import NULL_SPAN, is_tracing
-from prompty.wire.structured import cast, output_schema, with_output_type
+from prompty.wire.structured import cast, with_output_type
 
 AgentOrPath = PromptAgent | StrPath
-CUT_ANSWER = "the model reached its token limit before the answer was complete. Raise `maxOutputTokens`."
 Inputs = Mapping[str, object] | None
 
 
@@ -206,6 +205,8 @@ class Run:
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
+        is_promised = invocation.operation != "run" and settings.outputs_mode == "strict"
+        self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
         self._details, self._given = invocation.details, invocation.inputs or {}
         self._has_tools = self._run_tools or bool(agent.tools)
         has_messages = state is not None or paused is not None or settings.messages is not None
@@ -318,9 +319,9 @@ class Run:
                 for agent, api in zip(self.agents, apis, strict=True)
             ],
             settings=self.settings,
-            finish=result_maker(self.agent, self._output_type, check_outputs=self._run_tools),
+            finish=result_maker(self.agent, self._output_type, checks_outputs=self._checks_outputs),
             hooks=hooks,
-            strict=self._output_type is not None,
+            keeps_refusals=self._checks_outputs,
             run_tools=self._run_tools,
             session=None
             if session_id is None
@@ -359,6 +360,10 @@ def _check_settings(settings: Settings) -> None:
         raise RequestError(
             "tool_execution is neither 'parallel' nor 'sequential'",
             "Write 'parallel', or 'sequential' for one at a time.",
+        )
+    if settings.outputs_mode not in ("strict", "lenient"):
+        raise RequestError(
+            "outputs_mode is neither 'strict' nor 'lenient'", "Write 'lenient' to get an answer that does not fit."
         )
     for name in ("max_parallel", "max_iterations"):
         if (value := getattr(settings, name)) is not None and value < 1:
@@ -461,31 +466,32 @@ def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named
 
 
 def result_maker(
-    agent: PromptAgent, output_type: type[Any] | None, *, check_outputs: bool
+    agent: PromptAgent, output_type: type[Any] | None, *, checks_outputs: bool
 ) -> Callable[[Reply], object]:
     """Return the function that makes the result of a reply. It raises ResultError for an answer that does not fit
-    the `output_type`, or, with `check_outputs`, the outputs of the file."""
-    schema = output_schema(agent) if check_outputs and output_type is None and agent.outputs else None
+    the `output_type`, or, with `checks_outputs`, the outputs of the file."""
 
     def make_result(reply: Reply) -> object:
         result = process_reply(agent, reply)
         if output_type is not None:
-            if reply.refusal:
-                raise Refused(reply.refusal)
-            try:
-                return cast(result, output_type)
-            except ResultError:
-                if reply.finish_reason == "length":
-                    raise ResultError(output_type, ValueError(CUT_ANSWER)) from None
-                raise
-        if schema is not None and not reply.refusal:
-            value = dict(result) if isinstance(result, dict) else result
-            if problems := find_schema_problems(value, schema):
-                problems = [CUT_ANSWER] if reply.finish_reason == "length" else problems
-                raise ResultError("value of the declared outputs", ValueError("; ".join(problems)))
+            return _cast_result(reply, result, output_type)
+        if checks_outputs:
+            check_outputs(agent, reply, result)
         return result
 
     return make_result
+
+
+def _cast_result(reply: Reply, result: object, output_type: type[Any]) -> Any:
+    if reply.refusal:
+        raise Refused(reply.refusal)
+    try:
+        return cast(result, output_type)
+    except ResultError as error:
+        error.reason, error.text = find_reason(reply), reply.text
+        if error.reason != "cut":
+            raise
+    raise ResultError(output_type, CUT_ANSWER, reason="cut", text=reply.text, fix=CUT.python, command_fix=CUT.command)
 
 
 def parse_decisions(paused: Paused, verdicts: object) -> dict[str, Verdict | Rewrite]:

@@ -48,6 +48,13 @@ class CallData(TypedDict, total=False):
     ]
     budget: Annotated[Budget | None, Doc("The tokens, dollars and seconds that the run may use.")]
     extra_inputs: Annotated[Literal["error", "ignore"], Doc("Report unknown inputs as an error, or ignore them.")]
+    outputs_mode: Annotated[
+        Literal["strict", "lenient"],
+        Doc(
+            "Raise `ResultError` for an answer that does not fit the file's `outputs`, or return it as it came. `run` "
+            "always returns it as it came."
+        ),
+    ]
 
 
 class CallHost(TypedDict, total=False):
@@ -129,6 +136,7 @@ _INHERITED = (
     "max_iterations",
     "max_parallel",
     "max_retries",
+    "outputs_mode",
     "registry",
     "timeout",
     "tool_execution",
@@ -147,6 +155,7 @@ class Settings:
     fallbacks: Sequence[object] | None = None
     budget: Budget | None = None
     extra_inputs: Literal["error", "ignore"] = "error"
+    outputs_mode: Literal["strict", "lenient"] = "strict"
     guardrails: Guardrails | None = None
     cancel: CancelToken | None = None
     on_event: Listener | None = None

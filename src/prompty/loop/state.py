@@ -66,9 +66,9 @@ NO_USAGE = Usage()
 class Plan(NamedTuple):
     """Everything the loop knows before it starts. `choices` are the file's model and its fallbacks.
 
-    `finish` converts an answer to the result, and raises ResultError if it does not match. The answer is then sent back
-    once, and after that used as it is, unless the plan is `strict`. Without `run_tools` there is one answer and no tool
-    runs. Unless the run is `observed`, events that only report progress are omitted.
+    `finish` converts an answer to the result, and raises ResultError if it does not match. A turn sends such an answer
+    back once. With `keeps_refusals`, `finish` also gets the refusals of streams. Without `run_tools` there is one
+    answer and no tool runs. Unless the run is `observed`, events that only report progress are omitted.
     """
 
     run_id: str
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
     settings: Settings
     finish: Callable[[Reply], object]
     hooks: Hooks = NO_HOOKS
-    strict: bool = False
+    keeps_refusals: bool = False
     run_tools: bool = True
     session: SessionPlan | None = None
     context: Context | None = None

@@ -14,6 +14,7 @@ from prompty.errors import (
     MemoryFailed,
     PausedRefused,
     PromptyError,
+    Refused,
     ResultError,
 )
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
@@ -38,6 +39,7 @@ from prompty.model.event import (
     HistoryRepaired,
     IterationStarted,
     MessagesChanged,
+    OutputRejected,
     RunCancelled,
     RunFailed,
     RunPaused,
@@ -46,7 +48,10 @@ from prompty.model.event import (
 from prompty.model.message import Json, Reply, user
 from prompty.model.paused import Paused
 from prompty.pipeline.history import find_repairs, parse_stored
-from prompty.pipeline.request import process_reply
+from prompty.pipeline.outputs import STOPPED
+
+# A refused or filtered answer is a decision, not a mistake: asking again would not correct it.
+_CORRECTABLE = ("text", "shape", "cut", "empty")
 
 
 def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
@@ -91,7 +96,7 @@ def _run_rounds(plan: Plan, state: TurnState) -> Loop[object]:
         pending = state.pending_batch
         reply = pending[0] if pending else (yield from _next_reply(plan, state, tools))
         if not reply.tool_calls:
-            fits, result = _finish(plan, state, reply)
+            fits, result = yield from _finish(plan, state, reply)
             if fits and not (yield from _apply_steering(plan, state, follow_ups=True)):
                 return result
             continue
@@ -103,7 +108,7 @@ def _run_rounds(plan: Plan, state: TurnState) -> Loop[object]:
         if plan.observed:
             yield Emit(MessagesChanged(tuple(state.messages)))
         if plan.settings.stop and plan.settings.stop(state.progress(reply)):
-            return _final_result(plan, replace(reply, tool_calls=()))
+            return plan.finish(replace(reply, tool_calls=(), finish_reason=STOPPED))
 
 
 def _next_reply(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
@@ -112,7 +117,12 @@ def _next_reply(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> L
         yield Emit(IterationStarted(state.iteration))
     if plan.hooks.steering:
         yield from _apply_steering(plan, state)
-    reply = yield from ask_model(plan, state, tools)
+    try:
+        reply = yield from ask_model(plan, state, tools)
+    except Refused as error:
+        if not plan.keeps_refusals:
+            raise
+        reply = Reply(refusal=error.refusal)
     if reply.tool_calls and plan.run_tools:
         state.pending_batch = (reply, [None] * len(reply.tool_calls))
         _check_limits(plan, state)
@@ -164,21 +174,22 @@ def _plan_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset, sl
     return planned
 
 
-def _finish(plan: Plan, state: TurnState, reply: Reply) -> tuple[bool, object]:
+def _finish(plan: Plan, state: TurnState, reply: Reply) -> Loop[tuple[bool, object]]:
     """Return True and the result of an answer. An answer that does not match is sent back once with the error."""
     try:
         return True, plan.finish(reply)
     except ResultError as error:
-        if state.repair_used:
-            return True, _final_result(plan, reply)
-        state.repair_used = True
-        state.messages.append(user(f"{error}\nCorrect this, and answer with the JSON only."))
-        return False, None
-
-
-def _final_result(plan: Plan, reply: Reply) -> object:
-    """Return the result of the last answer. Only an `output_type` must match: declared outputs fall back to text."""
-    return plan.finish(reply) if plan.strict else process_reply(plan.choices[0].agent, reply)
+        budget = plan.settings.budget
+        if state.repair_used or error.reason not in _CORRECTABLE:
+            raise
+        if budget and overspent(budget, state.usage, state.cost):
+            raise
+        rejected = OutputRejected(error.reason, error.cause, error.text)
+    state.repair_used = True
+    if plan.observed:
+        yield Emit(rejected)
+    state.messages.append(user(f"{rejected.cause}\nCorrect this, and answer with the JSON only."))
+    return False, None
 
 
 def _apply_steering(plan: Plan, state: TurnState, *, follow_ups: bool = False) -> Loop[bool]:

@@ -165,6 +165,18 @@ class FellBack:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputRejected:
+    """The answer does not fit, and the model is asked once to correct it. A client can clear the text that it showed.
+
+    `reason` is that of a `ResultError`, `cause` is what the model is told, and `text` is the answer.
+    """
+
+    reason: str
+    cause: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunPaused:
     """The turn needs a decision. It ends here, and `resume` continues it."""
 
@@ -222,6 +234,7 @@ Event = (
     | Compacted
     | HistoryRepaired
     | FellBack
+    | OutputRejected
     | RunPaused
     | RunFailed
     | RunCancelled

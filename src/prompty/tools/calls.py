@@ -137,12 +137,6 @@ def check_arguments(arguments: Json, validator: Validator) -> None:
         raise ArgumentsError("; ".join(_list_problems(arguments, validator)))
 
 
-def find_schema_problems(value: object, schema: Json) -> list[str]:
-    """Validate a value against a JSON Schema and return the problems."""
-    validator = get_validator(schema)
-    return [] if is_valid(value, validator) else _list_problems(value, validator)
-
-
 def _list_problems(value: object, validator: Validator) -> list[str]:
     """Return the first few problems, or one for a large value."""
     try:
