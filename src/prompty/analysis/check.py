@@ -23,8 +23,10 @@ from prompty.analysis.semantics import (
     find_kinds_as_defaults,
     find_missing_model,
     find_open_outputs,
+    find_plain_bindings,
     find_unknown_names,
     find_untrusted_endpoints,
+    find_wrong_tool_names,
 )
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path, nearest
 from prompty.model.agent import PromptAgent
@@ -222,6 +224,10 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
         return
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
+    yield from find_wrong_tool_names(built.agent, source_map)
+    known = {finding.start for finding in built.findings}
+    plain = find_plain_bindings(built.agent, frontmatter.data, source_map)
+    yield from first_findings(finding for finding in plain if finding.start not in known)
     yield from find_open_outputs(built.agent, source_map)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 

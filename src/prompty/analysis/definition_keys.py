@@ -10,7 +10,8 @@ from prompty.model import connection
 from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Template, TemplateParser
 from prompty.model.connection import infer_connection_kind
 from prompty.model.property import PROPERTY_KEYS, Property
-from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
+from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, unwrap_properties
+from prompty.pipeline.definitions import list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
 _TOOLS: dict[str, type[BaseModel]]
@@ -126,13 +127,11 @@ def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
         yield from _site(model, ("model",), Model)
         yield from _site(model.get("options"), ("model", "options"), ModelOptions)
         yield from _connection_site(model.get("connection"), ("model", "connection"))
-    tools = data.get("tools")
-    for index, tool in enumerate(tools if isinstance(tools, list) else []):
-        if isinstance(tool, dict):
-            keys = ("tools", index)
-            yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
-            yield from _property_sites(tool.get("parameters"), (*keys, "parameters"))
-            yield from _connection_site(tool.get("connection"), (*keys, "connection"))
+    for index, tool in list_tools(data):
+        keys = ("tools", index)
+        yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
+        yield from _property_sites(unwrap_properties(tool.get("parameters")), (*keys, "parameters"))
+        yield from _connection_site(tool.get("connection"), (*keys, "connection"))
     template = data.get("template")
     if isinstance(template, dict):
         yield from _site(template, ("template",), Template)

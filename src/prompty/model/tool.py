@@ -1,8 +1,10 @@
 """The tools of a prompt (§2.9): four built-in kinds, and custom kinds that a host registers."""
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Secret, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Secret, Tag, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
@@ -14,13 +16,35 @@ class Binding(Definition):
 
     input: str | None = None
     value: Secret[Any] | None = None
+    # A text that is not the name of a declared input (F10). An input of that name that the caller passes replaces it.
+    is_plain: SkipJsonSchema[bool] = Field(False, exclude=True, repr=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _static(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.keys() == {"input"}:
+    def _read(cls, value: Any) -> Any:
+        if isinstance(value, dict) and tuple(value) in (("input",), ("value",)):
             return value
-        return {"value": value}
+        return {"value": value, "is_plain": True} if isinstance(value, str) else {"value": value}
+
+    @property
+    def plain_text(self) -> str | None:
+        """The text that can also be the name of an input, or None."""
+        return self.value.get_secret_value() if self.is_plain and self.value is not None else None
+
+
+def unwrap_properties(value: Any) -> Any:
+    """Return the list in `{properties: […]}`, a form of §2.9.1, or any other value unchanged."""
+    match value:
+        case {"properties": list(parameters), **others} if not others and all(map(_is_mapping, parameters)):
+            return parameters
+    return value
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+Parameters = Annotated[Properties, BeforeValidator(unwrap_properties)]
 
 
 class ToolDefinition(Definition):
@@ -37,7 +61,7 @@ class FunctionTool(ToolDefinition):
     """A function of the host."""
 
     kind: Literal["function"]
-    parameters: Properties = ()
+    parameters: Parameters = ()
     strict: bool = False
 
 
@@ -47,7 +71,7 @@ class PromptyTool(ToolDefinition):
     kind: Literal["prompty"]
     path: str
     mode: Literal["single", "agentic"] = "single"
-    parameters: Properties = ()
+    parameters: Parameters = ()
 
 
 class McpTool(ToolDefinition):
@@ -96,3 +120,19 @@ Tool = Annotated[
     | Annotated[CustomTool, Tag("*")],
     Discriminator(_tag, custom_error_type="tool_kind", custom_error_message="a tool needs a `kind`"),
 ]
+
+
+def bind_inputs(tool: Tool, names: Collection[str]) -> Tool:
+    """Return a tool whose plain texts are bound to the inputs of these names. Other texts stay plain."""
+    bound = {
+        parameter: Binding.model_validate({"input": binding.plain_text})
+        for parameter, binding in tool.bindings.items()
+        if binding.plain_text in names
+    }
+    return tool.model_copy(update={"bindings": {**tool.bindings, **bound}}) if bound else tool
+
+
+def fix_texts(tool: Tool) -> Tool:
+    """Return a tool whose plain texts are values, regardless of the caller's inputs."""
+    fixed = {name: binding.model_copy(update={"is_plain": False}) for name, binding in tool.bindings.items()}
+    return tool.model_copy(update={"bindings": fixed}) if fixed else tool

@@ -64,7 +64,12 @@ class References:
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
         """`files` is False inside an included file, which may refer to variables, but not to other files."""
         if isinstance(value, str):
-            return self._resolve_text(value, keys, files) if "${" in value else value
+            if "${" not in value:
+                return value
+            resolved = self._resolve_text(value, keys, files)
+            # A plain text in `bindings` can be the name of an input, but not if it is from a variable or a file.
+            is_binding = len(keys) == 4 and keys[0] == "tools" and keys[2] == "bindings"
+            return {"value": resolved} if is_binding and isinstance(resolved, str) else resolved
         if isinstance(value, dict):
             resolved = {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
             if self.is_lenient:

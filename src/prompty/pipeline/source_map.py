@@ -181,11 +181,19 @@ class SourceMap:
         """Follow a key path as deep as possible, skipping steps that the file lacks, like the tag of a union."""
         node, key_node, known = self._root, None, list[str | int]()
         for key in keys:
+            if isinstance(key, int) and known[-1:] == ["parameters"]:
+                node = self._unwrap_properties(node)
             step = self._step(node, key)
             if step is not None:
                 key_node, node, name = step
                 known.append(name)
         return node, key_node, known
+
+    def _unwrap_properties(self, node: yaml.Node | None) -> yaml.Node | None:
+        """Return the list in `parameters: {properties: […]}`, or the node itself."""
+        entries = self._entries(node)[0] if isinstance(node, yaml.MappingNode) else {}
+        inner = entries["properties"][1] if entries.keys() == {"properties"} else None
+        return inner if isinstance(inner, yaml.SequenceNode) else node
 
     def _step(self, node: yaml.Node | None, key: str | int) -> tuple[yaml.Node, yaml.Node, str | int] | None:
         if isinstance(node, yaml.MappingNode):
