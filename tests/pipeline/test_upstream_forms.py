@@ -1,19 +1,24 @@
 """Files and messages as Microsoft's runtime and its documentation write them."""
 
+import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 
-from prompty import PromptAgent, PromptyError, invoke, loads, prepare, turn
+from prompty import PromptAgent, PromptyError, invoke, load, loads, prepare, turn
 from prompty.analysis.check import check_text
 from prompty.errors import InputError, InvalidMessage, LoadError, Problem, RequestError, ToolError
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Message, parse_messages
+from prompty.model.tool import FunctionTool, McpTool
 from prompty.pipeline.request import list_declared_functions
 from prompty.safety import redaction
 from prompty.testing import Script, call
 from prompty.tools.toolbox import fill_bindings
+from scripts.write_schema import PATH as SCHEMA
 
 
 @pytest.fixture(autouse=True)
@@ -424,3 +429,251 @@ def test_a9_a_wrong_name_in_a_file_is_an_error_of_invoke(tmp_path: Any) -> None:
         with Script("never") as script, pytest.raises(PromptyError, match=r"no provider takes the tool name 'a\.b'"):
             invoke(agent)
         assert script.requests == []
+
+
+TEMPLATES = {
+    "texts": "template: {format: mustache, parser: prompty}",
+    "a text and a mapping": "template: {format: mustache, parser: {kind: prompty}}",
+    "a format alone": "template: {format: mustache}",
+    "mappings": "template: {format: {kind: mustache}, parser: {kind: prompty}}",
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_p1_format_and_parser_may_be_texts(template: str) -> None:
+    text = write(f"inputs: {{name: {{kind: string}}}}\n{template}", "user:\n{{#name}}Hi {{name}}{{/name}}")
+    agent = loads(text)
+    assert (agent.template.format.kind, agent.template.parser.kind) == ("mustache", "prompty")
+    assert prepare(agent, {"name": "Ada"})[0].text == "Hi Ada"
+    assert check(text) == []
+
+
+@pytest.mark.parametrize("key", ["format", "parser"])
+def test_p1_an_unknown_engine_has_its_place_and_its_fix(key: str) -> None:
+    known = {"format": "jinja2", "parser": "prompty"}
+    text = write("template:\n  format: jinja2\n  parser: prompty")
+    wrong = text.replace(f"{key}: {known[key]}", f"{key}: {known[key][:-1]}")
+    [problem] = check(wrong)
+    assert (problem.code, problem.key) == ("unknown-engine", f"template.{key}")
+    assert fix(wrong, problem) == text
+
+
+def test_p1_a_number_as_format_does_not_load() -> None:
+    [problem] = refuse(write("template: {format: 5, parser: prompty}"))
+    assert (problem.code, problem.line) == ("wrong-value", 3)
+
+
+P8 = """
+inputs:
+  userQuestion: {kind: string, default: Hi}
+tools:
+  - name: search
+    kind: function
+    parameters:
+      - {name: query, kind: string}
+      - {name: limit, kind: integer}
+      - {name: term, kind: string}
+    bindings:
+      - name: query
+        input: userQuestion
+      - {name: limit, value: 3}
+"""
+
+
+def test_p8_bindings_may_be_a_list() -> None:
+    text = write(P8, "user:\n{{ userQuestion }}")
+    assert check(text) == []
+    [tool] = loads(text).tools
+    assert tool.bindings["query"].input == "userQuestion"
+    received: list[object] = []
+    with Script(call("search", term="x"), "Done."):
+        turn(loads(text), {"userQuestion": "Why?"}, tools={"search": lambda **given: received.append(given)})
+    assert received == [{"query": "Why?", "limit": 3, "term": "x"}]
+
+
+WRONG_ENTRIES = {
+    "no name": "{input: userQuestion}",
+    "neither an input nor a value": "{name: limit}",
+    "both": "{name: limit, input: userQuestion, value: 3}",
+    "another key": "{name: limit, vaule: 3}",
+    "a name twice": "{name: query, value: 3}",
+    "a text": "limit",
+    "an input that is no text": "{name: limit, input: [1]}",
+}
+
+
+@pytest.mark.parametrize("entry", WRONG_ENTRIES.values(), ids=WRONG_ENTRIES)
+def test_p8_an_entry_that_is_wrong_does_not_load_and_has_its_line(entry: str) -> None:
+    [problem] = refuse(write(P8.replace("{name: limit, value: 3}", entry)))
+    assert (problem.code, problem.line) == ("wrong-value", 15)
+
+
+def test_p8_a_binding_of_a_list_that_matches_no_parameter_has_its_line(tmp_path: Any) -> None:
+    (tmp_path / "child.prompty").write_text(write("inputs: {text: {kind: string}}", "user:\n{{ text }}"))
+    bindings = "bindings:\n      - {name: text, value: a}\n      - {name: txt, value: b}"
+    text = write(f"tools:\n  - name: t\n    kind: prompty\n    path: child.prompty\n    {bindings}")
+    [problem] = find(text, "unknown-binding", base_dir=tmp_path)
+    assert problem.line == 9
+
+
+values = st.none() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
+entries = st.fixed_dictionaries({"input": names}) | st.fixed_dictionaries({"value": values})
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), entries, max_size=4))
+def test_p8_a_list_of_bindings_means_the_same_as_a_mapping(bindings: dict[str, Any]) -> None:
+    listed = [{"name": name, **entry} for name, entry in bindings.items()]
+    [one, other] = [
+        FunctionTool.model_validate({"name": "t", "kind": "function", "bindings": form}) for form in (bindings, listed)
+    ]
+    assert one == other
+    assert list(one.bindings) == list(bindings)
+
+
+P9 = """
+tools:
+  get_weather:
+    kind: function
+    description: Get the weather.
+    parameters:
+      city: {kind: string, required: true}
+  docs:
+    kind: mcp
+    serverName: docs
+    connection: {kind: anonymous, endpoint: https://docs.example/mcp}
+"""
+
+
+def test_p9_tools_may_be_a_mapping_by_name() -> None:
+    agent = loads(write(P9))
+    assert [(tool.name, tool.kind) for tool in agent.tools] == [("get_weather", "function"), ("docs", "mcp")]
+    assert check(write(P9)) == []
+
+
+# replacement in the file, code and line of the finding
+IN_MAPPINGS = {
+    "an unknown key": ("description:", "descripton:", "unknown-key", 6),
+    "an unknown key of a parameter": ("required: true", "requird: true", "unknown-key", 8),
+    "a wrong default": ("required: true", "default: [1]", "wrong-default", 8),
+    "a wrong kind of a connection": ("kind: anonymous", "kind: anonymus", "wrong-value", 12),
+    "a tool without a kind": ("    kind: mcp\n", "", "wrong-value", 10),
+    "a name that no provider takes": ("get_weather:", "get weather:", "wrong-tool-name", 4),
+    "a plain text": ("description: Get the weather.", "bindings: {city: Oslo}", "plain-binding", 6),
+    "a condition": ("description: Get the weather.", "approvalMode: {when: {town: {}}}", "approval-parameter", 6),
+    "a schema": ("      city:", "      type: object\n      properties: {}\n      city:", "json-schema", 9),
+    "a kind of tool": ("kind: mcp\n", "kind: mpc\n", "unknown-tool-kind", 10),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "code", "line"), IN_MAPPINGS.values(), ids=IN_MAPPINGS)
+def test_p9_findings_in_a_mapping_of_tools_have_their_lines(old: str, new: str, code: str, line: int) -> None:
+    found = find(write(P9.replace(old, new, 1)), code)
+    assert [problem.line for problem in found] == [line]
+
+
+def test_p9_a_variant_changes_one_tool_of_a_mapping(tmp_path: Any) -> None:
+    (tmp_path / "ask.prompty").write_text(write(P9))
+    (tmp_path / "ask.short.prompty").write_text("---\ntools:\n  docs: null\n  get_weather: {strict: true}\n---\n")
+    [tool] = load(tmp_path / "ask.prompty", variant="short").tools
+    assert isinstance(tool, FunctionTool)
+    assert (tool.strict, tool.parameters[0].name) == (True, "city")
+
+
+tool_entries = st.fixed_dictionaries({"kind": st.sampled_from(["function", "mcp", "own"])}) | st.builds(
+    lambda text, bound: {"kind": "function", "description": text, "bindings": bound},
+    st.text(max_size=5),
+    st.dictionaries(names, entries, max_size=2),
+)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), tool_entries, max_size=4))
+def test_p9_a_mapping_of_tools_means_the_same_as_a_list(tools: dict[str, Any]) -> None:
+    listed = [{"name": name, **tool} for name, tool in tools.items()]
+    one, other = PromptAgent.model_validate({"tools": tools}), PromptAgent.model_validate({"tools": listed})
+    assert one.tools == other.tools
+    assert [tool.name for tool in one.tools] == list(tools)
+
+
+@pytest.mark.parametrize("reference", ["${file:}", "${env:}"])
+def test_p10_a_reference_without_a_name_inside_a_text_is_text(reference: str) -> None:
+    text = write(f"name: a\ndescription: Tests {reference} references")
+    assert loads(text).description == f"Tests {reference} references"
+    [problem] = check(text)
+    assert (problem.code, problem.severity, problem.line) == ("empty-reference", "warning", 4)
+    both = write(f"description: '{reference} and ${{env:X:y}}'")
+    assert loads(both).description == f"{reference} and y"
+    nested = write(f"description: '${{env:X:see {reference}}}'")
+    assert loads(nested).description == f"see {reference}"
+
+
+@pytest.mark.parametrize("reference", ["${file:}", "${env:}"])
+def test_p10_a_reference_without_a_name_as_a_whole_value_does_not_load(reference: str) -> None:
+    assert len(refuse(write(f"description: {reference}"))) == 1
+
+
+SYNONYMS = {"number": "float", "int": "integer", "bool": "boolean", "text": "string"}
+
+
+@pytest.mark.parametrize(("written", "kind"), SYNONYMS.items(), ids=SYNONYMS)
+def test_p11_other_names_of_kinds_are_read_with_a_warning(written: str, kind: str) -> None:
+    text = write(f"inputs:\n  x: {{kind: {written}}}\noutputs:\n  - {{name: y, kind: {written}}}", "user:\n{{ x }}")
+    agent = loads(text)
+    assert (agent.inputs[0].kind, agent.outputs[0].kind) == (kind, kind)
+    first, second = find(text, "kind-synonym")
+    assert (first.line, second.line, first.severity) == (4, 6, "warning")
+    assert fix(fix(text, first), second) == text.replace(f"kind: {written}", f"kind: {kind}")
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"), [("date", None), ("colour", None), ("strng", "string"), ("str", "string")]
+)
+def test_p11_an_unknown_kind_does_not_load_and_the_advice_is_no_guess(written: str, advice: str | None) -> None:
+    [problem] = refuse(write(f"inputs: {{x: {{kind: {written}}}}}"))
+    assert (problem.code, problem.line) == ("wrong-value", 3)
+    assert problem.fix.startswith(f"Write `{advice}`." if advice else "Write one of string, integer, ")
+    assert [edit.text for edit in problem.edits] == ([advice] if advice else [])
+
+
+CONNECTIONS = {
+    "key": "{kind: key, apiKey: x, DESCRIPTIONS}",
+    "reference": "{kind: reference, name: a, DESCRIPTIONS}",
+    "remote": "{kind: remote, name: a, endpoint: https://e.example, DESCRIPTIONS}",
+    "anonymous": "{kind: anonymous, endpoint: https://e.example, DESCRIPTIONS}",
+    "foundry": "{kind: foundry, endpoint: https://e.services.ai.azure.com, DESCRIPTIONS}",
+    "oauth": "{kind: oauth, endpoint: https://e.example, clientId: a, DESCRIPTIONS}",
+}
+
+
+@pytest.mark.parametrize("connection", CONNECTIONS.values(), ids=CONNECTIONS)
+def test_p12_descriptions_of_connections_and_servers_are_known_keys(connection: str) -> None:
+    connection = connection.replace("DESCRIPTIONS", "usageDescription: for search, authenticationMode: system")
+    tool = f"{{name: a, kind: mcp, serverName: a, serverDescription: Finds pages., connection: {connection}}}"
+    text = write(f"tools: [{tool}]")
+    assert [problem.code for problem in check(text) if problem.code.startswith("unknown")] == []
+    [loaded] = loads(text).tools
+    assert isinstance(loaded, McpTool)
+    assert loaded.connection is not None
+    assert loaded.server_description == "Finds pages."
+    assert (loaded.connection.usage_description, loaded.connection.authentication_mode) == ("for search", "system")
+
+
+SCHEMA_CASES = [
+    *(BOUND.replace("BINDING", binding) for binding, *_ in BINDINGS.values()),
+    P13,
+    P8,
+    P9,
+    *TEMPLATES.values(),
+    *(f"inputs: {{x: {{kind: {written}}}}}" for written in SYNONYMS),
+]
+
+
+@pytest.mark.parametrize("frontmatter", SCHEMA_CASES)
+def test_editors_accept_these_forms(frontmatter: str) -> None:
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    jsonschema_rs.Draft202012Validator(schema).validate(yaml.safe_load(frontmatter))
+
+
+def test_editors_ask_for_the_name_of_a_tool_in_a_list() -> None:
+    validator = jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text("utf-8")))
+    assert not validator.is_valid({"tools": [{"kind": "function"}]})
+    assert validator.is_valid({"tools": [{"kind": "function", "name": "a"}]})

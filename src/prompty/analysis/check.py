@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.analysis.definition_keys import find_extensions, find_unknown_keys
+from prompty.analysis.definition_keys import find_extensions, find_kind_synonyms, find_unknown_keys
 from prompty.analysis.models import find_model_problems
 from prompty.analysis.semantics import (
     check_bindings,
@@ -92,6 +92,7 @@ def _meant_role(word: str) -> str | None:
     return _SYNONYMS.get(word) or next(iter(get_close_matches(word, ROLES, 1, cutoff=0.75)), None)
 
 
+_EMPTY_REFERENCE = re.compile(r"\$\{(?:env|file):\}")
 _ENV = re.compile(r"\$\{env:([^:}]*)")
 
 FindVariables = Callable[[str], Mapping[str, int]]
@@ -284,13 +285,18 @@ def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
     is_v1 = find_v1_key(data) is not None  # its keys are checked after the translation to v2
     unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)
     credentials = first_findings(_find_credentials(data, frontmatter.source_map))
-    return FrontmatterAnalysis(frontmatter, (*unknown, *credentials), extensions)
+    empty = first_findings(_find_empty_references(data, frontmatter.source_map))
+    return FrontmatterAnalysis(frontmatter, (*unknown, *credentials, *empty), extensions)
 
 
 def _analyze_keys(frontmatter: ParsedFrontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return findings for unknown keys and doubtful defaults, and for keys that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
-    doubtful = chain(find_unknown_keys(data, source_map), find_kinds_as_defaults(data, source_map))
+    doubtful = chain(
+        find_unknown_keys(data, source_map),
+        find_kinds_as_defaults(data, source_map),
+        find_kind_synonyms(data, source_map),
+    )
     return tuple(first_findings(doubtful)), tuple(first_findings(find_extensions(data, source_map)))
 
 
@@ -306,6 +312,16 @@ def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterato
             message = "this looks like a secret written into the file"
             fix = "Move it to the environment: ${env:NAME}. If it was ever committed, revoke it."
             yield source_map.locate(keys, "secret-in-file", message, fix, severity="warning")
+
+
+def _find_empty_references(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each reference without a name inside a longer text, which stays text."""
+    for keys, text in _walk_texts(data, ()):
+        empty = _EMPTY_REFERENCE.search(text)
+        if empty and empty[0] != text:
+            message = f"`{empty[0]}` names nothing, so it is text"
+            fix = "Write a name after the colon, or remove it."
+            yield source_map.locate(keys, "empty-reference", message, fix, severity="warning")
 
 
 def _walk_texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[KeyPath, str]]:

@@ -9,7 +9,7 @@ from prompty.errors import nearest
 from prompty.model import connection
 from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Template, TemplateParser
 from prompty.model.connection import infer_connection_kind
-from prompty.model.property import PROPERTY_KEYS, Property
+from prompty.model.property import ACCEPTED_SYNONYMS, KIND_SYNONYMS, PROPERTY_KEYS, Property
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, unwrap_properties
 from prompty.pipeline.definitions import list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
@@ -87,6 +87,18 @@ def _accepts(definition: type[BaseModel], key: str, value: object) -> bool:
     except ValidationError as error:
         return all(detail["loc"][0] != key for detail in error.errors(include_url=False, include_input=False))
     return True
+
+
+def find_kind_synonyms(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each kind that is another name for one of this format's."""
+    for keys, value, definition in _definition_sites(data):
+        kind = value.get("kind") if definition is Property else None
+        if isinstance(kind, str) and kind in ACCEPTED_SYNONYMS:
+            meant = KIND_SYNONYMS[kind]
+            message, fix = f"`{kind}` is read as `{meant}`, and not by every runtime", f"Write `{meant}`."
+            yield source_map.locate(
+                (*keys, "kind"), "kind-synonym", message, fix, severity="warning", replacement=meant
+            )
 
 
 def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:

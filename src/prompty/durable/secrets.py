@@ -111,13 +111,14 @@ def _get_at(data: Any, keys: Sequence[str | int]) -> Any:
 
 
 def _find_written(data: Any, keys: Keys) -> Any:
-    """Return what a file has at a path: tools may be a mapping, bindings a list, and a bound value a plain text."""
-    for key in keys:
+    """Return what a file has at a path. Tools may be a mapping and bindings a list, and `value` may be left out."""
+    for position, key in enumerate(keys):
         if isinstance(key, int) and isinstance(data, dict):
             data = list(data.values())[key]
         elif isinstance(key, str) and isinstance(data, list):
-            data = next(entry for entry in data if entry["name"] == key)
-        elif key != "value" or isinstance(data, dict):
+            entry = next(entry for entry in data if entry["name"] == key)
+            data = {name: value for name, value in entry.items() if name != "name"}
+        elif position != 4 or keys[2] != "bindings" or (isinstance(data, dict) and data.keys() == {"value"}):
             data = data[key]
     return data
 

@@ -17,7 +17,7 @@ from prompty.model.definition import Definition
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
-from prompty.model.tool import Tool, bind_inputs
+from prompty.model.tool import Tools, bind_inputs
 from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety.redaction import is_credential_name, leaves, mask_secrets
 
@@ -36,11 +36,17 @@ class TemplateParser(Definition):
     options: dict[str, Any] | None = None
 
 
-class Template(Definition):
-    """The engine and the parser of a prompt."""
+def _from_kind(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
 
-    format: Format = Format()
-    parser: TemplateParser = TemplateParser()
+
+class Template(Definition):
+    """The engine and the parser of a prompt. A text is the kind of either."""
+
+    format: Annotated[Format, BeforeValidator(_from_kind, json_schema_input_type=str | Format)] = Format()
+    parser: Annotated[TemplateParser, BeforeValidator(_from_kind, json_schema_input_type=str | TemplateParser)] = (
+        TemplateParser()
+    )
 
 
 def _from_text(value: Any) -> Any:
@@ -97,7 +103,7 @@ class Frontmatter(Definition):
     model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model()
     inputs: Properties = ()
     outputs: Properties = ()
-    tools: tuple[Tool, ...] = ()
+    tools: Tools = ()
     template: TemplateField = Template()
 
 

@@ -204,6 +204,10 @@ _EXPECTED = {
     "dict": ("a mapping", "Write keys and values, indented below `{key}:`."),
     "model": ("a mapping", "Write keys and values, indented below `{key}:`."),
     "tuple": ("a list", "Write one `- …` for each entry below `{key}:`."),
+    "binding": (
+        "a new `name`, and an `input` or a `value`",
+        "Write `- {{name: …, input: …}}` or `- {{name: …, value: …}}`, once for each parameter.",
+    ),
     "tool": ("a tool with a `kind`", "Add `kind: function` (or prompty, mcp, openapi, or your own)."),
     "union": ("a connection with a `kind`", "Add `kind: key`, reference, remote, anonymous, foundry or oauth."),
 }
@@ -216,8 +220,8 @@ def _choose(detail: ErrorDetails, written: str) -> tuple[str, str, str | None]:
     choices = [choice.strip(" '\"") for choice in listed.replace(" or ", ", ").split(",")]
     written = str(context.get("tag") or written).lower()
     synonym = KIND_SYNONYMS.get(written)
-    near = synonym if synonym in choices else next(iter(get_close_matches(written, choices, 1)), None)
-    return f"one of {', '.join(choices)}", f"Write `{near or choices[0]}`.", near
+    near = synonym if synonym in choices else next(iter(get_close_matches(written, choices, 1, 0.65)), None)
+    return f"one of {', '.join(choices)}", f"Write `{near}`." if near else f"Write one of {', '.join(choices)}.", near
 
 
 _V1_MODEL_KEYS = ("api", "configuration", "parameters")

@@ -81,7 +81,7 @@ class References:
         return value
 
     def _resolve_text(self, value: str, keys: _Keys, files: bool) -> object:
-        pieces = list(_split(value))
+        pieces = _split_references(value)
         read: list[_Read] = []
         try:
             if files and len(pieces) == 1 and pieces[0].protocol == "file":
@@ -130,7 +130,8 @@ class References:
             message = f"more than {_MAX_DEPTH} references are nested in defaults"
             raise Unreadable("reference-depth", message, "Nest fewer defaults.")
         inner: list[_Read] = []
-        text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in _split(default)])
+        pieces = _split_references(default)
+        text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in pieces])
         read += [entry._replace(whole=False) for entry in inner]  # a default is part of the file
         return text
 
@@ -212,6 +213,14 @@ class _Piece(NamedTuple):
     source: str
     protocol: str = ""
     body: str = ""
+
+
+def _split_references(value: str) -> list[_Piece]:
+    """Split a value. A reference without a name, as in "Write ${env:} here", is text unless it is the whole value."""
+    pieces = list(_split(value))
+    if len(pieces) == 1:
+        return pieces
+    return [piece if piece.body else _Piece(piece.source) for piece in pieces]
 
 
 def _split(value: str) -> Iterator[_Piece]:

@@ -122,6 +122,7 @@ class SourceMap:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._names: dict[yaml.Node, dict[Any, int]] = {}
         self._mappings: dict[yaml.Node, tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]] = {}
 
     @cached_property
@@ -201,9 +202,20 @@ class SourceMap:
             if isinstance(key, int):  # the nth entry of a mapping in place of a list
                 key = names[key] if key < len(names) else ""
             return (*entries[key], key) if key in entries else None
-        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            return node.value[key], node.value[key], key
+        if isinstance(node, yaml.SequenceNode):
+            index = key if isinstance(key, int) else self._find_entry(node, key)
+            if index is not None and index < len(node.value):
+                return node.value[index], node.value[index], index
         return None
+
+    def _find_entry(self, node: yaml.SequenceNode, name: str) -> int | None:
+        """Return the index of the entry with this name: a list in place of a mapping."""
+        names = self._names.get(node)
+        if names is None:
+            mappings = (self._entries(entry)[0] if isinstance(entry, yaml.MappingNode) else {} for entry in node.value)
+            named = [entries["name"][1].value if "name" in entries else None for entries in mappings]
+            names = self._names[node] = {found: index for index, found in reversed([*enumerate(named)])}
+        return names.get(name, int(name) if name.isdecimal() and len(name) < 9 else None)
 
     def _entries(self, node: yaml.MappingNode) -> tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]:
         """Return the keys and values of a mapping by name, and the names by index.
