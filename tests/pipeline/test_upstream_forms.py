@@ -1,6 +1,7 @@
 """Files and messages as Microsoft's runtime and its documentation write them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -11,14 +12,18 @@ from hypothesis import given, strategies as st
 from prompty import PromptAgent, PromptyError, invoke, load, loads, prepare, turn
 from prompty.analysis.check import check_text
 from prompty.errors import InputError, InvalidMessage, LoadError, Problem, RequestError, ToolError
+from prompty.model.connection import RemoteConnection
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Message, parse_messages
-from prompty.model.tool import FunctionTool, McpTool
+from prompty.model.tool import CustomTool, FunctionTool, McpTool
 from prompty.pipeline.request import list_declared_functions
 from prompty.safety import redaction
 from prompty.testing import Script, call
 from prompty.tools.toolbox import fill_bindings
+from prompty.wire.structured import build_schema
 from scripts.write_schema import PATH as SCHEMA
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +178,7 @@ def test_p7_a_text_in_bindings_is_never_suggested_as_an_input() -> None:
     assert "hunter2-of-ada" not in repr(agent.tools)
 
 
-def test_p7_the_model_cannot_replace_a_fixed_text_of_a_prompt_that_runs_as_a_tool(tmp_path: Any) -> None:
+def test_p7_the_model_cannot_replace_a_fixed_text_of_a_prompt_that_runs_as_a_tool(tmp_path: Path) -> None:
     child = "model: {id: c, provider: scripted}\ninputs: {q: {kind: string}}\ntools:\n  - {name: look, kind: function, "
     child += "parameters: {role: {kind: string}}, bindings: {role: guest}}"
     (tmp_path / "child.prompty").write_text(f"---\n{child}\n---\nuser:\n{{{{ q }}}}")
@@ -422,7 +427,7 @@ def test_a9_a_wrong_name_is_an_error_before_the_call(name: str) -> None:
         assert script.requests == []
 
 
-def test_a9_a_wrong_name_in_a_file_is_an_error_of_invoke(tmp_path: Any) -> None:
+def test_a9_a_wrong_name_in_a_file_is_an_error_of_invoke(tmp_path: Path) -> None:
     (tmp_path / "c.prompty").write_text(write("inputs: {q: {kind: string}}", "user:\n{{ q }}"))
     for tool in ("kind: function, name: a.b", "kind: prompty, name: a.b, path: c.prompty"):
         agent = loads(write(f"tools: [{{{tool}}}]"), base_dir=tmp_path)
@@ -508,7 +513,7 @@ def test_p8_an_entry_that_is_wrong_does_not_load_and_has_its_line(entry: str) ->
     assert (problem.code, problem.line) == ("wrong-value", 15)
 
 
-def test_p8_a_binding_of_a_list_that_matches_no_parameter_has_its_line(tmp_path: Any) -> None:
+def test_p8_a_binding_of_a_list_that_matches_no_parameter_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "child.prompty").write_text(write("inputs: {text: {kind: string}}", "user:\n{{ text }}"))
     bindings = "bindings:\n      - {name: text, value: a}\n      - {name: txt, value: b}"
     text = write(f"tools:\n  - name: t\n    kind: prompty\n    path: child.prompty\n    {bindings}")
@@ -571,7 +576,7 @@ def test_p9_findings_in_a_mapping_of_tools_have_their_lines(old: str, new: str, 
     assert [problem.line for problem in found] == [line]
 
 
-def test_p9_a_variant_changes_one_tool_of_a_mapping(tmp_path: Any) -> None:
+def test_p9_a_variant_changes_one_tool_of_a_mapping(tmp_path: Path) -> None:
     (tmp_path / "ask.prompty").write_text(write(P9))
     (tmp_path / "ask.short.prompty").write_text("---\ntools:\n  docs: null\n  get_weather: {strict: true}\n---\n")
     [tool] = load(tmp_path / "ask.prompty", variant="short").tools
@@ -677,3 +682,228 @@ def test_editors_ask_for_the_name_of_a_tool_in_a_list() -> None:
     validator = jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text("utf-8")))
     assert not validator.is_valid({"tools": [{"kind": "function"}]})
     assert validator.is_valid({"tools": [{"kind": "function", "name": "a"}]})
+
+
+PORTABLE = """
+inputs:
+  question: {kind: string, default: Why?}
+  options: {kind: object, properties: {a: {kind: string}}}
+outputs:
+  - {name: answer, kind: string}
+  - {name: tags, kind: array, items: {kind: string}}
+tools:
+  - name: search
+    kind: function
+    parameters:
+      - {name: q, kind: string}
+      - {name: who, kind: string}
+    bindings: {who: {input: question}}
+  - {name: docs, kind: mcp, serverName: docs, connection: {kind: reference, name: docs}, approvalMode: {kind: never}}
+  - {name: own, kind: mine, connection: {kind: reference, name: a}, options: {}}
+template:
+  format: {kind: jinja2}
+  parser: {kind: prompty}
+"""
+PORTABLE_BODY = "user:\n{{ question }} {{ options }}"
+
+
+def portable_problems(text: str) -> list[Problem]:
+    return [found for found in check(text, portable=True) if found.code in ("not-portable", "extension")]
+
+
+def test_a_file_in_the_forms_that_work_everywhere_has_no_findings() -> None:
+    assert portable_problems(write(PORTABLE, PORTABLE_BODY)) == []
+
+
+# replacement, line of the finding, words of the message, words of the fix
+UNPORTABLE: dict[str, tuple[str, str, int, str, str]] = {
+    "P16 a template as a text": (
+        "template:\n  format: {kind: jinja2}\n  parser: {kind: prompty}",
+        "template: jinja2",
+        18,
+        "refuses `template` as a text",
+        "`template: {format: {kind: jinja2}, parser: {kind: prompty}}`",
+    ),
+    "P16 no parser": ("  parser: {kind: prompty}\n", "", 18, "without `parser`", "`parser: {kind: prompty}`"),
+    "P16 no format": ("  format: {kind: jinja2}\n", "", 18, "without `format`", "`format: {kind: jinja2}`"),
+    "P17 a prompt as a tool": (
+        "{name: own, kind: mine, connection: {kind: reference, name: a}, options: {}}",
+        "{name: own, kind: prompty, path: a.prompty}",
+        17,
+        "refuses files with a tool of `kind: prompty`",
+        "`kind: function`",
+    ),
+    "P18 no connection": (
+        "connection: {kind: reference, name: a}, options",
+        "options",
+        17,
+        "without `connection`",
+        "`connection: {kind: reference, name: …}`",
+    ),
+    "P18 no options": (", options: {}}", "}", 17, "without `options`", "`options: {}`"),
+    "a plain value of an input": (
+        "question: {kind: string, default: Why?}",
+        "question: Why?",
+        4,
+        "a plain value in place of the property `question`",
+        "`question: {kind: string, default: …}`",
+    ),
+    "a list of an input": (
+        "{kind: string, default: Why?}",
+        "[a, b]",
+        4,
+        "a plain value",
+        "`question: {kind: array, default: …}`",
+    ),
+    "an input without a kind": (
+        "{kind: string, default: Why?}",
+        "{default: 3}",
+        4,
+        "without a `kind`",
+        "`kind: integer`",
+    ),
+    "an inner property": ("{a: {kind: string}}", "{a: {description: b}}", 5, "property `a` without", "`kind: string`"),
+    "a listed property": ("{name: answer, kind: string}", "{name: answer}", 7, "`answer` without", "`kind: string`"),
+    "an item": ("items: {kind: string}", "items: {properties: {}}", 8, "without a `kind`", "`kind: object`"),
+    "a parameter": ("{name: q, kind: string}", "{name: q}", 13, "`q` without a `kind`", "`kind: string`"),
+    "a value of a binding": ("{who: {input: question}}", "{who: {value: 5}}", 15, "binds inputs", "`{input: …}`"),
+    "P13 wrapped parameters": (
+        "parameters:\n      - {name: q, kind: string}\n      - {name: who, kind: string}",
+        "parameters: {properties: [{name: q, kind: string}, {name: who, kind: string}]}",
+        12,
+        "refuses `properties` here",
+        "directly below `parameters:`",
+    ),
+    "P10 a reference in a longer text": ("default: Why?", "default: 'a ${env:X:b}'", 4, "whole value", "whole text"),
+    "a connection without a kind": (
+        "connection: {kind: reference, name: docs}",
+        "connection: {name: docs}",
+        16,
+        "a connection without a `kind`",
+        "`kind: reference`",
+    ),
+    "an extension": ("kind: mine,", "kind: mine, approvalMode: always,", 17, "only this runtime reads", "`approval=`"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "line", "said", "advice"), UNPORTABLE.values(), ids=UNPORTABLE)
+def test_portable_finds_each_form_that_others_do_not_read(
+    old: str, new: str, line: int, said: str, advice: str
+) -> None:
+    assert PORTABLE.count(old) == 1
+    text = write(PORTABLE.replace(old, new), PORTABLE_BODY)
+    loads(text)
+    [problem] = portable_problems(text)
+    assert (problem.line, problem.severity) == (line, "warning")
+    assert said in problem.message
+    assert advice in problem.fix
+    assert find(text, problem.code) == []
+    if problem.edits:
+        fixed = fix(text, problem)
+        assert portable_problems(fixed) == []
+        assert loads(fixed) == loads(text)
+
+
+@pytest.mark.parametrize("plain", ["Why?", "'10'", "10", "1.5", "true", '"a: b"', "a 'quoted' word"])
+def test_portable_writes_an_input_in_its_long_form(plain: str) -> None:
+    text = write(f"inputs:\n  question: {plain}", "user:\n{{ question }}")
+    [problem] = portable_problems(text)
+    fixed = fix(text, problem)
+    assert "{kind: " in fixed
+    assert (portable_problems(fixed), loads(fixed)) == ([], loads(text))
+
+
+DIFFERENCES = (ROOT / "docs/explanation/differences.md").read_text("utf-8")
+
+
+def assert_documented(sentence: str) -> None:
+    """The page on differences has a row that begins like this."""
+    rows = DIFFERENCES.partition("## Differences from Microsoft's runtime")[2].partition("\n## ")[0].splitlines()
+    assert [row for row in rows if row.startswith(f"| {sentence}")], sentence
+
+
+def test_p4_an_output_that_does_not_say_required_is_no_null_in_strict_mode() -> None:
+    outputs = "outputs: [{name: a, kind: string}, {name: b, kind: string, required: false}]"
+    schema: Any = build_schema(loads(write(outputs)).outputs, strict=True)
+    assert [schema["properties"][name]["type"] for name in "ab"] == ["string", ["string", "null"]]
+    assert schema["required"] == ["a", "b"]
+    assert_documented(
+        "in a strict schema, a property without `required: true` is nullable | only one with `required: false`"
+    )
+
+
+def test_a_plain_value_of_an_input_is_a_default_and_no_example() -> None:
+    [name] = loads(write("inputs: {name: Jane}")).inputs
+    assert (name.kind, name.default, name.example) == ("string", "Jane", None)
+    assert_documented("a plain value under `inputs` does not load | a default")
+
+
+def test_p14_schemas_of_an_early_version_are_kept_and_reported() -> None:
+    text = write("inputSchema:\n  properties:\n    - {name: q, kind: string}\noutputSchema: {properties: []}")
+    agent = loads(text)
+    assert (agent.inputs, agent.outputs) == ((), ())
+    assert agent.metadata == {
+        "inputSchema": {"properties": [{"name": "q", "kind": "string"}]},
+        "outputSchema": {"properties": []},
+    }
+    first, second = find(text, "unknown-key")
+    assert (first.line, second.line) == (3, 6)
+    assert ("`inputs`" in first.fix, "`outputs`" in second.fix) == (True, True)
+    assert_documented(
+        "`inputSchema` and `outputSchema`, forms of an early version, have no effect | they go to `metadata`"
+    )
+
+
+def test_p16_a_template_as_a_text_is_its_engine() -> None:
+    assert loads(write("template: mustache")).template.format.kind == "mustache"
+    assert check(write("template: mustache")) == []
+    assert_documented("`template: jinja2` does not load | the engine")
+
+
+def test_p17_a_prompt_may_be_a_tool(tmp_path: Path) -> None:
+    (tmp_path / "short.prompty").write_text(write("inputs: {text: {kind: string}}", "user:\nShorten {{ text }}"))
+    agent = loads(write("tools: [{name: shorten, kind: prompty, path: short.prompty}]"), base_dir=tmp_path)
+    with Script(call("shorten", text="abc"), "ab", "Done: ab") as script:
+        assert turn(agent) == "Done: ab"
+    assert script.requests[1]["messages"] == [{"role": "user", "content": "Shorten abc"}]
+    assert_documented("a tool of `kind: prompty` does not load | runs another prompt")
+
+
+def test_p18_a_custom_tool_needs_neither_connection_nor_options() -> None:
+    [tool] = loads(write("tools: [{name: look, kind: mine}]")).tools
+    assert isinstance(tool, CustomTool)
+    assert (tool.connection, tool.options) == (None, None)
+    assert_documented("a tool of a custom kind needs `connection` and `options` | both are optional")
+
+
+def test_p19_a_function_is_strict_only_if_the_file_says_so() -> None:
+    tools = "tools: [{name: a, kind: function}, {name: b, kind: function, strict: true}]"
+    assert [function.strict for function in list_declared_functions(loads(write(tools)))] == [False, True]
+    assert_documented("the schema of a function says that `strict` is true by default | false")
+
+
+def test_p20_an_input_that_nothing_uses_is_an_error() -> None:
+    agent = loads(write("inputs: {question: {kind: string}}", "user:\n{{ question }} {{ more }}"))
+    assert prepare(agent, {"question": "Why?", "more": "x"})[0].text == "Why? x"
+    with pytest.raises(InputError, match="Unknown input 'questoin'"):
+        prepare(agent, {"questoin": "Why?"})
+    assert_documented("undeclared inputs pass | an error, unless the template or a binding uses the name")
+
+
+def test_p21_values_print_as_in_jinja2() -> None:
+    inputs = "inputs: {a: {kind: boolean}, b: {kind: float}, c: {kind: object}}"
+    agent = loads(write(inputs, "user:\n{{ a }} {{ b }} {{ c.none }}"))
+    assert prepare(agent, {"a": True, "b": 1.0, "c": {"none": None}})[0].text == "True 1.0 None"
+    assert_documented("a second Jinja2 engine prints `true`, `1` and nothing for `True`, `1.0` and `None` | as Jinja2")
+
+
+@pytest.mark.parametrize("fields", ["name: a, endpoint: https://e.example", "endpoint: https://e.example, target: b"])
+def test_p22_a_remote_connection_has_a_name_or_a_target(fields: str) -> None:
+    agent = loads(write(f"tools: [{{name: t, kind: mcp, connection: {{kind: remote, {fields}}}}}]"))
+    assert isinstance(agent.tools[0], McpTool)
+    assert isinstance(agent.tools[0].connection, RemoteConnection)
+    assert_documented("a `remote` connection needs `name` and `endpoint` | any of `name`, `endpoint` and `target`")
+
+
+def test_p23_the_names_of_upstream_are_documented() -> None:
+    assert_documented("a message has `parts`, and media have `source` | the same, and `content` and `value`")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from prompty.analysis.definition_keys import find_extensions, find_kind_synonyms, find_unknown_keys
 from prompty.analysis.models import find_model_problems
+from prompty.analysis.portability import find_unportable_forms
 from prompty.analysis.semantics import (
     check_bindings,
     check_kind_conditions,
@@ -38,11 +39,10 @@ from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document, read_frontmatter
 from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
 from prompty.pipeline.packages import locate_prompt
-from prompty.pipeline.references import References
+from prompty.pipeline.references import References, walk_texts
 from prompty.pipeline.source_map import (
     Edit,
     Finding,
-    KeyPath,
     Line,
     SourceMap,
     first_findings,
@@ -290,18 +290,20 @@ def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
 
 
 def _analyze_keys(frontmatter: ParsedFrontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return findings for unknown keys and doubtful defaults, and for keys that only this runtime reads."""
+    """Return findings for unknown keys and doubtful defaults, and for keys and forms that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
     doubtful = chain(
         find_unknown_keys(data, source_map),
         find_kinds_as_defaults(data, source_map),
         find_kind_synonyms(data, source_map),
     )
-    return tuple(first_findings(doubtful)), tuple(first_findings(find_extensions(data, source_map)))
+    return tuple(first_findings(doubtful)), tuple(
+        first_findings(chain(find_extensions(data, source_map), find_unportable_forms(data, source_map)))
+    )
 
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
-    for keys, text in _walk_texts(data, ()):
+    for keys, text in walk_texts(data):
         secret_place = "bindings" in keys or any(isinstance(key, str) and is_credential_name(key) for key in keys)
         for variable in _ENV.findall(text):
             if is_credential_name(variable) and not secret_place:
@@ -316,20 +318,12 @@ def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterato
 
 def _find_empty_references(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
     """Yield a warning for each reference without a name inside a longer text, which stays text."""
-    for keys, text in _walk_texts(data, ()):
+    for keys, text in walk_texts(data):
         empty = _EMPTY_REFERENCE.search(text)
         if empty and empty[0] != text:
             message = f"`{empty[0]}` names nothing, so it is text"
             fix = "Write a name after the colon, or remove it."
             yield source_map.locate(keys, "empty-reference", message, fix, severity="warning")
-
-
-def _walk_texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield keys, value
-    elif isinstance(value, dict | list):
-        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _walk_texts(entry, (*keys, key))
 
 
 class BodyAnalysis(NamedTuple):

@@ -108,16 +108,28 @@ def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[
             if name in value:
                 yield _extension((*keys, name), f"`{name}`", source_map)
         if definition in _CONNECTIONS.values() and "kind" not in value:
-            yield _extension(keys, "a connection without a `kind`", source_map)
+            fix = f"Add `kind: {infer_connection_kind(value)}`."
+            yield _extension(keys, "a connection without a `kind`", source_map, fix)
         metadata = value.get("metadata") if definition is Frontmatter else None
         for name in METADATA_EXTENSIONS:
             if isinstance(metadata, dict) and name in metadata:
                 yield _extension(("metadata", name), f"`metadata.{name}`", source_map)
 
 
-def _extension(keys: KeyPath, subject: str, source_map: SourceMap) -> Finding:
-    message = f"only this runtime reads {subject}"
-    fix = "Other runtimes ignore it or reject the file. See docs/explanation/differences.md."
+# The same, for every runtime.
+_ALTERNATIVES = {
+    "approvalMode": "Remove it, and pass `approval=` in your program.",
+    "apiVersion": "Remove it, and set OPENAI_API_VERSION.",
+    "operations": "Remove it, and keep only these operations in the document.",
+    "tags": "Remove it, and keep only the operations with these tags in the document.",
+    "methods": "Remove it, and keep only the operations with these methods in the document.",
+    "fallbacks": "Remove it, and call another model in your program.",
+}
+
+
+def _extension(keys: KeyPath, subject: str, source_map: SourceMap, fix: str | None = None) -> Finding:
+    message = f"only this runtime reads {subject}; others ignore it or refuse the file"
+    fix = fix or _ALTERNATIVES.get(str(keys[-1]), "Remove it in a file for other runtimes.")
     return source_map.locate(keys, "extension", message, fix, severity="warning", on_key=True)
 
 
