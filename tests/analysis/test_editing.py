@@ -34,7 +34,7 @@ tools:
   - name: look
     kind: function
     parameters: {where: {kind: string}}
-template: jinja2
+template: {format: jinja2, parser: prompty}
 ---
 user:
 Hello {{ who }}, {{ age }} years old
@@ -106,7 +106,7 @@ FIXED = {
     "a kind of connection": ("kind: apikey", "kind: key"),
     "a number that is text": ("name: 12", 'name: "12"'),
     "a word that YAML reads as a flag": ("name: no", 'name: "no"'),
-    "an engine": ("template: jinja", "template: jinja2"),
+    "an engine": ("format: jinja,", "format: jinja2,"),
     "a key of version 1": ("who: {type: string", "who: {kind: string"),
     "a variable": ("{{ whoo }}", "{{ who }}"),
 }
@@ -118,7 +118,7 @@ GOOD_PARTS = {
     "kind: float": ["kind: number"],
     "kind: key": ["kind: apikey"],
     "name: good": ["name: 12", "name: no"],
-    "template: jinja2": ["template: jinja"],
+    "format: jinja2,": ["format: jinja,"],
     "who: {kind: string": ["who: {type: string"],
     "{{ who }}": ["{{ whoo }}"],
 }

@@ -172,3 +172,34 @@ def test_the_keys_of_fallbacks_are_not_stored(tmp_path: Path, monkeypatch: pytes
     assert KEY not in json.dumps(record)
     assert BOUND not in json.dumps(record)
     assert stored_agent(record_from(record, "run"), {}).metadata == agent.metadata
+
+
+BINDINGS = {
+    "a plain text": "{a: tenant-51bd02}",
+    "an input": "{a: who}",
+    "a value": "{a: {value: tenant-51bd02}}",
+    "a variable": "{a: '${env:DURABLE_TEST_TOKEN}'}",
+    "a variable as a value": "{a: {value: '${env:DURABLE_TEST_TOKEN}'}}",
+    "a list": "[{name: a, value: tenant-51bd02}, {name: b, input: who}]",
+    "a list with a variable": "[{name: b, input: who}, {name: a, value: '${env:DURABLE_TEST_TOKEN}'}]",
+    "structured data": "{a: {id: [tenant-51bd02, 3]}}",
+}
+
+
+@pytest.mark.parametrize("tools", ["- name: t\n    kind: function", "t:\n    kind: function"], ids=["list", "mapping"])
+@pytest.mark.parametrize("bindings", BINDINGS.values(), ids=BINDINGS)
+def test_bindings_of_every_form_are_found_again_and_not_stored(
+    bindings: str, tools: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DURABLE_TEST_TOKEN", BOUND)
+    head = f"model: m\ninputs: {{who: {{kind: string}}}}\ntools:\n  {tools}\n    bindings: {bindings}"
+    (tmp_path / "look.prompty").write_text(f"---\n{head}\n---\nuser:\n{{{{ who }}}}\n")
+    agent = load(tmp_path / "look.prompty")
+    record = new_record("run", agent, None, {}, {}).to_json()
+    assert TENANT not in json.dumps(record)
+    assert BOUND not in json.dumps(record)
+    [stored] = stored_agent(record_from(record, "run"), {}).tools
+    assert stored == agent.tools[0]
+    assert [one.is_plain for one in stored.bindings.values()] == [
+        one.is_plain for one in agent.tools[0].bindings.values()
+    ]

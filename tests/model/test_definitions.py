@@ -324,7 +324,7 @@ SHORT_AND_WRONG: dict[str, tuple[dict[str, Any], bool]] = {
     "a connection without a kind": ({"model": {"connection": {"endpoint": "e"}}}, True),
     "a connection of no known kind": ({"model": {"connection": {"kind": "x"}}}, False),
     "items without a name": ({"outputs": [{"name": "a", "kind": "array", "items": {"kind": "string"}}]}, True),
-    "a kind of property nobody knows": ({"outputs": [{"name": "a", "kind": "number"}]}, False),
+    "a kind of property nobody knows": ({"outputs": [{"name": "a", "kind": "date"}]}, False),
     "a tool of one's own kind": ({"tools": [{"name": "a", "kind": "sql"}]}, True),
     "a prompty tool without a path": ({"tools": [{"name": "a", "kind": "prompty"}]}, False),
     "a number as a name": ({"name": 1}, False),

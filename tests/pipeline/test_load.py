@@ -20,7 +20,7 @@ model:
     temperature: hot
     maxOutputTokens: ${env:NOPE}
 inputs:
-  age: {kind: number}
+  age: {kind: double}
 tools:
   - kind: function
 ---
@@ -31,7 +31,7 @@ EXPECTED = [
     (2, 7, "name", "expected text, found `12`", "quotes"),
     (6, 18, "model.options.temperature", "expected a number, found `hot`", "0.7"),
     (7, 22, "model.options.maxOutputTokens", "Environment variable 'NOPE' not set", "default"),
-    (9, 15, "inputs.age.kind", "found `number`", "`float`"),
+    (9, 15, "inputs.age.kind", "found `double`", "`float`"),
     (11, 5, "tools.0", "`name` is missing", "Add `name"),
 ]
 
@@ -73,7 +73,8 @@ MISTAKES = {
     "inputs as text": ("inputs: name\n", 2, 9, "a list", "- …"),
     "an input without a name": ("inputs:\n  - kind: string\n", 3, 5, "`name` is missing", "Add `name"),
     "an input of text in a list": ("inputs:\n  - firstName\n", 3, 5, "a mapping", "below"),
-    "tools as a map": ("tools: {a: {kind: function}}\n", 2, 8, "a list", "- …"),
+    "tools as text": ("tools: look\n", 2, 8, "a list", "- …"),
+    "a tool as text in a map": ("tools: {look: function}\n", 2, 15, "`kind`", "kind: function"),
     "a tool without a kind": ("tools:\n  - name: x\n", 3, 5, "`kind`", "kind: function"),
     "a prompty tool without a path": ("tools:\n  - {name: x, kind: prompty}\n", 3, 5, "`path` is missing", "path"),
     "a wrong mode": ("tools:\n  - {name: x, kind: prompty, path: p, mode: loop}\n", 3, 45, "found `loop`", "single"),

@@ -348,18 +348,18 @@ def test_a_binding_that_a_kind_of_ones_own_does_not_take_is_an_error() -> None:
 
 
 def test_check_finds_a_binding_that_a_child_does_not_use(tmp_path: Path) -> None:
-    with_bindings(tmp_path, "{txet: ME}", "{{text}}", head="description: ${env:NOT_SET_HERE}")
+    with_bindings(tmp_path, "{txet: {value: ME}}", "{{text}}", head="description: ${env:NOT_SET_HERE}")
     [problem] = check(tmp_path / "p.prompty")
     assert (problem.code, problem.line, problem.severity) == ("unknown-binding", 4, "error")
     assert [edit.text for edit in problem.edits] == ["text"]
-    with_bindings(tmp_path, "{who: ME}", "{{text}} {{who}}")
+    with_bindings(tmp_path, "{who: {value: ME}}", "{{text}} {{who}}")
     assert check(tmp_path / "p.prompty") == []
 
 
 def test_check_finds_a_binding_that_no_operation_takes(tmp_path: Path) -> None:
     document = {"openapi": "3.1.0", "paths": {"/a": {"get": {"parameters": [{"name": "tenant", "in": "query"}]}}}}
     (tmp_path / "api.json").write_text(json.dumps(document))
-    tool_line = "- {name: t, kind: openapi, specification: api.json, bindings: {NAME: acme}}"
+    tool_line = "- {name: t, kind: openapi, specification: api.json, bindings: {NAME: {value: acme}}}"
     for name, found in (("tenant", []), ("tenent", ["unknown-binding"])):
         text = f"---\nmodel: m\ntools:\n  {tool_line.replace('NAME', name)}\n---\nhi"
         assert [problem.code for problem in check_text(text, base_dir=tmp_path)] == found

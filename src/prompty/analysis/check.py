@@ -15,8 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.analysis.definition_keys import find_extensions, find_unknown_keys
+from prompty.analysis.definition_keys import find_extensions, find_kind_synonyms, find_unknown_keys
 from prompty.analysis.models import find_model_problems
+from prompty.analysis.portability import find_unportable_forms
 from prompty.analysis.semantics import (
     check_bindings,
     check_kind_conditions,
@@ -25,9 +26,11 @@ from prompty.analysis.semantics import (
     find_misplaced_required,
     find_missing_model,
     find_open_outputs,
+    find_plain_bindings,
     find_text_in_frontmatter,
     find_unknown_names,
     find_untrusted_endpoints,
+    find_wrong_tool_names,
 )
 from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path, nearest
 from prompty.model.agent import PromptAgent
@@ -40,11 +43,10 @@ from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document, read_frontmatter
 from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
 from prompty.pipeline.packages import locate_prompt
-from prompty.pipeline.references import References
+from prompty.pipeline.references import References, walk_texts
 from prompty.pipeline.source_map import (
     Edit,
     Finding,
-    KeyPath,
     Line,
     SourceMap,
     first_findings,
@@ -92,6 +94,7 @@ def _meant_role(word: str) -> str | None:
     return ROLE_SYNONYMS.get(word) or next(iter(get_close_matches(word, ROLES, 1, cutoff=0.75)), None)
 
 
+_EMPTY_REFERENCE = re.compile(r"\$\{(?:env|file):\}")
 _ENV = re.compile(r"\$\{env:([^:}]*)")
 
 FindVariables = Callable[[str], Mapping[str, int]]
@@ -233,6 +236,10 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
         return
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
+    yield from find_wrong_tool_names(built.agent, source_map)
+    known = {finding.start for finding in built.findings}
+    plain = find_plain_bindings(built.agent, frontmatter.data, source_map)
+    yield from first_findings(finding for finding in plain if finding.start not in known)
     yield from find_open_outputs(built.agent, source_map)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 
@@ -289,22 +296,25 @@ def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
     is_v1 = find_v1_key(data) is not None  # its keys are checked after the translation to v2
     unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)
     credentials = first_findings(_find_credentials(data, frontmatter.source_map))
-    return FrontmatterAnalysis(frontmatter, (*unknown, *credentials), extensions)
+    empty = first_findings(_find_empty_references(data, frontmatter.source_map))
+    return FrontmatterAnalysis(frontmatter, (*unknown, *credentials, *empty), extensions)
 
 
 def _analyze_keys(frontmatter: ParsedFrontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return findings for unknown keys and doubtful defaults, and for keys that only this runtime reads."""
+    """Return findings for unknown keys and doubtful defaults, and for keys and forms that only this runtime reads."""
     data, source_map = frontmatter.data or {}, frontmatter.source_map
     doubtful = chain(
         find_unknown_keys(data, source_map),
         find_kinds_as_defaults(data, source_map),
         find_misplaced_required(data, source_map),
+        find_kind_synonyms(data, source_map),
     )
-    return tuple(first_findings(doubtful)), tuple(first_findings(find_extensions(data, source_map)))
+    unportable = chain(find_extensions(data, source_map), find_unportable_forms(data, source_map))
+    return tuple(first_findings(doubtful)), tuple(first_findings(unportable))
 
 
 def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
-    for keys, text in _walk_texts(data, ()):
+    for keys, text in walk_texts(data):
         secret_place = "bindings" in keys or any(isinstance(key, str) and is_credential_name(key) for key in keys)
         for variable in _ENV.findall(text):
             if is_credential_name(variable) and not secret_place:
@@ -317,12 +327,14 @@ def _find_credentials(data: Mapping[str, Any], source_map: SourceMap) -> Iterato
             yield source_map.locate(keys, "secret-in-file", message, fix, severity="warning")
 
 
-def _walk_texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield keys, value
-    elif isinstance(value, dict | list):
-        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _walk_texts(entry, (*keys, key))
+def _find_empty_references(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each reference without a name inside a longer text, which stays text."""
+    for keys, text in walk_texts(data):
+        empty = _EMPTY_REFERENCE.search(text)
+        if empty and empty[0] != text:
+            message = f"`{empty[0]}` names nothing, so it is text"
+            fix = "Write a name after the colon, or remove it."
+            yield source_map.locate(keys, "empty-reference", message, fix, severity="warning")
 
 
 class BodyAnalysis(NamedTuple):

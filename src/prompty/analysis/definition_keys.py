@@ -9,9 +9,10 @@ from prompty.errors import nearest
 from prompty.model import connection
 from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Template, TemplateParser
 from prompty.model.connection import infer_connection_kind
-from prompty.model.property import PROPERTY_KEYS, Property
-from prompty.model.synonyms import KEY_SYNONYMS, PROPERTY_SYNONYMS
-from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
+from prompty.model.property import ACCEPTED_SYNONYMS, PROPERTY_KEYS, Property
+from prompty.model.synonyms import KEY_SYNONYMS, KIND_SYNONYMS, PROPERTY_SYNONYMS
+from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, unwrap_properties
+from prompty.pipeline.definitions import list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
 _TOOLS: dict[str, type[BaseModel]]
@@ -91,6 +92,18 @@ def _accepts(definition: type[BaseModel], key: str, value: object) -> bool:
     return True
 
 
+def find_kind_synonyms(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each kind that is another name for one of this format's."""
+    for keys, value, definition in _definition_sites(data):
+        kind = value.get("kind") if definition is Property else None
+        if isinstance(kind, str) and kind in ACCEPTED_SYNONYMS:
+            meant = KIND_SYNONYMS[kind]
+            message, fix = f"`{kind}` is read as `{meant}`, and not by every runtime", f"Write `{meant}`."
+            yield source_map.locate(
+                (*keys, "kind"), "kind-synonym", message, fix, severity="warning", replacement=meant
+            )
+
+
 def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
     """Yield a warning for each key that only this runtime reads."""
     for keys, value, definition in _definition_sites(data):
@@ -98,16 +111,28 @@ def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[
             if name in value:
                 yield _extension((*keys, name), f"`{name}`", source_map)
         if definition in _CONNECTIONS.values() and "kind" not in value:
-            yield _extension(keys, "a connection without a `kind`", source_map)
+            fix = f"Add `kind: {infer_connection_kind(value)}`."
+            yield _extension(keys, "a connection without a `kind`", source_map, fix)
         metadata = value.get("metadata") if definition is Frontmatter else None
         for name in METADATA_EXTENSIONS:
             if isinstance(metadata, dict) and name in metadata:
                 yield _extension(("metadata", name), f"`metadata.{name}`", source_map)
 
 
-def _extension(keys: KeyPath, subject: str, source_map: SourceMap) -> Finding:
-    message = f"only this runtime reads {subject}"
-    fix = "Other runtimes ignore it or reject the file. See docs/explanation/differences.md."
+# The same, for every runtime.
+_ALTERNATIVES = {
+    "approvalMode": "Remove it, and pass `approval=` in your program.",
+    "apiVersion": "Remove it, and set OPENAI_API_VERSION.",
+    "operations": "Remove it, and keep only these operations in the document.",
+    "tags": "Remove it, and keep only the operations with these tags in the document.",
+    "methods": "Remove it, and keep only the operations with these methods in the document.",
+    "fallbacks": "Remove it, and call another model in your program.",
+}
+
+
+def _extension(keys: KeyPath, subject: str, source_map: SourceMap, fix: str | None = None) -> Finding:
+    message = f"only this runtime reads {subject}; others ignore it or refuse the file"
+    fix = fix or _ALTERNATIVES.get(str(keys[-1]), "Remove it in a file for other runtimes.")
     return source_map.locate(keys, "extension", message, fix, severity="warning", on_key=True)
 
 
@@ -129,13 +154,13 @@ def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
         yield from _site(model, ("model",), Model)
         yield from _site(model.get("options"), ("model", "options"), ModelOptions)
         yield from _connection_site(model.get("connection"), ("model", "connection"))
-    tools = data.get("tools")
-    for index, tool in enumerate(tools if isinstance(tools, list) else []):
-        if isinstance(tool, dict) and ("kind" in tool or "function" not in tool):  # not a tool in OpenAI's form
-            keys = ("tools", index)
-            yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
-            yield from _property_sites(tool.get("parameters"), (*keys, "parameters"))
-            yield from _connection_site(tool.get("connection"), (*keys, "connection"))
+    for index, tool in list_tools(data):
+        if "kind" not in tool and "function" in tool:  # a tool in OpenAI's form
+            continue
+        keys = ("tools", index)
+        yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
+        yield from _property_sites(unwrap_properties(tool.get("parameters")), (*keys, "parameters"))
+        yield from _connection_site(tool.get("connection"), (*keys, "connection"))
     template = data.get("template")
     if isinstance(template, dict):
         yield from _site(template, ("template",), Template)

@@ -13,20 +13,27 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, UnknownName, nearest
+from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, ToolError, UnknownName, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import get_conditions
 from prompty.model.connection import OAuthConnection
 from prompty.model.property import Kind, Property
 from prompty.model.provenance import Refusal
 from prompty.model.synonyms import BODY_KEYS, KIND_SYNONYMS
-from prompty.model.tool import FunctionTool, McpTool, OpenApiTool, ToolDefinition
-from prompty.pipeline.definitions import check_tool_conditions
+from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, ToolDefinition
+from prompty.pipeline.definitions import check_tool_conditions, list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.credentials import find_endpoint_refusal
 from prompty.registry import Registry
-from prompty.tools.kinds import TOOL_KINDS, UnknownKind, UnmatchedBinding, find_tool_refusal, find_unmatched
+from prompty.tools.kinds import (
+    TOOL_KINDS,
+    UnknownKind,
+    UnmatchedBinding,
+    check_function_name,
+    find_tool_refusal,
+    find_unmatched,
+)
 from prompty.tools.toolbox import TOOLS
 
 
@@ -92,6 +99,39 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
             yield source_map.locate(
                 keys, "unknown-binding", error.cause, error.fix, on_key=True, replacement=error.nearest
             )
+
+
+def find_plain_bindings(agent: PromptAgent, data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each plain text in `bindings`: it does not say if it is an input or a fixed text (F10)."""
+    declared = {entry.name for entry in agent.inputs}
+    for index, tool in list_tools(data):
+        bindings = tool.get("bindings")
+        for name, text in bindings.items() if isinstance(bindings, dict) else ():
+            if not isinstance(text, str) or "${" in text:
+                continue
+            if text in declared:
+                message = f"the plain text `{text}` is the input of that name"
+                fix, replacement = f"Write `{name}: {{input: {text}}}`.", "{{input: {}}}"
+            else:
+                message = "a plain text is a fixed value here, and the name of an input elsewhere"
+                fix = f"Write `{name}: {{value: …}}` for the text, or `{name}: {{input: …}}` for an input."
+                replacement = "" if '"' in text or "\\" in text else '{{value: "{}"}}'
+            keys = ("tools", index, "bindings", name)
+            yield source_map.locate(
+                keys, "plain-binding", message, fix, severity="warning", replacement=replacement or None
+            )
+
+
+def find_wrong_tool_names(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each tool whose name no provider takes. A custom kind may offer other names."""
+    for index, tool in enumerate(agent.tools):
+        if isinstance(tool, FunctionTool | PromptyTool | CustomTool):
+            try:
+                check_function_name(tool.name)
+            except ToolError as error:
+                severity: Severity = "warning" if isinstance(tool, CustomTool) else "error"
+                keys = ("tools", index, "name")
+                yield source_map.locate(keys, "wrong-tool-name", error.cause, error.fix, severity=severity, on_key=True)
 
 
 def check_kind_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from prompty.model.message import Json, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.property import RICH_KINDS
 from prompty.model.request import Function
-from prompty.model.tool import PromptyTool, ToolDefinition
+from prompty.model.tool import PromptyTool, ToolDefinition, fix_texts
 from prompty.pipeline.load import load, read_agent
 from prompty.pipeline.validate import find_input_names
 from prompty.tools.calls import Metered
@@ -77,6 +77,8 @@ class ChildKind:
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     """Load the prompt of a tool. It may read the same files as its parent."""
     child = load(_locate_child(tool, agent), allowed_roots=agent.allowed_roots, registry=agent.registry)
+    # The model fills in the inputs of a child. They must not replace a fixed text.
+    child = child.model_copy(update={"tools": tuple([fix_texts(entry) for entry in child.tools])})
     return inherit_provenance(child, agent, tool)
 
 

@@ -81,9 +81,11 @@ def _find_fallback_keys(data: Any) -> Iterator[object]:
 def _to_frontmatter(agent: PromptAgent) -> Json:
     """Return the agent as frontmatter data. Secrets are still secret values."""
     data = agent.model_dump(by_alias=True, exclude_unset=True)
-    for tool in data.get("tools", ()):
-        bindings = tool.get("bindings", {}).items()
-        tool["bindings"] = {name: value if "input" in value else value.get("value") for name, value in bindings}
+    for tool, stored in zip(agent.tools, data.get("tools", ()), strict=False):
+        bindings = stored.get("bindings", {})
+        for name, binding in tool.bindings.items():
+            if binding.is_plain:
+                bindings[name] = binding.value
     return data
 
 
@@ -105,6 +107,19 @@ def _find_secrets(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object
 def _get_at(data: Any, keys: Sequence[str | int]) -> Any:
     for key in keys:
         data = data[key]
+    return data
+
+
+def _find_written(data: Any, keys: Keys) -> Any:
+    """Return what a file has at a path. Tools may be a mapping and bindings a list, and `value` may be left out."""
+    for position, key in enumerate(keys):
+        if isinstance(key, int) and isinstance(data, dict):
+            data = list(data.values())[key]
+        elif isinstance(key, str) and isinstance(data, list):
+            entry = next(entry for entry in data if entry["name"] == key)
+            data = {name: value for name, value in entry.items() if name != "name"}
+        elif position != 4 or keys[2] != "bindings" or (isinstance(data, dict) and data.keys() == {"value"}):
+            data = data[key]
     return data
 
 
@@ -148,8 +163,8 @@ def _read_text(agent: PromptAgent, keys: Keys) -> object:
         references = References(agent.path.parent, agent.allowed_roots)
         _, parts, frontmatter, _ = read_document(agent.path, name, references)
         outdated = read_outdated(frontmatter, parts.body, references, name)
-        return _get_at((outdated.frontmatter if outdated else frontmatter).data, keys)
-    except (PromptyError, LookupError, TypeError, ValueError):
+        return _find_written((outdated.frontmatter if outdated else frontmatter).data, keys)
+    except (PromptyError, LookupError, StopIteration, TypeError, ValueError):
         return None
 
 

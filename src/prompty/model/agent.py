@@ -5,10 +5,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import unquote, unquote_plus
 
-from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from prompty.errors import WrongArgument
@@ -17,7 +17,7 @@ from prompty.model.definition import Definition
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
-from prompty.model.tool import Tool
+from prompty.model.tool import Tools, bind_inputs
 from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety.redaction import is_credential_name, leaves, mask_secrets
 
@@ -36,11 +36,17 @@ class TemplateParser(Definition):
     options: dict[str, Any] | None = None
 
 
-class Template(Definition):
-    """The engine and the parser of a prompt."""
+def _from_kind(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
 
-    format: Format = Format()
-    parser: TemplateParser = TemplateParser()
+
+class Template(Definition):
+    """The engine and the parser of a prompt. A text is the kind of either."""
+
+    format: Annotated[Format, BeforeValidator(_from_kind, json_schema_input_type=str | Format)] = Format()
+    parser: Annotated[TemplateParser, BeforeValidator(_from_kind, json_schema_input_type=str | TemplateParser)] = (
+        TemplateParser()
+    )
 
 
 def _from_text(value: Any) -> Any:
@@ -97,7 +103,7 @@ class Frontmatter(Definition):
     model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model()
     inputs: Properties = ()
     outputs: Properties = ()
-    tools: tuple[Tool, ...] = ()
+    tools: Tools = ()
     template: TemplateField = Template()
 
 
@@ -141,6 +147,14 @@ class PromptAgent(NotebookView, Frontmatter):
     result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
     provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)
+
+    @model_validator(mode="after")
+    def _bind_inputs(self) -> Self:
+        """Bind each plain text in `bindings` to the declared input of that name (F10)."""
+        if any(tool.bindings for tool in self.tools):
+            declared = {entry.name for entry in self.inputs}
+            self.__dict__["tools"] = tuple([bind_inputs(tool, declared) for tool in self.tools])
+        return self
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Yield the fields that distinguish agents. Print `agent.model_dump()` for the rest."""

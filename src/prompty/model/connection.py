@@ -8,7 +8,14 @@ from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema
 from prompty.model.definition import Definition
 
 
-class ApiKeyConnection(Definition):
+class ConnectionDefinition(Definition):
+    """Fields that every connection may have. They are for readers: no provider here uses them."""
+
+    authentication_mode: str | None = None
+    usage_description: str | None = Field(None, description="What the connection is for.")
+
+
+class ApiKeyConnection(ConnectionDefinition):
     """An endpoint and its key."""
 
     kind: Literal["key"] = "key"
@@ -17,7 +24,7 @@ class ApiKeyConnection(Definition):
     api_version: str | None = Field(None, description="Azure's api-version (an extension).")
 
 
-class ReferenceConnection(Definition):
+class ReferenceConnection(ConnectionDefinition):
     """A connection that the host registered under a name."""
 
     kind: Literal["reference"] = "reference"
@@ -25,24 +32,23 @@ class ReferenceConnection(Definition):
     target: str | None = None
 
 
-class RemoteConnection(Definition):
+class RemoteConnection(ConnectionDefinition):
     """A connection stored elsewhere, with its authentication mode."""
 
     kind: Literal["remote"] = "remote"
     name: str | None = None
     endpoint: str | None = None
     target: str | None = None
-    authentication_mode: str | None = None
 
 
-class AnonymousConnection(Definition):
+class AnonymousConnection(ConnectionDefinition):
     """An endpoint without a credential."""
 
     kind: Literal["anonymous"] = "anonymous"
     endpoint: str | None = None
 
 
-class FoundryConnection(Definition):
+class FoundryConnection(ConnectionDefinition):
     """A Microsoft Foundry project."""
 
     kind: Literal["foundry"] = "foundry"
@@ -52,12 +58,11 @@ class FoundryConnection(Definition):
     api_version: str | None = Field(None, description="Azure's api-version (an extension).")
 
 
-class OAuthConnection(Definition):
+class OAuthConnection(ConnectionDefinition):
     """An endpoint behind OAuth."""
 
     kind: Literal["oauth"] = "oauth"
     endpoint: str | None = None
-    authentication_mode: str | None = None
     client_id: str | None = None
     client_secret: SecretStr | None = None
     token_url: str | None = None

@@ -168,9 +168,9 @@ def parse_media(kind: str, value: object) -> ImagePart | AudioPart | FilePart:
         value = {"value": value}
     if not isinstance(value, Mapping):
         raise InvalidMessage(f"expected {kind} data, got {type(value).__name__}")
-    text = next((text for name in ("value", "url", "data") if isinstance(text := value.get(name), str)), None)
+    text = next((text for name in ("value", "source", "url", "data") if isinstance(text := value.get(name), str)), None)
     if text is None:
-        raise InvalidMessage("a part needs text under `value`")
+        raise InvalidMessage("a part needs text under `value` or `source`")
     media_type = value.get("mediaType") or value.get("media_type")
     if media_type is None and "kind" not in value:  # prompty's own form is complete
         media_type = _media_type(text)

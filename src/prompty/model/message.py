@@ -244,7 +244,7 @@ class Message(NotebookView):
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Self:
         """Read what `to_json` wrote, or a message in the form of the chat API or of the documents, which keep wire
-        fields under `metadata` (§7.4.1). Raise InvalidMessage otherwise."""
+        fields under `metadata` (§7.4.1) and may have `parts` instead of `content`. Raise InvalidMessage otherwise."""
         if not isinstance(value, Mapping):
             raise InvalidMessage(f"expected a message, got {type(value).__name__}")
         if "metadata" in value:
@@ -260,7 +260,21 @@ class Message(NotebookView):
                     fields[name] = parsed
         if (details := value.get("reasoning_details")) is not None:
             fields["opaque"] = {**fields.get("opaque", {}), "reasoning_details": details}
-        return cls(str(role), parse_content(value.get("content")), **fields)
+        return cls(str(role), parse_content(_get_content(value, fields)), **fields)
+
+
+def _get_content(value: Mapping[str, object], fields: Mapping[str, Any]) -> object:
+    """Return the content of a message's JSON, which may be under `parts`. Raise InvalidMessage if it has none."""
+    content, parts = value.get("content"), value.get("parts")
+    if content is not None and parts is not None:
+        raise InvalidMessage("a message has `content` or `parts`, not both")
+    found = parts if content is None else content
+    has_null = "content" in value and value["role"] in ("assistant", "tool")  # as in the chat API
+    if found is None and not has_null and not any(fields.get(name) for name in _CONTENT_FIELDS):
+        known = ", ".join(f"`{key}`" for key in value if key not in ("role", "content", "parts"))
+        others = f", and this one has {known}" if known else ""
+        raise InvalidMessage(f"a message needs `content` or `parts`{others}")
+    return found
 
 
 def _merge_metadata(value: Mapping[str, object]) -> Json:
@@ -304,6 +318,7 @@ def _parse_cost(value: object) -> Decimal:
 
 # JSON key of a message → field and parser, except for role and content.
 _WIRE_FIELDS = ("name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details")
+_CONTENT_FIELDS = ("tool_calls", "reasoning", "opaque")  # a message with one of these may have no content
 _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "name": ("name", str),
     "tool_calls": ("tool_calls", _parse_calls),

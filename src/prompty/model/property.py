@@ -1,15 +1,25 @@
 """The schema of inputs, outputs and parameters (§2.7)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from prompty.model.definition import Definition
+from prompty.model.synonyms import KIND_SYNONYMS
 from prompty.safety.redaction import MASK, is_credential_name
 
 Kind = Literal["string", "integer", "float", "boolean", "array", "object", "thread", "image", "file", "audio"]
 RICH_KINDS = frozenset({"thread", "image", "file", "audio"})
+
+# Other runtimes accept these as a `kind`.
+AcceptedSynonym = Literal["number", "int", "bool", "text"]
+ACCEPTED_SYNONYMS = frozenset(get_args(AcceptedSynonym))
+
+
+def _replace_synonym(value: Any) -> Any:
+    return KIND_SYNONYMS[value] if isinstance(value, str) and value in ACCEPTED_SYNONYMS else value
+
 
 # A mapping with one of these keys is a property. Any other mapping is an object's default.
 PROPERTY_KEYS = frozenset(
@@ -41,7 +51,7 @@ class Property(Definition):
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_make_name_optional)
 
     name: str
-    kind: Kind = "string"
+    kind: Annotated[Kind, BeforeValidator(_replace_synonym, json_schema_input_type=Kind | AcceptedSynonym)] = "string"
     description: str | None = None
     required: bool = False
     default: Any = Field(None, description="The value if none is passed.")

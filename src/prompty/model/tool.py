@@ -1,8 +1,11 @@
 """The tools of a prompt (§2.9): four built-in kinds, and custom kinds that a host registers."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Collection
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Secret, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Secret, Tag, model_validator
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
@@ -14,22 +17,87 @@ class Binding(Definition):
 
     input: str | None = None
     value: Secret[Any] | None = None
+    # A text that is not the name of a declared input (F10). An input of that name that the caller passes replaces it.
+    is_plain: SkipJsonSchema[bool] = Field(False, exclude=True, repr=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _static(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.keys() == {"input"}:
+    def _read(cls, value: Any) -> Any:
+        if isinstance(value, _WrongEntry):
+            raise PydanticCustomError("binding_entry", "expected a parameter, and an input or a value")
+        if isinstance(value, dict) and tuple(value) in (("input",), ("value",)):
             return value
-        return {"value": value}
+        return {"value": value, "is_plain": True} if isinstance(value, str) else {"value": value}
+
+    @property
+    def plain_text(self) -> str | None:
+        """The text that can also be the name of an input, or None."""
+        return self.value.get_secret_value() if self.is_plain and self.value is not None else None
+
+
+def unwrap_properties(value: Any) -> Any:
+    """Return the list in `{properties: […]}`, a form of §2.9.1, or any other value unchanged."""
+    match value:
+        case {"properties": list(parameters), **others} if not others and all(map(_is_mapping, parameters)):
+            return parameters
+    return value
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+Parameters = Annotated[Properties, BeforeValidator(unwrap_properties)]
+
+
+class BindingEntry(Definition):
+    """A binding in a list: the name of its parameter, and an input or a value."""
+
+    name: str
+    input: str | None = None
+    value: Any = None
+
+
+class _WrongEntry:
+    """An entry of a list of bindings that cannot be read."""
+
+
+def _bindings_to_mapping(value: Any) -> Any:
+    """Return a list of bindings by parameter. An entry that is wrong keeps its index as its key, for the error."""
+    if not isinstance(value, list | tuple):
+        return value
+    bindings = dict[str, Any]()
+    for index, entry in enumerate(value):
+        match entry:
+            case {"name": str(name), "input": found} | {"name": str(name), "value": found} if (
+                len(entry) == 2 and name not in bindings
+            ):
+                bindings[name] = {"input" if "input" in entry else "value": found}
+            case _:
+                bindings[str(index)] = _WrongEntry()
+    return bindings
+
+
+Bindings = Annotated[
+    dict[str, Binding],
+    BeforeValidator(_bindings_to_mapping, json_schema_input_type=dict[str, Binding | Any] | tuple[BindingEntry, ...]),
+]
+
+
+def _make_name_optional(schema: dict[str, Any]) -> None:
+    """The key of a mapping of tools is the name."""
+    schema["required"] = [name for name in schema["required"] if name != "name"]
 
 
 class ToolDefinition(Definition):
     """Fields that every tool has."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_make_name_optional)
+
     name: str
     kind: str
     description: str | None = None
-    bindings: dict[str, Binding] = Field({}, description="Parameters that the host fills with a value or an input.")
+    bindings: Bindings = Field({}, description="Parameters that the host fills with a value or an input.")
     approval_mode: str | dict[str, Any] | None = Field(None, description="When a person must approve a call.")
 
 
@@ -37,7 +105,7 @@ class FunctionTool(ToolDefinition):
     """A function of the host."""
 
     kind: Literal["function"]
-    parameters: Properties = ()
+    parameters: Parameters = ()
     strict: bool = False
 
 
@@ -47,7 +115,7 @@ class PromptyTool(ToolDefinition):
     kind: Literal["prompty"]
     path: str
     mode: Literal["single", "agentic"] = "single"
-    parameters: Properties = ()
+    parameters: Parameters = ()
 
 
 class McpTool(ToolDefinition):
@@ -56,6 +124,7 @@ class McpTool(ToolDefinition):
     kind: Literal["mcp"]
     connection: Connection | None = None
     server_name: str | None = None
+    server_description: str | None = Field(None, description="What the server does, for readers of the file.")
     allowed_tools: tuple[str, ...] | None = None
 
 
@@ -96,3 +165,32 @@ Tool = Annotated[
     | Annotated[CustomTool, Tag("*")],
     Discriminator(_tag, custom_error_type="tool_kind", custom_error_message="a tool needs a `kind`"),
 ]
+
+
+def _tools_to_list(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [{**tool, "name": name} if isinstance(tool, dict) else tool for name, tool in value.items()]
+    return value
+
+
+_NamedTool = Annotated[Tool, Field(json_schema_extra={"required": ["name"]})]
+Tools = Annotated[
+    tuple[Tool, ...],
+    BeforeValidator(_tools_to_list, json_schema_input_type=tuple[_NamedTool, ...] | dict[str, Tool]),
+]
+
+
+def bind_inputs(tool: Tool, names: Collection[str]) -> Tool:
+    """Return a tool whose plain texts are bound to the inputs of these names. Other texts stay plain."""
+    bound = {
+        parameter: Binding.model_validate({"input": binding.plain_text})
+        for parameter, binding in tool.bindings.items()
+        if binding.plain_text in names
+    }
+    return tool.model_copy(update={"bindings": {**tool.bindings, **bound}}) if bound else tool
+
+
+def fix_texts(tool: Tool) -> Tool:
+    """Return a tool whose plain texts are values, regardless of the caller's inputs."""
+    fixed = {name: binding.model_copy(update={"is_plain": False}) for name, binding in tool.bindings.items()}
+    return tool.model_copy(update={"bindings": fixed}) if fixed else tool

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from prompty.model import agent as model
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import Callee, find_condition_problem, get_conditions
-from prompty.model.property import Kind, Property
+from prompty.model.property import PROPERTY_KEYS, Kind, Property
 from prompty.model.synonyms import KIND_SYNONYMS
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.frontmatter import ParsedFrontmatter
@@ -69,8 +69,7 @@ def build_agent(frontmatter: ParsedFrontmatter, body: str, references: Reference
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:
         agent = PromptAgent.model_validate(data)
-        findings += first_findings(check_function_conditions(agent, frontmatter.source_map))
-        findings += first_findings(_find_wrong_defaults(agent, frontmatter.source_map))
+        findings += first_findings(_find_mistakes(agent, frontmatter.source_map))
         return Built(agent, findings, frozenset(schemas))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
@@ -81,42 +80,107 @@ def build_agent(frontmatter: ParsedFrontmatter, body: str, references: Reference
     invalid = frozenset(schemas) | {str(detail["loc"][0]) for detail in details}
     valid = {key: value for key, value in data.items() if key not in invalid}
     agent = PromptAgent.model_validate(valid)
-    findings += first_findings(check_function_conditions(agent, frontmatter.source_map))
+    findings += first_findings(_find_mistakes(agent, frontmatter.source_map))
     return Built(agent, findings, invalid)
+
+
+def _find_mistakes(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a finding for each mistake that is not in one value, but between several."""
+    yield from check_function_conditions(agent, source_map)
+    yield from _find_wrong_defaults(agent, source_map)
+    yield from _find_duplicates(agent, source_map)
+    yield from _find_misspelt_inputs(agent, source_map)
 
 
 def _find_json_schemas(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[tuple[str, Finding]]:
     """Yield the top-level key and an error for each JSON Schema in place of a map of properties."""
     places: list[tuple[KeyPath, Any]] = [((group,), data.get(group)) for group in ("inputs", "outputs")]
-    tools = data.get("tools")
-    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
-        if isinstance(tool, dict):
-            places.append((("tools", index, "parameters"), tool.get("parameters")))
+    places += [(("tools", index, "parameters"), tool.get("parameters")) for index, tool in list_tools(data)]
     for keys, value in places:
-        if isinstance(value, dict) and value.get("type") == "object" and isinstance(value.get("properties"), dict):
+        if _is_json_schema(value, takes_list=keys[-1] == "parameters"):
             message = f"`{keys[-1]}` is a JSON Schema, but must be a map from names to properties"
             fix = f"Write the entries of `properties:` directly below `{keys[-1]}:`, with `kind:` instead of `type:`."
             yield str(keys[0]), source_map.locate((*keys, "properties"), "json-schema", message, fix, on_key=True)
 
 
+def _is_json_schema(value: object, *, takes_list: bool) -> bool:
+    """Return True for an object schema. `takes_list` allows `{properties: […]}`, a form of §2.9.1 for parameters."""
+    match value:
+        case {"type": "object", "properties": dict() | list()}:
+            return True
+        case {"properties": dict(entries), **others} if entries and not others and PROPERTY_KEYS.isdisjoint(entries):
+            return all(map(_has_kind, entries.values()))
+        case {"properties": list(listed), **others} if listed and not others and not takes_list:
+            return all(_has_kind(entry) and "name" in entry for entry in listed)
+    return False
+
+
+def _has_kind(entry: object) -> bool:
+    return isinstance(entry, dict) and ("kind" in entry or "type" in entry)
+
+
+def list_tools(data: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the index and the data of each tool in a frontmatter."""
+    tools = data.get("tools")
+    entries = list(tools.values()) if isinstance(tools, dict) else tools
+    for index, tool in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(tool, dict):
+            yield index, tool
+
+
 def _find_wrong_defaults(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield a finding for each default that does not match its own declaration."""
-    groups: list[tuple[KeyPath, Sequence[Property]]] = [(("inputs",), agent.inputs)]
-    for index, tool in enumerate(agent.tools):
-        if isinstance(tool, FunctionTool):
-            groups.append((("tools", index, "parameters"), tool.parameters))
-    for keys, properties in groups:
-        for index, declared in enumerate(properties):
+    for keys, properties in _list_properties(agent):
+        for index, declared in enumerate(properties if keys != ("outputs",) else ()):
             for misfit in find_misfits(declared, declared.default) if declared.default is not None else ():
                 message = misfit.cause.replace("Input", "the default of", 1)
                 fix = "Change the default, or its `kind:`."
                 yield source_map.locate((*keys, index, "default"), "wrong-default", message, fix)
 
 
+def _list_properties(agent: PromptAgent) -> Iterator[tuple[KeyPath, Sequence[Property]]]:
+    """Yield the path and the properties of each group: inputs, outputs, and the parameters of tools."""
+    yield ("inputs",), agent.inputs
+    yield ("outputs",), agent.outputs
+    for index, tool in enumerate(agent.tools):
+        yield ("tools", index, "parameters"), getattr(tool, "parameters", ())
+
+
+def _find_duplicates(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each tool, input, output and parameter with the name of an earlier one."""
+    groups: list[tuple[KeyPath, Sequence[Property | ToolDefinition]]] = [*_list_properties(agent)]
+    for keys, entries in [*groups, (("tools",), agent.tools)]:
+        names = set[str]()
+        for index, entry in enumerate(entries):
+            if entry.name in names:
+                message = f"`{entry.name}` is already the name of another entry of `{keys[-1]}`"
+                place = (*keys, index, "name")
+                yield source_map.locate(place, "duplicate-name", message, "Rename one of them, or remove it.")
+            names.add(entry.name)
+
+
+_CUTOFF = 0.8  # a fixed text that resembles an input less is not a misspelt input
+
+
+def _find_misspelt_inputs(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each plain text in `bindings` that is nearly the name of an input (F10)."""
+    declared = {entry.name.lower().replace("_", ""): entry.name for entry in agent.inputs}
+    for index, tool in enumerate(agent.tools):
+        for parameter, binding in tool.bindings.items():
+            text = binding.plain_text or ""
+            near = get_close_matches(text.lower().replace("_", ""), declared, 1, _CUTOFF)
+            if near and not any(map(str.isspace, text)):
+                name = declared[near[0]]
+                message = f"this text is nearly the name of the input `{name}`"
+                fix = f"Write `{parameter}: {{input: {name}}}`, or `{parameter}: {{value: …}}` for a fixed text."
+                keys = ("tools", index, "bindings", parameter)
+                yield source_map.locate(keys, "misspelt-input", message, fix, replacement=f"{{{{input: {name}}}}}")
+
+
 def _locate(detail: ErrorDetails, source_map: SourceMap, data: Mapping[str, Any]) -> Finding:
     keys = detail["loc"]
     last = str(keys[-1])
-    if detail["type"] == "tool_kind" and (fix := _find_tool_fix(data["tools"][keys[1]])):
+    if detail["type"] == "tool_kind" and (fix := _find_tool_fix(dict(list_tools(data)).get(keys[1]))):
         return source_map.locate(keys, "wrong-value", "this is OpenAI's form of a tool", fix)
     if detail["type"] == "missing":
         return source_map.locate(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")
@@ -152,6 +216,10 @@ _EXPECTED = {
     "dict": ("a mapping", "Write keys and values, indented below `{key}:`."),
     "model": ("a mapping", "Write keys and values, indented below `{key}:`."),
     "tuple": ("a list", "Write one `- …` for each entry below `{key}:`."),
+    "binding": (
+        "a new `name`, and an `input` or a `value`",
+        "Write `- {{name: …, input: …}}` or `- {{name: …, value: …}}`, once for each parameter.",
+    ),
     "tool": ("a tool with a `kind`", "Add `kind: function` (or prompty, mcp, openapi, or your own)."),
     "union": ("a connection with a `kind`", "Add `kind: key`, reference, remote, anonymous, foundry or oauth."),
 }
@@ -164,8 +232,8 @@ def _choose(detail: ErrorDetails, written: str) -> tuple[str, str, str | None]:
     choices = [choice.strip(" '\"") for choice in listed.replace(" or ", ", ").split(",")]
     written = str(context.get("tag") or written).lower()
     synonym = KIND_SYNONYMS.get(written)
-    near = synonym if synonym in choices else next(iter(get_close_matches(written, choices, 1)), None)
-    return f"one of {', '.join(choices)}", f"Write `{near or choices[0]}`.", near
+    near = synonym if synonym in choices else next(iter(get_close_matches(written, choices, 1, 0.65)), None)
+    return f"one of {', '.join(choices)}", f"Write `{near}`." if near else f"Write one of {', '.join(choices)}.", near
 
 
 _V1_MODEL_KEYS = ("api", "configuration", "parameters")

@@ -16,7 +16,13 @@ from prompty.model.property import RICH_KINDS
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
 from prompty.parsers import PARSERS
 from prompty.pipeline.load import StrPath, open_agent
-from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_run_inputs
+from prompty.pipeline.validate import (
+    ExtraInputs,
+    find_bound_names,
+    find_plain_names,
+    to_plain_inputs,
+    validate_run_inputs,
+)
 from prompty.providers import active_interceptors
 from prompty.renderers import RENDERERS
 from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
@@ -222,8 +228,7 @@ def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] |
         return
     given = dict(inputs or {})
     sensitive = {one.name for one in agent.inputs if one.sensitive}
-    bound = {binding.input for tool in agent.tools for binding in tool.bindings.values()}
-    masked = sensitive | bound
+    masked = sensitive | find_bound_names(agent) | find_plain_names(agent)
     hidden = [value for name, value in given.items() if name in masked or is_credential_name(name)]
     hidden += [one.default for one in agent.inputs if one.sensitive]
     for interceptor in interceptors:

@@ -64,7 +64,12 @@ class References:
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
         """`files` is False inside an included file, which may refer to variables, but not to other files."""
         if isinstance(value, str):
-            return self._resolve_text(value, keys, files) if "${" in value else value
+            if "${" not in value:
+                return value
+            resolved = self._resolve_text(value, keys, files)
+            # A plain text in `bindings` can be the name of an input, but not if it is from a variable or a file.
+            is_binding = len(keys) == 4 and keys[0] == "tools" and keys[2] == "bindings"
+            return {"value": resolved} if is_binding and isinstance(resolved, str) else resolved
         if isinstance(value, dict):
             resolved = {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
             if self.is_lenient:
@@ -76,7 +81,7 @@ class References:
         return value
 
     def _resolve_text(self, value: str, keys: _Keys, files: bool) -> object:
-        pieces = list(_split(value))
+        pieces = split_references(value)
         read: list[_Read] = []
         try:
             if files and len(pieces) == 1 and pieces[0].protocol == "file":
@@ -96,7 +101,7 @@ class References:
             self._record(keys, text, read)
         return text
 
-    def _resolve_piece(self, piece: "_Piece", keys: _Keys, files: bool, read: "list[_Read]", depth: int = 0) -> str:
+    def _resolve_piece(self, piece: "Piece", keys: _Keys, files: bool, read: "list[_Read]", depth: int = 0) -> str:
         if piece.protocol == "env":
             return self._read_variable(piece.body, keys, read, depth)
         if piece.protocol != "file" or not files:
@@ -125,7 +130,8 @@ class References:
             message = f"more than {_MAX_DEPTH} references are nested in defaults"
             raise Unreadable("reference-depth", message, "Nest fewer defaults.")
         inner: list[_Read] = []
-        text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in _split(default)])
+        pieces = split_references(default)
+        text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in pieces])
         read += [entry._replace(whole=False) for entry in inner]  # a default is part of the file
         return text
 
@@ -201,7 +207,7 @@ def _have_one_origin(first: str, second: str) -> bool:
     return origin is not None and origin == parse_origin(second)
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """Part of a value: plain text, or a reference with its protocol."""
 
     source: str
@@ -209,7 +215,24 @@ class _Piece(NamedTuple):
     body: str = ""
 
 
-def _split(value: str) -> Iterator[_Piece]:
+def walk_texts(value: object, keys: _Keys = ()) -> Iterator[tuple[_Keys, str]]:
+    """Yield each text in the data of a file with its path."""
+    if isinstance(value, str):
+        yield keys, value
+    elif isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from walk_texts(entry, (*keys, key))
+
+
+def split_references(value: str) -> list[Piece]:
+    """Split a value. A reference without a name, as in "Write ${env:} here", is text unless it is the whole value."""
+    pieces = list(_split(value))
+    if len(pieces) == 1:
+        return pieces
+    return [piece if piece.body else Piece(piece.source) for piece in pieces]
+
+
+def _split(value: str) -> Iterator[Piece]:
     """Split a value at its references in one pass. Braces inside a reference must balance."""
     done = 0
     while (start := value.find("${", done)) >= 0:
@@ -218,11 +241,11 @@ def _split(value: str) -> Iterator[_Piece]:
             break
         protocol, colon, body = value[start + 2 : end].partition(":")
         if start > done:
-            yield _Piece(value[done:start])
-        yield _Piece(value[start : end + 1], protocol if colon else "", body)
+            yield Piece(value[done:start])
+        yield Piece(value[start : end + 1], protocol if colon else "", body)
         done = end + 1
     if done < len(value):
-        yield _Piece(value[done:])
+        yield Piece(value[done:])
 
 
 def _closing_brace(value: str, position: int) -> int | None:

@@ -15,7 +15,7 @@ from prompty.pipeline.history import normalize_history
 from prompty.providers import PROVIDERS, Api, RequestPreview
 from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_url
-from prompty.tools.kinds import project_tools
+from prompty.tools.kinds import check_function_name, project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.tracing.spans import begin
 from prompty.wire.structured import build_function, parse_structured
@@ -85,6 +85,7 @@ def list_declared_functions(agent: PromptAgent) -> list[Function]:
     functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     names = [function.name for function in functions]
     for name in names:
+        check_function_name(name)
         if names.count(name) > 1:
             raise RequestError(f"two tools are named '{name}'", "Give each tool a unique name.")
     return functions

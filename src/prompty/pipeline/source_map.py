@@ -122,6 +122,7 @@ class SourceMap:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._names: dict[yaml.Node, dict[Any, int]] = {}
         self._mappings: dict[yaml.Node, tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]] = {}
 
     @cached_property
@@ -181,11 +182,19 @@ class SourceMap:
         """Follow a key path as deep as possible, skipping steps that the file lacks, like the tag of a union."""
         node, key_node, known = self._root, None, list[str | int]()
         for key in keys:
+            if isinstance(key, int) and known[-1:] == ["parameters"]:
+                node = self._unwrap_properties(node)
             step = self._step(node, key)
             if step is not None:
                 key_node, node, name = step
                 known.append(name)
         return node, key_node, known
+
+    def _unwrap_properties(self, node: yaml.Node | None) -> yaml.Node | None:
+        """Return the list in `parameters: {properties: […]}`, or the node itself."""
+        entries = self._entries(node)[0] if isinstance(node, yaml.MappingNode) else {}
+        inner = entries["properties"][1] if entries.keys() == {"properties"} else None
+        return inner if isinstance(inner, yaml.SequenceNode) else node
 
     def _step(self, node: yaml.Node | None, key: str | int) -> tuple[yaml.Node, yaml.Node, str | int] | None:
         if isinstance(node, yaml.MappingNode):
@@ -193,9 +202,20 @@ class SourceMap:
             if isinstance(key, int):  # the nth entry of a mapping in place of a list
                 key = names[key] if key < len(names) else ""
             return (*entries[key], key) if key in entries else None
-        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            return node.value[key], node.value[key], key
+        if isinstance(node, yaml.SequenceNode):
+            index = key if isinstance(key, int) else self._find_entry(node, key)
+            if index is not None and index < len(node.value):
+                return node.value[index], node.value[index], index
         return None
+
+    def _find_entry(self, node: yaml.SequenceNode, name: str) -> int | None:
+        """Return the index of the entry with this name: a list in place of a mapping."""
+        names = self._names.get(node)
+        if names is None:
+            mappings = (self._entries(entry)[0] if isinstance(entry, yaml.MappingNode) else {} for entry in node.value)
+            named = [entries["name"][1].value if "name" in entries else None for entries in mappings]
+            names = self._names[node] = {found: index for index, found in reversed([*enumerate(named)])}
+        return names.get(name, int(name) if name.isdecimal() and len(name) < 9 else None)
 
     def _entries(self, node: yaml.MappingNode) -> tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]:
         """Return the keys and values of a mapping by name, and the names by index.

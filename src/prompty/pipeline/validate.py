@@ -44,6 +44,12 @@ def find_bound_names(agent: PromptAgent) -> frozenset[str]:
     return frozenset(binding.input for tool in agent.tools for binding in tool.bindings.values() if binding.input)
 
 
+def find_plain_names(agent: PromptAgent) -> frozenset[str]:
+    """Return the plain texts in bindings. A caller may pass an input of such a name. A text can be a secret."""
+    bindings = (binding for tool in agent.tools for binding in tool.bindings.values())
+    return frozenset(text for binding in bindings if (text := binding.plain_text) is not None)
+
+
 @lru_cache(maxsize=256)
 def _find_template_names(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
     try:
@@ -143,7 +149,7 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
     known = find_input_names(agent)
     if known is None:
         return
-    for name in values.keys() - known:
+    for name in values.keys() - known - find_plain_names(agent):
         nearest = get_close_matches(str(name), known, 1)
         names = ", ".join(f"'{entry}'" for entry in declared) if declared else "no inputs"
         cause = f"Unknown input '{name}': the prompt has {names}"

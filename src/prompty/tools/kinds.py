@@ -6,6 +6,7 @@ kind whose state belongs to one event loop must switch to that loop itself. A to
 go to an endpoint that only the file names (F14).
 """
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -121,10 +122,21 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
                 function = replace(function, name=f"{tool.name}_{function.name}")
             if function.name in names:
                 raise ToolError(f"two tools are named '{function.name}'", "Rename one of them.")
+            check_function_name(function.name)
             names.add(function.name)
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_function_name(name: str) -> None:
+    """Raise `ToolError` for a name that no provider takes."""
+    if not _NAME.fullmatch(name):
+        fix = "Use 1 to 64 letters, digits, `_` and `-`."
+        raise ToolError(f"no provider takes the tool name {name!r:.80}", fix)
 
 
 def _check_approval(projected: Sequence[ProjectedTool]) -> None:
@@ -257,7 +269,7 @@ def find_bound_source(agent: PromptAgent, tool: ToolDefinition) -> TextOrigin | 
     provenance = agent.provenance
     bound = [binding.value.get_secret_value() for binding in tool.bindings.values() if binding.value]
     sources = [provenance.get_source(text) for text in leaves(bound)]
-    if provenance.exposed is not None and any(binding.input for binding in tool.bindings.values()):
+    if provenance.exposed is not None and any(one.input or one.is_plain for one in tool.bindings.values()):
         sources.append(provenance.exposed)
     return max(sources, default=TextOrigin.FILE) or None
 

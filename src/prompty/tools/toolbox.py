@@ -14,7 +14,7 @@ from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.tools.calls import drop_defaults
 from prompty.tools.function import Handler, ToolContext, make_handler
-from prompty.tools.kinds import KindRunner, find_unmatched, hide_parameters, project_tools
+from prompty.tools.kinds import KindRunner, check_function_name, find_unmatched, hide_parameters, project_tools
 from prompty.wire.structured import build_function
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
@@ -51,6 +51,8 @@ def fill_bindings(
 
 def _bound_value(name: str, binding: Binding, inputs: Mapping[str, object]) -> object:
     if binding.input is None:
+        if (text := binding.plain_text) is not None and text in inputs:
+            return inputs[text]
         return binding.value.get_secret_value() if binding.value is not None else None
     if binding.input not in inputs:
         raise InputError(
@@ -122,6 +124,8 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
                 defaults=signature.defaults,
                 own_defaults=signature.fixed_defaults,
             )
+    for name in tools:
+        check_function_name(name)
     return tools
 
 
@@ -143,7 +147,10 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
 def describe_custom_tools(agent: PromptAgent) -> list[Function]:
     """Return the functions of custom tools that a registered function runs."""
     tools = [(tool, _find_registered(tool, agent)) for tool in agent.tools if isinstance(tool, CustomTool)]
-    return [_bind_custom(tool, handler).function for tool, handler in tools if handler]
+    functions = [_bind_custom(tool, handler).function for tool, handler in tools if handler]
+    for function in functions:
+        check_function_name(function.name)
+    return functions
 
 
 def _find_registered(tool: ToolDefinition, agent: PromptAgent) -> Handler | None:
