@@ -23,6 +23,7 @@ from prompty.analysis.semantics import (
     find_kinds_as_defaults,
     find_missing_model,
     find_open_outputs,
+    find_refused_unions,
     find_unknown_names,
     find_untrusted_endpoints,
 )
@@ -223,6 +224,7 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
     yield from find_open_outputs(built.agent, source_map)
+    yield from find_refused_unions(built.agent, source_map, registry)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 
 

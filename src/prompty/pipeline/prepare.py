@@ -16,7 +16,7 @@ from prompty.model.property import RICH_KINDS
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
 from prompty.parsers import PARSERS
 from prompty.pipeline.load import StrPath, open_agent
-from prompty.pipeline.validate import ExtraInputs, to_plain_inputs, validate_run_inputs
+from prompty.pipeline.validate import ExtraInputs, resolve_kind, to_plain_inputs, validate_run_inputs
 from prompty.providers import active_interceptors
 from prompty.renderers import RENDERERS
 from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
@@ -32,7 +32,8 @@ def hide_rich_inputs(
     """Return the values with placeholders for rich inputs, and the rich values by placeholder."""
     hidden, placeholders = dict(values), Placeholders()
     for index, declared in enumerate(agent.inputs):
-        name, kind = declared.name, declared.kind
+        name = declared.name
+        kind = resolve_kind(declared, values.get(name)) if declared.branches else declared.kind
         if kind in RICH_KINDS and name in values:
             label = name if name.isidentifier() and "__" not in f"_{name}_" else str(index)
             hidden[name] = placeholder = f"__PROMPTY_{kind.upper()}_{digits}_{label}__"
@@ -181,7 +182,7 @@ def prepare_valid(
         nonce = f"{randbits(64):020d}"  # digits only, so that filters like `upper` don't change it
         values = to_plain_inputs(agent, valid)
         rich: Placeholders | None = None
-        if any(declared.kind in RICH_KINDS for declared in agent.inputs):
+        if any(declared.kind in RICH_KINDS or declared.branches for declared in agent.inputs):
             values, rich = hide_rich_inputs(agent, values, token_hex(8))
         messages = _parse(agent, _render(agent, values, nonce, strict), nonce)
         messages = insert_rich_inputs(messages, rich) if rich else messages
