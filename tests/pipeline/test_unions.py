@@ -274,7 +274,8 @@ def test_a_model_calls_a_tool_with_null_and_with_every_branch() -> None:
         seen.append(by)
         return "found"
 
-    calls = [call("find", by=by) for by in ("x", 3, None, [])]
+    asked: list[object] = ["x", 3, None, []]
+    calls = [call("find", by=by) for by in asked]
     with Script(*calls, '{"total": null}') as script:
         assert turn(made, {"item": 1}, tools=[find]) == {"total": None}
     assert seen == ["x", 3, None]

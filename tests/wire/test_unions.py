@@ -294,7 +294,8 @@ def test_answers_of_every_branch_are_read(text: str) -> None:
 
 def test_a_union_needs_exactly_one_list_of_branches() -> None:
     branches = [{"kind": "string"}]
-    for wrong in ({}, {"anyOf": []}, {"anyOf": branches, "oneOf": branches}):
+    wrongs: list[Json] = [{}, {"anyOf": []}, {"anyOf": branches, "oneOf": branches}]
+    for wrong in wrongs:
         with pytest.raises(ValidationError, match=r"this union has (both|neither)"):
             Property.model_validate({"name": "x", "kind": "union", **wrong})
     with pytest.raises(ValidationError, match="belongs to a union, not to the kind `string`"):
