@@ -36,32 +36,51 @@ json_objects = st.dictionaries(names, plain_json, max_size=2)
 
 # What a file says.
 
+SAID: dict[str, st.SearchStrategy[Any]] = {
+    "description": texts,
+    "required": st.booleans(),
+    "nullable": st.booleans(),
+}
 leaves = st.fixed_dictionaries(
-    {"kind": st.sampled_from(["string", "integer", "float", "boolean", "object", "array", "image"])},
-    optional={"description": texts, "required": st.booleans()},
-) | st.fixed_dictionaries({"kind": st.just("string"), "enumValues": st.lists(words, min_size=1, max_size=2)})
+    {"kind": st.sampled_from(["string", "integer", "float", "boolean", "object", "array", "image"])}, optional=SAID
+) | st.fixed_dictionaries(
+    {"kind": st.just("string"), "enumValues": st.lists(words, min_size=1, max_size=2)}, optional=SAID
+)
 
 
-def _nested(inner: st.SearchStrategy[Made]) -> st.SearchStrategy[Made]:
-    said = {"description": texts, "required": st.booleans()}
-    lists = st.fixed_dictionaries({"kind": st.just("array"), "items": inner}, optional=said)
+def declarations(depth: int = 4, *, one_of: bool = False) -> st.SearchStrategy[Made]:
+    """Properties with so many levels at most: lists, mappings and unions around a leaf."""
+    if depth == 1:
+        return leaves
+    inner = declarations(depth - 1, one_of=one_of)
     fields = st.dictionaries(names, inner, max_size=2)
-    return lists | st.fixed_dictionaries({"kind": st.just("object"), "properties": fields}, optional=said)
+    shapes = [
+        leaves,
+        st.fixed_dictionaries({"kind": st.just("array"), "items": inner}, optional=SAID),
+        st.fixed_dictionaries({"kind": st.just("object"), "properties": fields}, optional=SAID),
+    ]
+    for key in ("anyOf", "oneOf") if one_of else ("anyOf",):
+        branches = st.lists(inner, min_size=1, max_size=3)
+        shapes.append(st.fixed_dictionaries({"kind": st.just("union"), key: branches}, optional=SAID))
+    return st.one_of(shapes)
 
 
-properties = st.dictionaries(names, st.recursive(leaves, _nested, max_leaves=4), max_size=3)
+# in a strict schema a union is `anyOf`
+properties = st.dictionaries(names, declarations(), max_size=3)
+loose_properties = st.dictionaries(names, declarations(one_of=True), max_size=3)
 
 
 @st.composite
 def tools(draw: Draw) -> Made:
-    parameters = draw(properties)
+    strict = draw(st.booleans())
+    parameters = draw(properties if strict else loose_properties)
     bound = draw(st.lists(st.sampled_from(sorted(parameters)), unique=True)) if parameters else []
     binding = st.fixed_dictionaries({"input": names}) | words
     tool: Made = {
         "name": draw(names),
         "kind": "function",
         "parameters": parameters,
-        "strict": draw(st.booleans()),
+        "strict": strict,
         "bindings": {name: draw(binding) for name in bound},
     }
     return {**tool, "description": draw(texts)} if draw(st.booleans()) else tool

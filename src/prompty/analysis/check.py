@@ -27,6 +27,7 @@ from prompty.analysis.semantics import (
     find_missing_model,
     find_open_outputs,
     find_plain_bindings,
+    find_refused_unions,
     find_text_in_frontmatter,
     find_unknown_names,
     find_untrusted_endpoints,
@@ -241,6 +242,7 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     plain = find_plain_bindings(built.agent, frontmatter.data, source_map)
     yield from first_findings(finding for finding in plain if finding.start not in known)
     yield from find_open_outputs(built.agent, source_map)
+    yield from find_refused_unions(built.agent, source_map, registry)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 
 

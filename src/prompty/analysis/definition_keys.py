@@ -181,10 +181,17 @@ def _property_sites(value: Any, keys: tuple[str | int, ...]) -> Iterator[_Site]:
     elif isinstance(value, dict):
         entries = ((name, entry) for name, entry in value.items() if _is_property(entry))
     for key, entry in entries:
-        if isinstance(entry, dict):
-            yield from _site(entry, (*keys, key), Property)
-            yield from _property_sites(entry.get("properties"), (*keys, key, "properties"))
-            yield from _site(entry.get("items"), (*keys, key, "items"), Property)
+        yield from _property_site(entry, (*keys, key))
+
+
+def _property_site(entry: Any, keys: tuple[str | int, ...]) -> Iterator[_Site]:
+    """Yield a property and those inside it."""
+    if isinstance(entry, dict):
+        yield from _site(entry, keys, Property)
+        yield from _property_sites(entry.get("properties"), (*keys, "properties"))
+        yield from _property_site(entry.get("items"), (*keys, "items"))
+        for group in ("oneOf", "anyOf"):
+            yield from _property_sites(entry.get(group), (*keys, group))
 
 
 def _is_property(value: Any) -> bool:

@@ -7,7 +7,7 @@ author intended. Endpoints that a call would refuse to send a credential to (F14
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_args
 
@@ -17,7 +17,7 @@ from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, T
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import get_conditions
 from prompty.model.connection import OAuthConnection
-from prompty.model.property import Kind, Property
+from prompty.model.property import Kind, walk_properties
 from prompty.model.provenance import Refusal
 from prompty.model.synonyms import BODY_KEYS, KIND_SYNONYMS
 from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, ToolDefinition
@@ -35,6 +35,7 @@ from prompty.tools.kinds import (
     find_unmatched,
 )
 from prompty.tools.toolbox import TOOLS
+from prompty.wire.structured import find_strict_one_of
 
 
 def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
@@ -163,20 +164,30 @@ def _find_parameters(tool: ToolDefinition, agent: PromptAgent) -> Collection[str
 
 def find_open_outputs(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield a warning for each output without a declared shape, which strict mode leaves empty."""
-    yield from _find_open(agent.outputs, ("outputs",), source_map)
-
-
-def _find_open(properties: Sequence[Property], keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:
-    for index, declared in enumerate(properties):
-        place = (*keys, index)
+    for found in walk_properties(agent.outputs, ("outputs",)):
+        declared, keys = found.declared, found.keys
         if declared.kind == "object" and not declared.properties:
-            message = f"`{declared.name}` is an object without `properties`, so the model can only answer with {{}}"
-            yield source_map.locate(place, "open-output", message, "Declare its `properties:`.", severity="warning")
+            message = f"`{found.path}` is an object without `properties`, so the model can only answer with {{}}"
+            yield source_map.locate(keys, "open-output", message, "Declare its `properties:`.", severity="warning")
         elif declared.kind == "array" and declared.items is None:
-            message = f"`{declared.name}` is an array without `items`, so the model can only answer with texts"
+            message = f"`{found.path}` is an array without `items`, so the model can only answer with texts"
             fix = "Declare its `items:`, for example `items: {kind: string}`."
-            yield source_map.locate(place, "open-output", message, fix, severity="warning")
-        yield from _find_open(declared.properties, (*place, "properties"), source_map)
+            yield source_map.locate(keys, "open-output", message, fix, severity="warning")
+
+
+_STRICT_APIS = ("chat", "responses", "messages")
+
+
+def find_refused_unions(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
+    """Yield an error for each `oneOf` in a strict schema, if the API has only `anyOf` there (F17)."""
+    providers, key = registry[PROVIDERS], agent.model.provider
+    if registry[EXECUTORS].has(key) or not providers.has(key):
+        return
+    with suppress(PromptyError):  # other findings report an unknown `apiType` or a missing package
+        if providers.get(key).api(agent.model.api_type).name not in _STRICT_APIS:
+            return
+        for keys, cause, fix in find_strict_one_of(agent):
+            yield source_map.locate(keys, "strict-one-of", cause, fix, on_key=True, replacement="anyOf")
 
 
 def find_kinds_as_defaults(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -186,7 +197,7 @@ def find_kinds_as_defaults(data: Mapping[str, Any], source_map: SourceMap) -> It
         return
     for name, value in inputs.items():
         kind = KIND_SYNONYMS.get(value, value) if isinstance(value, str) else None
-        if kind in get_args(Kind):
+        if kind in get_args(Kind) and kind != "union":
             message = f"the default of `{name}` is the word `{value}`"
             fix = f"If you mean the kind, write `{name}: {{kind: {kind}}}`."
             yield source_map.locate(("inputs", name), "kind-as-default", message, fix, severity="warning")

@@ -10,9 +10,12 @@ from random import Random
 
 from prompty.errors import InputError, RequestError
 from prompty.model.agent import PromptAgent
+from prompty.model.property import Property
+from prompty.pipeline.validate import find_misfits, read_union
 from prompty.safety.json import MAX_JSON_CHARACTERS, read_json
 
-Kinds = Mapping[str, str]
+# Kinds of inputs by name. The branches of a union decide how its cells are read, so it is here as a whole.
+Kinds = Mapping[str, str | Property]
 _TEXT_KINDS = frozenset({"string", "image", "audio", "file"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SEED = 0  # the same sample of a file every time
@@ -29,7 +32,7 @@ class Row:
 
 def get_input_kinds(agent: PromptAgent) -> Kinds:
     """Return the declared kind of each input, which decides how a CSV cell is parsed."""
-    return {declared.name: declared.kind for declared in agent.inputs}
+    return {declared.name: declared if declared.branches else declared.kind for declared in agent.inputs}
 
 
 def read_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
@@ -122,16 +125,18 @@ def _parse_csv_row(number: int, header: list[str], cells: list[str] | csv.Error,
 
 
 def _parse_cells(header: list[str], cells: list[str], kinds: Kinds) -> Iterator[tuple[str, object]]:
-    """Yield names and values. Cells of kinds other than text are JSON, and an empty one has no value."""
+    """Yield names and values. Cells of kinds other than text are JSON, and an empty one has no value. A union's are
+    text if a branch takes it."""
     for name, text in zip(header, cells, strict=True):
         kind = kinds.get(name, "string")
-        if kind in _TEXT_KINDS:
+        union = kind if isinstance(kind, Property) else None
+        if union is None and kind in _TEXT_KINDS:
             yield name, text
-        elif text.strip():
+        elif text.strip() or (union and not find_misfits(union, text)):
             try:
-                yield name, read_json(text)
+                yield name, read_union(union, text) if union else read_json(text)
             except ValueError as error:
-                raise ValueError(f"'{name}' is declared as {kind}: {error}") from None
+                raise ValueError(f"'{name}' is declared as {'union' if union else kind}: {error}") from None
 
 
 def _read_csv_cells(path: Path, *, header: bool = False) -> Iterator[list[str] | csv.Error]:

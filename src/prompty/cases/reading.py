@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
 from prompty.cases.checks import parse_path
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
+from prompty.model.agent import PromptAgent
 from prompty.pipeline.files import Unreadable
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
@@ -169,10 +170,12 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
             return value
         try:
             if keys == ("cases",) and _ROWS.fullmatch(str(value)):
-                from prompty.cases.case_rows import read_case_rows  # few test files need tables
+                from prompty.batches.rows import get_input_kinds  # few test files need tables
+                from prompty.cases.case_rows import read_case_rows
 
                 rows, _ = references.read_text(reference[1])
-                return read_case_rows(rows, _read_kinds(path, data.get("prompt")))
+                agent = _load_prompt(path, data.get("prompt"))
+                return read_case_rows(rows, get_input_kinds(agent) if agent else {})
             return references.read_data(reference[1])
         except Unreadable as error:
             outside = "Keep the file below the test file's folder."
@@ -185,14 +188,14 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
     return insert(data, ())
 
 
-def _read_kinds(path: Path, prompt: object) -> dict[str, str]:
-    """Return the kinds of the prompt's inputs. If it cannot be loaded, running its cases reports that."""
+def _load_prompt(path: Path, prompt: object) -> PromptAgent | None:
+    """Return the prompt of a test file. If it cannot be loaded, running its cases reports that."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            return {entry.name: entry.kind for entry in load(_get_prompt_path(path, prompt)).inputs}
+            return load(_get_prompt_path(path, prompt))
     except PromptyError:
-        return {}
+        return None
 
 
 def _get_prompt_path(path: Path, prompt: object) -> Path:

@@ -8,9 +8,11 @@ from pathlib import Path
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
+from prompty.model.property import Property
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
 from prompty.pipeline.model_override import override_model
+from prompty.pipeline.validate import read_union
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 
@@ -84,27 +86,28 @@ def _find_only_required(agent: PromptAgent, given: Mapping[str, object]) -> str:
 
 def read_pairs(agent: PromptAgent, pairs: Sequence[str]) -> dict[str, object]:
     """Return the inputs in `pairs` of the form NAME=VALUE."""
-    kinds = {declared.name: declared.kind for declared in agent.inputs}
+    inputs = {declared.name: declared for declared in agent.inputs}
     values: dict[str, object] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise InputError(name, f"`{pair}` does not have the form NAME=VALUE", _USAGE)
-        values[name] = _read_value(name, kinds.get(name, "string"), text)
+        values[name] = _read_value(inputs.get(name) or Property(name=name), text)
     return values
 
 
-def _read_value(name: str, kind: str, text: str) -> object:
+def _read_value(declared: Property, text: str) -> object:
+    name, kind = declared.name, declared.kind
     if text.startswith("@@"):
-        return _parse_value(name, kind, text[1:])
+        return _parse_value(declared, text[1:])
     if text == "-":
-        return _parse_value(name, kind, _read_stdin(name, kind))
+        return _parse_value(declared, _read_stdin(name, kind))
     if not text.startswith("@"):
-        return _parse_value(name, kind, text)
+        return _parse_value(declared, text)
     path = Path(text[1:])
     try:
         media = _MEDIA.get(kind)
-        return media.from_file(path) if media else _parse_value(name, kind, path.read_text(encoding="utf-8"))
+        return media.from_file(path) if media else _parse_value(declared, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(name, f"the file for input '{name}' cannot be read: {error}", _USAGE) from None
 
@@ -116,14 +119,15 @@ def _read_stdin(name: str, kind: str) -> str:
     return STDIN.read_text(f"the input '{name}'")
 
 
-def _parse_value(name: str, kind: str, text: str) -> object:
+def _parse_value(declared: Property, text: str) -> object:
     """Parse the text as JSON unless the kind is text."""
+    name, kind = declared.name, declared.kind
     if kind == "string" or kind in _MEDIA:
         return text
     if kind == "boolean" and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     try:
-        return read_json(text)
+        return read_union(declared, text) if kind == "union" else read_json(text)
     except ValueError as error:
         shown = f"{text[:60]}…" if len(text) > 60 else text
         cause = f"input '{name}' must be {_EXPECTED.get(kind, f'JSON for a value of kind {kind}')}, not {shown!r}"

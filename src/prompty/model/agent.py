@@ -26,6 +26,11 @@ class Format(Definition):
     """The template engine."""
 
     kind: str = "jinja2"
+    strict: bool = Field(
+        False,
+        exclude_if=lambda strict: not strict,
+        description="Refuse inputs with a line that looks like a role marker. Otherwise such a line stays text.",
+    )
     options: dict[str, Any] | None = None
 
 

@@ -19,6 +19,7 @@ HOLE = "\ufdd1"
 
 ROLES = ("system", "user", "assistant", "developer")
 _HEAD = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*(?=[\[:])", re.IGNORECASE)
+_HEAD_AND_COLON = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*:", re.IGNORECASE)
 _KEY = re.compile(r"[ \t]*([A-Za-z_][\w.-]*)[ \t]*=[ \t]*")
 _SEPARATOR = re.compile(r"[ \t]*([,\]])")
 _TAIL = re.compile(r"[ \t]*:[ \t]*\Z")
@@ -68,6 +69,16 @@ def read_marker(line: str) -> Marker | None:
             marker.holes[key] = Hole(holes, quoted)
             holes += 1
     return marker
+
+
+def find_role_line(text: str) -> str | None:
+    """Return the role of the first line that is a role marker, or that other runtimes read as one: `system: text`."""
+    for line in text.splitlines():
+        if head := _HEAD_AND_COLON.match(line):
+            return head[1].lower()
+        if "[" in line and (scanned := scan_marker(line)):
+            return scanned[0]
+    return None
 
 
 def scan_marker(

@@ -184,6 +184,8 @@ def _locate(detail: ErrorDetails, source_map: SourceMap, data: Mapping[str, Any]
         return source_map.locate(keys, "wrong-value", "this is OpenAI's form of a tool", fix)
     if detail["type"] == "missing":
         return source_map.locate(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")
+    if detail["type"] == "branches":
+        return source_map.locate(keys, "wrong-union", detail["msg"], detail["ctx"]["fix"])
     if detail["type"] == "union_tag_invalid":
         keys = (*keys, "kind")
     written = source_map.describe(keys)
@@ -194,6 +196,8 @@ def _locate(detail: ErrorDetails, source_map: SourceMap, data: Mapping[str, Any]
         expected, fix = _EXPECTED.get(
             detail["type"].partition("_")[0], (detail["msg"], "Correct the value of `{key}`.")
         )
+    if detail["type"] == "model_type" and keys[-2:-1] in (("oneOf",), ("anyOf",)):
+        fix = "Write a branch as a property, for example `{{kind: string}}`."
     message = f"expected {expected}, found {written}"
     return source_map.locate(keys, "wrong-value", message, fix.format(key=last), replacement=replacement)
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from secrets import randbits, token_hex
 
-from prompty.errors import InputError, InvalidMessage, RenderError, WrongArgument
+from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError, WrongArgument
 from prompty.model.agent import FileLine, PromptAgent, secrets_in
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, parse_media
+from prompty.model.marker import find_role_line
 from prompty.model.message import Message, parse_messages
 from prompty.model.property import RICH_KINDS
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
@@ -20,6 +21,7 @@ from prompty.pipeline.validate import (
     ExtraInputs,
     find_bound_names,
     find_plain_names,
+    resolve_kind,
     to_plain_inputs,
     validate_run_inputs,
 )
@@ -38,7 +40,8 @@ def hide_rich_inputs(
     """Return the values with placeholders for rich inputs, and the rich values by placeholder."""
     hidden, placeholders = dict(values), Placeholders()
     for index, declared in enumerate(agent.inputs):
-        name, kind = declared.name, declared.kind
+        name = declared.name
+        kind = resolve_kind(declared, values.get(name)) if declared.branches else declared.kind
         if kind in RICH_KINDS and name in values:
             label = name if name.isidentifier() and "__" not in f"_{name}_" else str(index)
             hidden[name] = placeholder = f"__PROMPTY_{kind.upper()}_{digits}_{label}__"
@@ -187,7 +190,7 @@ def prepare_valid(
         nonce = f"{randbits(64):020d}"  # digits only, so that filters like `upper` don't change it
         values = to_plain_inputs(agent, valid)
         rich: Placeholders | None = None
-        if any(declared.kind in RICH_KINDS for declared in agent.inputs):
+        if any(declared.kind in RICH_KINDS or declared.branches for declared in agent.inputs):
             values, rich = hide_rich_inputs(agent, values, token_hex(8))
         messages = _parse(agent, _render(agent, values, nonce, strict), nonce)
         messages = insert_rich_inputs(messages, rich) if rich else messages
@@ -206,12 +209,35 @@ def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict
 
 def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict: bool) -> str:
     renderer = agent.registry[RENDERERS].get(agent.template.format.kind)
+    if agent.template.format.strict:
+        _refuse_role_lines(values)
     try:
         return renderer(mark(agent.instructions), values, nonce=nonce, strict=strict)
     except RenderError as error:
         if error.line is None:
             raise
         raise _locate_error(error, error.line, agent) from None
+
+
+def _refuse_role_lines(values: Mapping[str, object]) -> None:
+    """Raise InputError for each input whose text has a line that looks like a role marker (R9)."""
+    problems = [_forged(name, role) for name, value in values.items() if (role := _find_role(value))]
+    if problems:
+        raise InputError(*problems[0], others=problems[1:])
+
+
+def _forged(name: str, role: str) -> InputProblem:
+    cause = f"Input '{name}' has a line that looks like the role marker `{role}:`, which the file's template refuses"
+    fix = "Remove that line, or remove `strict: true` from `template.format` in the file: then the line stays text."
+    return InputProblem(name, cause, fix)
+
+
+def _find_role(value: object) -> str | None:
+    if isinstance(value, str):
+        return find_role_line(value)
+    if isinstance(value, Mapping):
+        return next(filter(None, map(_find_role, (*value, *value.values()))), None)
+    return next(filter(None, map(_find_role, value)), None) if isinstance(value, list) else None
 
 
 def _locate_error(error: RenderError, line: int, agent: PromptAgent) -> RenderError:

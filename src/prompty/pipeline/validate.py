@@ -17,12 +17,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
-from prompty.errors import InputError, InputProblem, RenderError
+from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError
 from prompty.model.agent import PromptAgent
-from prompty.model.content import MediaPart
+from prompty.model.content import MediaPart, parse_media
+from prompty.model.message import parse_messages
 from prompty.model.property import RICH_KINDS, Property
 from prompty.model.structure import mark
 from prompty.renderers import RENDERERS
+from prompty.safety.json import read_json
 from prompty.safety.redaction import is_credential_name
 
 _TAG = re.compile(r"\{[{%][^{}]*")
@@ -99,7 +101,8 @@ def _find_required_names(agent: PromptAgent) -> frozenset[str]:
 
 def fill_defaults(agent: PromptAgent, inputs: Mapping[str, object] | None) -> dict[str, object]:
     """Add defaults to inputs that are already valid."""
-    values = {name: value for name, value in (inputs or {}).items() if value is not None}
+    nullable = {entry.name for entry in agent.inputs if accepts_null(entry)}
+    values = {name: value for name, value in (inputs or {}).items() if value is not None or name in nullable}
     defaults = {entry.name: entry.default for entry in agent.inputs if entry.default is not None}
     return {**defaults, **values}
 
@@ -117,6 +120,8 @@ def _validate(
         declared_names += name in values
         value = values.get(name)
         if value is None:
+            if name in values and accepts_null(declared):
+                continue
             if declared.default is not None:
                 values[name] = declared.default
             else:
@@ -161,34 +166,133 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
         yield InputProblem(str(name), cause, fix, command_fix)
 
 
-def find_misfits(declared: Property, value: object, path: str = "", depth: int = 0) -> list[InputProblem]:
-    """Return the mismatches between a value and its declaration: its kind, `enumValues`, and nested values."""
+def accepts_null(declared: Property) -> bool:
+    """Return True if null is a value. For any other property it means that there is none."""
+    if declared.nullable or not declared.branches:
+        return declared.nullable
+    fitting = sum(map(accepts_null, declared.branches))
+    return fitting == 1 if declared.one_of else fitting > 0
+
+
+def find_misfits(
+    declared: Property, value: object, path: str = "", depth: int = 0, *, hidden: bool = False
+) -> list[InputProblem]:
+    """Return the mismatches between a value and its declaration: its kind, `enumValues`, and nested values.
+
+    No message shows a sensitive value, or one inside it (`hidden`).
+    """
     name, kind = path or declared.name, declared.kind
-    if kind in RICH_KINDS or isinstance(value, Secret | SecretStr | SecretBytes | MediaPart) or depth > MAX_INPUT_DEPTH:
+    if value is None and accepts_null(declared):
+        return []
+    if kind in RICH_KINDS or isinstance(value, Secret | SecretStr | SecretBytes) or depth > MAX_INPUT_DEPTH:
+        return []  # checked elsewhere
+    if isinstance(value, MediaPart) and kind != "union":
         return []  # checked elsewhere
     if isinstance(value, Enum):
         value = value.value
-    hidden = declared.sensitive or is_credential_name(declared.name)
+    hidden = hidden or declared.sensitive or is_credential_name(declared.name)
     shown = "another value" if hidden else _describe(value)
-    if not _has_kind(kind, value):
+    if kind == "union":
+        if problems := _find_union_misfits(declared, value, name, depth, hidden=hidden):
+            return problems
+    elif not _has_kind(kind, value):
         return [_misfit(name, f"must be {_name_kind(kind)}, not {shown}", kind)]
     if declared.enum_values is not None and not any(_is_same(value, option) for option in declared.enum_values):
         choices = ", ".join(map(_show, declared.enum_values))
         return [_misfit(name, f"must be one of {choices}, not {shown}", kind)]
     if declared.items is not None and isinstance(value, _ARRAYS):
-        entries = enumerate(value)
-        return [one for at, entry in entries for one in find_misfits(declared.items, entry, f"{name}[{at}]", depth + 1)]
-    return _find_misfits_inside(declared.properties, value, name, depth) if declared.properties else []
+        return [
+            one
+            for at, entry in enumerate(value)
+            for one in find_misfits(declared.items, entry, f"{name}[{at}]", depth + 1, hidden=hidden)
+        ]
+    return _find_misfits_inside(declared.properties, value, name, depth, hidden=hidden) if declared.properties else []
 
 
-def _find_misfits_inside(properties: Sequence[Property], value: object, name: str, depth: int) -> list[InputProblem]:
+def _find_union_misfits(
+    declared: Property, value: object, name: str, depth: int, *, hidden: bool
+) -> list[InputProblem]:
+    found = [_find_branch_misfits(branch, value, name, depth, hidden=hidden) for branch in declared.branches]
+    shown = "another value" if hidden else _describe(value)
+    fitting = found.count([])
+    if fitting == 1 or (fitting and declared.any_of):
+        return []
+    kinds = " or ".join(dict.fromkeys(_name_branch(branch) for branch in declared.branches))
+    if fitting:
+        return [_misfit(name, f"must fit exactly one branch of `oneOf` ({kinds}), but {shown} fits {fitting}", "union")]
+    similar = [problems for branch, problems in zip(declared.branches, found, strict=True) if _is_like(branch, value)]
+    if len(similar) == 1:
+        return similar[0]
+    return [_misfit(name, f"must be {kinds}, not {shown}", "union")]
+
+
+def _find_branch_misfits(
+    branch: Property, value: object, name: str, depth: int = 0, *, hidden: bool = False
+) -> list[InputProblem]:
+    """Return the mismatches between a value and a branch. Unlike an input of its own, media are checked here: they
+    decide which branch is meant."""
+    is_media = isinstance(value, MediaPart) and branch.kind != "union"
+    if branch.kind in RICH_KINDS or is_media:
+        if (value is None and branch.nullable) or _is_rich(branch.kind, value):
+            return []
+        shown = "another value" if hidden else _describe(value)
+        return [_misfit(name, f"must be {_name_kind(branch.kind)}, not {shown}", branch.kind)]
+    return find_misfits(branch, value, name, depth, hidden=hidden)
+
+
+def _is_rich(kind: str, value: object) -> bool:
+    try:
+        parse_messages(value) if kind == "thread" else parse_media(kind, value)
+    except InvalidMessage:
+        return False
+    return True
+
+
+def _is_like(branch: Property, value: object) -> bool:
+    """Return True if a value has the kind of a branch, so that its problems are inside the value."""
+    return branch.kind in _TYPES and not isinstance(value, MediaPart) and _has_kind(branch.kind, value)
+
+
+def _name_branch(branch: Property) -> str:
+    if branch.enum_values is not None:
+        return f"one of {', '.join(map(_show, branch.enum_values))}"
+    if branch.branches:
+        return " or ".join(map(_name_branch, branch.branches))
+    return _name_kind(branch.kind)
+
+
+def resolve_kind(declared: Property, value: object) -> str:
+    """Return the kind of an input's value: for a union, that of the first branch that the value fits."""
+    for branch in declared.branches:
+        if not _find_branch_misfits(branch, value, declared.name):
+            return resolve_kind(branch, value)
+    return declared.kind
+
+
+def read_union(declared: Property, text: str) -> object:
+    """Return the value of a union that is written as text: as JSON if that fits a branch, else as text if a branch
+    takes text. Raise ValueError if the text is neither."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        if find_misfits(declared, text):
+            raise
+        return text
+    return text if find_misfits(declared, value) and not find_misfits(declared, text) else value
+
+
+def _find_misfits_inside(
+    properties: Sequence[Property], value: object, name: str, depth: int, *, hidden: bool
+) -> list[InputProblem]:
     fields = _fields_of(value)
     problems: list[InputProblem] = []
     for entry in properties:
         path = f"{name}.{entry.name}"
         inner = fields.get(entry.name)
+        if inner is None and entry.name in fields and accepts_null(entry):
+            continue
         if inner is not None:
-            problems += find_misfits(entry, inner, path, depth + 1)
+            problems += find_misfits(entry, inner, path, depth + 1, hidden=hidden)
         elif entry.required and entry.default is None:
             problems.append(_misfit(path, "is required but has no value", entry.kind))
     return problems
@@ -201,10 +305,13 @@ def _fields_of(value: object) -> Mapping[str, object]:
 
 
 def _misfit(name: str, cause: str, kind: str) -> InputProblem:
-    fix = f"Pass a value of kind `{kind}`, or declare another `kind:` in the file."
     top = name.partition(".")[0].partition("[")[0]
-    written = "text" if kind == "string" else "JSON"
-    return InputProblem(top, f"Input '{name}' {cause}", fix, f"Write -i {top}=… with {written} of that kind.")
+    if kind == "union":
+        fix, written = "Pass a value that fits a branch, or add one to the union in the file.", "JSON of a branch"
+    else:
+        fix = f"Pass a value of kind `{kind}`, or declare another `kind:` in the file."
+        written = "text of that kind" if kind == "string" else "JSON of that kind"
+    return InputProblem(top, f"Input '{name}' {cause}", fix, f"Write -i {top}=… with {written}.")
 
 
 def _has_kind(kind: str, value: object) -> bool:
@@ -235,7 +342,12 @@ def _show(value: object) -> str:
 
 def to_plain_inputs(agent: PromptAgent, values: Mapping[str, object]) -> dict[str, object]:
     """Convert inputs to plain data, so that a template cannot call methods of the host's objects."""
-    rich = {declared.name for declared in agent.inputs if declared.kind in RICH_KINDS}
+    rich = {
+        declared.name
+        for declared in agent.inputs
+        if declared.kind in RICH_KINDS
+        or (declared.branches and resolve_kind(declared, values.get(declared.name)) in RICH_KINDS)
+    }
     return {
         name: value if type(value) in _PLAIN or name in rich else _to_plain(value, name, 0)
         for name, value in values.items()

@@ -116,12 +116,16 @@ def _translate_object(schema: Any, strict: bool) -> V1Data | None:
 def _translate_schema(schema: Any, strict: bool) -> V1Data | None:
     schema = dict(mapping_or_empty(schema))
     kind, declared = schema.pop("type", None), V1Data()
-    if not _is_text(kind):
-        return None
+    if isinstance(kind, list) and len(kind) == 2 and kind[1] == "null" and "enum" not in schema:
+        kind, declared = kind[0], {"nullable": True}
     if "description" in schema:
         declared["description"] = schema.pop("description")
         if not _is_text(declared["description"]):
             return None
+    if kind is None and schema.keys() in ({"anyOf"}, {"oneOf"}):
+        return _translate_union(declared, *schema.popitem(), strict=strict)
+    if not _is_text(kind):
+        return None
     if "enum" in schema:
         declared["enumValues"] = schema.pop("enum")
         if not isinstance(declared["enumValues"], list) or not declared["enumValues"]:
@@ -137,6 +141,18 @@ def _translate_schema(schema: Any, strict: bool) -> V1Data | None:
         return {"kind": "object", **declared}
     properties = _translate_object({"type": "object", **schema}, strict)
     return {"kind": "object", **declared, "properties": properties} if properties else None
+
+
+def _translate_union(declared: V1Data, key: str, branches: Any, *, strict: bool) -> V1Data | None:
+    if not isinstance(branches, list) or not branches or (strict and key == "oneOf"):
+        return None
+    if nullable := branches[-1] == {"type": "null"}:
+        branches = branches[:-1]
+    translated = [_translate_schema(branch, strict) for branch in branches]
+    # Null as a branch of its own is written once, at the end.
+    if not translated or any(branch is None or (nullable and "nullable" in branch) for branch in translated):
+        return None
+    return {"kind": "union", **({"nullable": True} if nullable else {}), **declared, key: translated}
 
 
 def _is_text(value: Any) -> bool:
@@ -236,6 +252,11 @@ def _translate_property(draft: Draft, entry: V1Data, place: V1Keys) -> V1Data:
             declared.setdefault("required", value)
         elif key == "items" and isinstance(value, dict):
             declared["items"] = _translate_property(draft, value, (*place, key))
+        elif key in ("oneOf", "anyOf") and isinstance(value, list):
+            declared[key] = [
+                _translate_property(draft, branch, (*place, key, index)) if isinstance(branch, dict) else branch
+                for index, branch in enumerate(value)
+            ]
         elif key == "properties" and isinstance(value, dict):
             declared["properties"] = {
                 name: _translate_property(draft, inner, (*place, key, name)) if _is_property(inner) else inner

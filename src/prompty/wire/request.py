@@ -11,7 +11,7 @@ from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Json, Message
 from prompty.model.request import OutputSchema
-from prompty.wire.structured import output_schema
+from prompty.wire.structured import find_strict_one_of, output_schema
 
 # These two are in no table: one depends on the tools, the other is passed through.
 _UNMAPPED = {"allow_multiple_tool_calls", "additional_properties"}
@@ -50,6 +50,12 @@ def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
     if agent.outputs:
         return OutputSchema(output_schema(agent) or {}, strict=True)
     return agent.result_schema
+
+
+def refuse_one_of(agent: PromptAgent) -> None:
+    """Raise RequestError for a `oneOf` in a strict schema, which the API would refuse (F17)."""
+    for found in find_strict_one_of(agent):
+        raise RequestError(found.cause, found.fix)
 
 
 class InlineData(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar, cast as cast_type, get_type_hints, is_typeddict
+from typing import Any, NamedTuple, TypeVar, cast as cast_type, get_type_hints, is_typeddict
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -11,7 +11,7 @@ from prompty.errors import RequestError, ResultError, WrongArgument
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
-from prompty.model.property import Property
+from prompty.model.property import NestedProperty, Property, walk_properties
 from prompty.model.request import Function, OutputSchema
 from prompty.model.tool import FunctionTool
 from prompty.safety.json import may_have_surrogates, read_json, repair_json
@@ -36,10 +36,11 @@ def build_function(tool: FunctionTool) -> Function:
 def build_schema(properties: Iterable[Property], *, strict: bool = False) -> Json:
     """Return an object schema of these properties.
 
-    Strict mode requires every property and allows no others. A property with `required: false` can then be null.
+    Strict mode requires every property and allows no others. A property with `required: false` can then be null, like
+    one with `nullable: true` in any mode.
     """
     declared = list(properties)
-    schema: Json = {"type": "object", "properties": {item.name: _build_property(item, strict) for item in declared}}
+    schema: Json = {"type": "object", "properties": {item.name: _build_member(item, strict) for item in declared}}
     if required := [item.name for item in declared if strict or item.required]:
         schema["required"] = required
     if strict:
@@ -47,17 +48,44 @@ def build_schema(properties: Iterable[Property], *, strict: bool = False) -> Jso
     return schema
 
 
-def _build_property(declared: Property, strict: bool) -> Json:
-    schema: Json = _build_type(declared, strict)
+def _build_member(declared: Property, strict: bool) -> Json:
+    """Return the schema of a property, or of an array's items."""
+    is_optional = strict and "required" in declared.model_fields_set and not declared.required
+    return _build_property(declared, strict, nullable=declared.nullable or is_optional)
+
+
+def _build_property(declared: Property, strict: bool, *, nullable: bool) -> Json:
+    schema: Json = _build_union(declared, strict, nullable) if declared.branches else _build_type(declared, strict)
     if declared.description:
         schema["description"] = declared.description
     if declared.enum_values:
         schema["enum"] = list(declared.enum_values)
-    if strict and "required" in declared.model_fields_set and not declared.required:
-        schema["type"] = [schema["type"], "null"]
-        if declared.enum_values:
+    if nullable:
+        if not declared.branches:
+            schema["type"] = [schema["type"], "null"]
+        if declared.enum_values and None not in declared.enum_values:
             schema["enum"] = [*declared.enum_values, None]
     return schema
+
+
+def _build_union(declared: Property, strict: bool, nullable: bool) -> Json:
+    branches = [_build_property(branch, strict, nullable=branch.nullable) for branch in declared.branches]
+    if nullable:  # null must not fit two branches of `oneOf`
+        branches = [*map(_remove_null, branches), {"type": "null"}]
+    return {"oneOf" if declared.one_of else "anyOf": branches}
+
+
+def _remove_null(schema: Json) -> Json:
+    """Return the schema of a branch without null."""
+    changed: dict[str, Any] = dict(schema)
+    if "null" in _types_of(schema):
+        changed["type"] = next(name for name in _types_of(schema) if name != "null")
+    for key in ("oneOf", "anyOf"):
+        if key in changed:
+            changed[key] = [_remove_null(branch) for branch in changed[key] if branch != {"type": "null"}]
+    if "enum" in changed:
+        changed["enum"] = [value for value in changed["enum"] if value is not None]
+    return changed
 
 
 def _build_type(declared: Property, strict: bool) -> Json:
@@ -71,8 +99,32 @@ def _build_type(declared: Property, strict: bool) -> Json:
 def _build_items(declared: Property, strict: bool) -> Json:
     """Return the schema of an array's items. APIs require one, and strict mode also requires a type."""
     if declared.items is not None:
-        return _build_property(declared.items, strict)
+        return _build_member(declared.items, strict)
     return {"type": "string"} if strict else {}
+
+
+class StrictOneOf(NamedTuple):
+    """A `oneOf` in a strict schema: the keys that lead to it in the file, and what to say about it."""
+
+    keys: tuple[str | int, ...]
+    cause: str
+    fix: str = "Write `anyOf` instead."
+
+
+def find_strict_one_of(agent: PromptAgent) -> Iterator[StrictOneOf]:
+    """Yield each `oneOf` in an agent's strict schemas: its outputs, and the parameters of strict functions."""
+    for found in walk_properties(agent.outputs, ("outputs",)):
+        if found.declared.one_of:
+            yield _describe_one_of(found, f"the output `{found.path}`")
+    for index, tool in enumerate(agent.tools):
+        if isinstance(tool, FunctionTool) and tool.strict:
+            for found in walk_properties(tool.parameters, ("tools", index, "parameters")):
+                if found.declared.one_of and found.root not in tool.bindings:
+                    yield _describe_one_of(found, f"the parameter `{found.path}` of the tool '{tool.name}'")
+
+
+def _describe_one_of(found: NestedProperty, subject: str) -> StrictOneOf:
+    return StrictOneOf((*found.keys, "oneOf"), f"{subject} has `oneOf`, which strict schemas cannot have")
 
 
 class StructuredResult(dict[str, Any]):
@@ -248,26 +300,39 @@ def _close(node: Any) -> Any:
 
 
 def _find_disagreements(declared: Any, found: Any, root: Json, path: str) -> Iterator[str]:
-    """Yield the differences between the declared schema and the type's."""
+    """Yield the differences between the declared schema and the type's: for each branch that the file declares, from
+    the nearest alternative of the type."""
     choices = _resolve(found, root)
-    types = {name for choice in choices for name in _types_of(choice)}
+    for branch in _resolve(declared, {}):
+        if branch != {"type": "null"}:
+            yield from _compare(branch, choices, root, path)
+
+
+def _compare(declared: Mapping[str, Any], choices: list[Mapping[str, Any]], root: Json, path: str) -> Iterator[str]:
     written = set(_types_of(declared)) - {"null"}
-    if types and not all(name in types or (name == "integer" and "number" in types) for name in written):
-        there = ", ".join(sorted(types))
+    fitting = [choice for choice in choices if _takes(choice, written)]
+    if not fitting:
+        there = ", ".join(sorted({name for choice in choices for name in _types_of(choice)}))
         yield f"`{path or 'the result'}` is {', '.join(sorted(written))} in the file and {there} in the type"
         return
-    for choice in choices:
-        if "properties" in declared and "properties" in choice:
-            for name in choice.get("required", ()):
-                if name not in declared["properties"] and "default" not in choice["properties"][name]:
-                    yield f"the file has no output `{f'{path}.{name}'.lstrip('.')}`"
-            for name, inner in declared["properties"].items():
-                if name in choice["properties"]:
-                    yield from _find_disagreements(
-                        inner, choice["properties"][name], root, f"{path}.{name}".lstrip(".")
-                    )
-        if "items" in declared and isinstance(choice.get("items"), dict):
-            yield from _find_disagreements(declared["items"], choice["items"], root, f"{path}[]")
+    yield from min((list(_compare_inside(declared, choice, root, path)) for choice in fitting), key=len)
+
+
+def _takes(choice: Mapping[str, Any], written: set[str]) -> bool:
+    types = _types_of(choice)
+    return not types or all(name in types or (name == "integer" and "number" in types) for name in written)
+
+
+def _compare_inside(declared: Mapping[str, Any], choice: Mapping[str, Any], root: Json, path: str) -> Iterator[str]:
+    if "properties" in declared and "properties" in choice:
+        for name in choice.get("required", ()):
+            if name not in declared["properties"] and "default" not in choice["properties"][name]:
+                yield f"the file has no output `{f'{path}.{name}'.lstrip('.')}`"
+        for name, inner in declared["properties"].items():
+            if name in choice["properties"]:
+                yield from _find_disagreements(inner, choice["properties"][name], root, f"{path}.{name}".lstrip("."))
+    if "items" in declared and isinstance(choice.get("items"), dict):
+        yield from _find_disagreements(declared["items"], choice["items"], root, f"{path}[]")
 
 
 def _resolve(node: Any, root: Json) -> list[Mapping[str, Any]]:

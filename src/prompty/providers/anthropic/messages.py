@@ -23,7 +23,14 @@ from prompty.providers import Api
 from prompty.providers.facts import ModelFacts
 from prompty.safety.json import may_have_surrogates, read_json, repair_json
 from prompty.wire.json_bytes import INVALID_JSON, as_count, as_mapping, as_text
-from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text
+from prompty.wire.request import (
+    get_inline_data,
+    get_output_schema,
+    is_url,
+    map_options,
+    refuse_one_of,
+    require_text,
+)
 from prompty.wire.stream import CallAssembler, sort_by_index
 
 Block = dict[str, Any]
@@ -65,6 +72,7 @@ def request(
     agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function], *, is_bound: bool = False
 ) -> Json:
     """Return the body of a request (§7.5). If `is_bound`, the model refuses thoughts after a change (M7)."""
+    refuse_one_of(agent)
     options = agent.model.options
     extra = options.additional_properties or {}
     body: Json = {"max_tokens": _get_default_limit(extra), **map_options(options, OPTIONS), "model": agent.model.id}

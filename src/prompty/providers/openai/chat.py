@@ -20,7 +20,15 @@ from prompty.model.request import Function
 from prompty.providers import Api, find_endpoint_profile
 from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
-from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text, to_data_uri
+from prompty.wire.request import (
+    get_inline_data,
+    get_output_schema,
+    is_url,
+    map_options,
+    refuse_one_of,
+    require_text,
+    to_data_uri,
+)
 from prompty.wire.stream import CallAssembler
 from prompty.wire.structured import SCHEMA_NAME
 
@@ -54,6 +62,7 @@ def request(
     """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes. Without one that
     is the server of the file's endpoint."""
     model, profile = agent.model, profile or find_endpoint_profile(agent)
+    refuse_one_of(agent)
     body: Json = {**map_options(model.options, _list_options(profile)), "model": model.id}
     body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
     if functions:

@@ -17,7 +17,15 @@ from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolC
 from prompty.model.request import Function
 from prompty.providers import Api
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
-from prompty.wire.request import get_inline_data, get_output_schema, is_url, map_options, require_text, to_data_uri
+from prompty.wire.request import (
+    get_inline_data,
+    get_output_schema,
+    is_url,
+    map_options,
+    refuse_one_of,
+    require_text,
+    to_data_uri,
+)
 from prompty.wire.stream import CallAssembler, sort_by_index
 from prompty.wire.structured import SCHEMA_NAME
 
@@ -37,6 +45,7 @@ _BLANK_LINE = "\n\n"
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """Return the body of a request (004)."""
+    refuse_one_of(agent)
     options = agent.model.options
     body: Json = {**map_options(options, OPTIONS), "model": agent.model.id}
     body |= _messages_to_wire(messages, stored=body.get("store") is not False)
