@@ -313,7 +313,7 @@ def test_text_of_a_union_is_json_if_that_fits_and_else_text(
 
 def test_text_that_fits_no_branch_is_reported_as_it_was_read(tmp_path: Path) -> None:
     made = agent({"x": {"anyOf": [{"kind": "integer"}, {"kind": "boolean"}]}})
-    with pytest.raises(InputError, match="input 'x' is declared as union, but its text is not JSON"):
+    with pytest.raises(InputError, match="input 'x' must be JSON for a value of kind union, not 'many'"):
         read_inputs(made, ["x=many"])
     assert read_inputs(made, ["x=[1]"]) == {"x": [1]}
     rows = tmp_path / "rows.csv"
