@@ -17,7 +17,7 @@ from prompty.model.definition import Definition
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
-from prompty.model.tool import Tools, bind_inputs
+from prompty.model.tool import DeclaredTools, bind_inputs
 from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety.redaction import is_credential_name, leaves, mask_secrets
 
@@ -108,7 +108,7 @@ class Frontmatter(Definition):
     model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model()
     inputs: Properties = ()
     outputs: Properties = ()
-    tools: Tools = ()
+    tools: DeclaredTools = ()
     template: TemplateField = Template()
 
 

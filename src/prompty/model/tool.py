@@ -78,7 +78,7 @@ def _bindings_to_mapping(value: Any) -> Any:
     return bindings
 
 
-Bindings = Annotated[
+DeclaredBindings = Annotated[
     dict[str, Binding],
     BeforeValidator(_bindings_to_mapping, json_schema_input_type=dict[str, Binding | Any] | tuple[BindingEntry, ...]),
 ]
@@ -97,7 +97,7 @@ class ToolDefinition(Definition):
     name: str
     kind: str
     description: str | None = None
-    bindings: Bindings = Field({}, description="Parameters that the host fills with a value or an input.")
+    bindings: DeclaredBindings = Field({}, description="Parameters that the host fills with a value or an input.")
     approval_mode: str | dict[str, Any] | None = Field(None, description="When a person must approve a call.")
 
 
@@ -174,7 +174,7 @@ def _tools_to_list(value: Any) -> Any:
 
 
 _NamedTool = Annotated[Tool, Field(json_schema_extra={"required": ["name"]})]
-Tools = Annotated[
+DeclaredTools = Annotated[
     tuple[Tool, ...],
     BeforeValidator(_tools_to_list, json_schema_input_type=tuple[_NamedTool, ...] | dict[str, Tool]),
 ]

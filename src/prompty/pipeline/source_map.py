@@ -122,7 +122,7 @@ class SourceMap:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._names: dict[yaml.Node, dict[Any, int]] = {}
+        self._entry_names: dict[yaml.Node, dict[Any, int]] = {}
         self._mappings: dict[yaml.Node, tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]] = {}
 
     @cached_property
@@ -210,11 +210,11 @@ class SourceMap:
 
     def _find_entry(self, node: yaml.SequenceNode, name: str) -> int | None:
         """Return the index of the entry with this name: a list in place of a mapping."""
-        names = self._names.get(node)
+        names = self._entry_names.get(node)
         if names is None:
             mappings = (self._entries(entry)[0] if isinstance(entry, yaml.MappingNode) else {} for entry in node.value)
             named = [entries["name"][1].value if "name" in entries else None for entries in mappings]
-            names = self._names[node] = {found: index for index, found in reversed([*enumerate(named)])}
+            names = self._entry_names[node] = {found: index for index, found in reversed([*enumerate(named)])}
         return names.get(name, int(name) if name.isdecimal() and len(name) < 9 else None)
 
     def _entries(self, node: yaml.MappingNode) -> tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]:
