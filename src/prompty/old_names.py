@@ -20,8 +20,21 @@ _FIXES = {
     "console_tracer": "Write traces to the console: prompty.trace_to('console')",
 }
 # Modules with names for fewer programs.
-_MODULES = ("errors", "testing", "messages", "events", "providers", "tools", "memory", "tracing", "viewer", "batches")
-_MODULES += ("mcp", "openapi", "durable")
+_MODULES = [
+    "errors",
+    "testing",
+    "messages",
+    "events",
+    "providers",
+    "tools",
+    "memory",
+    "tracing",
+    "viewer",
+    "batches",
+    "mcp",
+    "openapi",
+    "durable",
+]
 _OPTIONS = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "stop": "stop_sequences"}
 
 

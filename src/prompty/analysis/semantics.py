@@ -207,7 +207,9 @@ def find_misplaced_required(data: Mapping[str, Any], source_map: SourceMap) -> I
     """Yield an error for a list of required names among the inputs or outputs, as in a JSON Schema."""
     for group in ("inputs", "outputs"):
         entries = data.get(group)
-        required = entries.get("required") if isinstance(entries, dict) else None
+        if not isinstance(entries, dict):
+            continue
+        required = entries.get("required")
         if isinstance(required, list) and required and all(name in entries for name in required):
             message = f"`required` is a list of names here, so it declares one more of the `{group}`"
             fix = f"Remove it, and write `required: true` in each: `{required[0]}: {{kind: string, required: true}}`."

@@ -180,7 +180,7 @@ def _find_misspelt_inputs(agent: PromptAgent, source_map: SourceMap) -> Iterator
 def _locate(detail: ErrorDetails, source_map: SourceMap, data: Mapping[str, Any]) -> Finding:
     keys = detail["loc"]
     last = str(keys[-1])
-    if detail["type"] == "tool_kind" and (fix := _find_tool_fix(dict(list_tools(data)).get(keys[1]))):
+    if detail["type"] == "tool_kind" and (fix := _find_tool_fix(dict(list_tools(data)).get(int(keys[1])))):
         return source_map.locate(keys, "wrong-value", "this is OpenAI's form of a tool", fix)
     if detail["type"] == "missing":
         return source_map.locate(keys[:-1], "missing-key", f"`{last}` is missing", f"Add `{last}: …` here.")

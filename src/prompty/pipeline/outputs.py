@@ -1,4 +1,4 @@
-"""Check that an answer has the shape of the file's `outputs` (R8).
+"""ShapeCheck that an answer has the shape of the file's `outputs` (R8).
 
 The answer is checked against the schema that the model was given. A property that may be null may also be missing,
 because servers without strict mode omit it. An integer is an `int`: `3.0` is not one.
@@ -15,9 +15,8 @@ from prompty.model.property import Property
 from prompty.safety.json import repair_text
 from prompty.wire.structured import output_schema, parse_structured
 
-Schema = Mapping[str, Any]
 Problems = Sequence[tuple[str, str]]  # paths and causes
-Check = Callable[[object], Problems]
+ShapeCheck = Callable[[object], Problems]
 STOPPED = "stopped"  # the finish reason of a turn that a stop condition ended
 _MAX_CHECKS = 256
 _MAX_PROBLEMS = 5
@@ -117,10 +116,10 @@ def _build_error(reason: ResultReason, cause: str, text: str) -> ResultError:
     return ResultError(None, cause, reason=reason, text=text, fix=fix.python, command_fix=fix.command)
 
 
-_checks: dict[int, tuple[tuple[Property, ...], Check]] = {}
+_checks: dict[int, tuple[tuple[Property, ...], ShapeCheck]] = {}
 
 
-def _get_check(agent: PromptAgent) -> Check:
+def _get_check(agent: PromptAgent) -> ShapeCheck:
     """Return the check of an agent's outputs, compiled once: copies of an agent share its outputs."""
     outputs = agent.outputs
     known = _checks.get(id(outputs))
@@ -133,10 +132,10 @@ def _get_check(agent: PromptAgent) -> Check:
     return check
 
 
-def compile_check(schema: Schema) -> Check:
+def compile_check(schema: Mapping[str, Any]) -> ShapeCheck:
     """Compile a schema as `build_schema` writes it to a function that returns the problems of a value."""
     if choices := schema.get("anyOf") or schema.get("oneOf"):
-        return _compile_union([compile_check(choice) for choice in choices])
+        return _compile_union([compile_check(choice) for choice in choices], only_one="oneOf" in schema)
     names = schema.get("type", tuple(_TYPES))
     names = (names,) if isinstance(names, str) else tuple(names)
     types = tuple({kind for name in names for kind in _TYPES[name]})
@@ -154,16 +153,17 @@ def compile_check(schema: Schema) -> Check:
     return check
 
 
-def _compile_union(choices: Sequence[Check]) -> Check:
+def _compile_union(choices: Sequence[ShapeCheck], *, only_one: bool) -> ShapeCheck:
     def check(value: object) -> Problems:
-        if not all(choice(value) for choice in choices):
+        fitting = sum(not choice(value) for choice in choices)
+        if fitting == 1 or (fitting and not only_one):
             return ()
-        return [("", f"is {_show(value)}, which none of its kinds allows")]
+        return [("", f"is {_show(value)}, which {'several' if fitting else 'none'} of its branches allow")]
 
     return check
 
 
-def _compile_entries(schema: Schema) -> Check:
+def _compile_entries(schema: Mapping[str, Any]) -> ShapeCheck:
     """Compile the check of an object's properties and of a list's items."""
     declared = {name: compile_check(entry) for name, entry in (schema.get("properties") or {}).items()}
     required = [name for name in schema.get("required") or () if name not in declared or declared[name](None)]

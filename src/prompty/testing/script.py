@@ -184,11 +184,11 @@ class Script(TransportSubstitute):
             self._blocks += 1
         return super().__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None = None, *others: object) -> None:
-        super().__exit__(kind, *others)
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
         with self._lock:
             self._blocks -= 1
-            unused = self._items[len(self.requests) :] if self._blocks == 0 and kind is None else ()
+            unused = self._items[len(self.requests) :] if self._blocks == 0 and not any(raised) else ()
         if unused:
             replies = f"{len(unused)} of {len(self._items)} replies of the Script"
             message = f"{replies} not used at the end of its block, the first of them {unused[0]!r:.200}"
