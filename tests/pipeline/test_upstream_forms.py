@@ -219,7 +219,7 @@ def test_p7_every_binding_is_an_input_or_the_value_in_the_file(
     assert filled["p"] == (f"input {name}" if name else bound.value and bound.value.get_secret_value())
 
 
-P13 = """
+WRAPPED = """
 tools:
   - name: get_weather
     kind: function
@@ -235,19 +235,19 @@ tools:
 
 
 def test_p13_properties_with_a_list_are_the_parameters() -> None:
-    [function] = list_declared_functions(loads(write(P13)))
+    [function] = list_declared_functions(loads(write(WRAPPED)))
     properties: Any = function.parameters["properties"]
     assert list(properties) == ["location", "unit"]
     assert function.parameters["required"] == ["location"]
-    assert check(write(P13)) == []
+    assert check(write(WRAPPED)) == []
 
 
 def test_p13_findings_inside_have_their_lines() -> None:
-    [wrong] = refuse(write(P13.replace("default: celsius", "default: [1]")))
+    [wrong] = refuse(write(WRAPPED.replace("default: celsius", "default: [1]")))
     assert (wrong.code, wrong.line) == ("wrong-default", 13)
-    [unknown] = check(write(P13.replace("required: true", "requird: true")))
+    [unknown] = check(write(WRAPPED.replace("required: true", "requird: true")))
     assert (unknown.code, unknown.line) == ("unknown-key", 10)
-    [second] = refuse(write(P13.replace("name: unit", "name: location")))
+    [second] = refuse(write(WRAPPED.replace("name: unit", "name: location")))
     assert (second.code, second.line, second.column) == ("duplicate-name", 11, 17)
 
 
@@ -468,7 +468,7 @@ def test_p1_a_number_as_format_does_not_load() -> None:
     assert (problem.code, problem.line) == ("wrong-value", 3)
 
 
-P8 = """
+LISTED = """
 inputs:
   userQuestion: {kind: string, default: Hi}
 tools:
@@ -486,7 +486,7 @@ tools:
 
 
 def test_p8_bindings_may_be_a_list() -> None:
-    text = write(P8, "user:\n{{ userQuestion }}")
+    text = write(LISTED, "user:\n{{ userQuestion }}")
     assert check(text) == []
     [tool] = loads(text).tools
     assert tool.bindings["query"].input == "userQuestion"
@@ -509,7 +509,7 @@ WRONG_ENTRIES = {
 
 @pytest.mark.parametrize("entry", WRONG_ENTRIES.values(), ids=WRONG_ENTRIES)
 def test_p8_an_entry_that_is_wrong_does_not_load_and_has_its_line(entry: str) -> None:
-    [problem] = refuse(write(P8.replace("{name: limit, value: 3}", entry)))
+    [problem] = refuse(write(LISTED.replace("{name: limit, value: 3}", entry)))
     assert (problem.code, problem.line) == ("wrong-value", 15)
 
 
@@ -535,7 +535,7 @@ def test_p8_a_list_of_bindings_means_the_same_as_a_mapping(bindings: dict[str, A
     assert list(one.bindings) == list(bindings)
 
 
-P9 = """
+MAPPED = """
 tools:
   get_weather:
     kind: function
@@ -550,9 +550,9 @@ tools:
 
 
 def test_p9_tools_may_be_a_mapping_by_name() -> None:
-    agent = loads(write(P9))
+    agent = loads(write(MAPPED))
     assert [(tool.name, tool.kind) for tool in agent.tools] == [("get_weather", "function"), ("docs", "mcp")]
-    assert check(write(P9)) == []
+    assert check(write(MAPPED)) == []
 
 
 # replacement in the file, code and line of the finding
@@ -572,12 +572,12 @@ IN_MAPPINGS = {
 
 @pytest.mark.parametrize(("old", "new", "code", "line"), IN_MAPPINGS.values(), ids=IN_MAPPINGS)
 def test_p9_findings_in_a_mapping_of_tools_have_their_lines(old: str, new: str, code: str, line: int) -> None:
-    found = find(write(P9.replace(old, new, 1)), code)
+    found = find(write(MAPPED.replace(old, new, 1)), code)
     assert [problem.line for problem in found] == [line]
 
 
 def test_p9_a_variant_changes_one_tool_of_a_mapping(tmp_path: Path) -> None:
-    (tmp_path / "ask.prompty").write_text(write(P9))
+    (tmp_path / "ask.prompty").write_text(write(MAPPED))
     (tmp_path / "ask.short.prompty").write_text("---\ntools:\n  docs: null\n  get_weather: {strict: true}\n---\n")
     [tool] = load(tmp_path / "ask.prompty", variant="short").tools
     assert isinstance(tool, FunctionTool)
@@ -664,9 +664,9 @@ def test_p12_descriptions_of_connections_and_servers_are_known_keys(connection: 
 
 SCHEMA_CASES = [
     *(BOUND.replace("BINDING", binding) for binding, *_ in BINDINGS.values()),
-    P13,
-    P8,
-    P9,
+    WRAPPED,
+    LISTED,
+    MAPPED,
     *TEMPLATES.values(),
     *(f"inputs: {{x: {{kind: {written}}}}}" for written in SYNONYMS),
 ]
