@@ -286,7 +286,7 @@ def test_a_prompt_that_runs_as_a_tool_keeps_the_promise(tmp_path: Path) -> None:
     (tmp_path / "child.prompty").write_text(CHILD)
     (tmp_path / "parent.prompty").write_text(PARENT)
     agent = load(tmp_path / "parent.prompty")
-    replies = [call("ask"), "no JSON", "Done."]
+    replies: list[Any] = [call("ask"), "no JSON", "Done."]
     with Script(*replies):
         [told] = SYNC.turn(agent).of(ToolFinished)
     assert told.is_error
@@ -321,7 +321,7 @@ class Echo:
 def test_data_from_the_hosts_processor_is_checked_and_its_objects_are_not(result: object, fits: bool) -> None:
     registry = Registry()
     registry[EXECUTORS].register("mine", Echo(result))  # type: ignore[arg-type]  # as loosely typed as a host's may be
-    registry[PROCESSORS].register("mine", Echo(result))  # type: ignore[arg-type]  # likewise
+    registry[PROCESSORS].register("mine", Echo(result))
     agent = PromptAgent.model_validate(
         {"model": {"id": "m", "provider": "mine"}, "instructions": "user:\nHi", "outputs": OUTPUTS}
     )
