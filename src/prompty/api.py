@@ -197,6 +197,7 @@ def invoke(
     """Run a prompt once: prepare its messages, call the model, process the answer.
 
     Declared tools are offered to the model. Its calls are not run: they are returned as a list of `ToolCall`.
+    Raises `ResultError` for an answer that does not have the shape of the file's `outputs`.
     With `details`, returns a `Result` with the value, usage, cost, finish reason, model and messages.
     """
     settings = make_settings("invoke", CallOptions, options)
@@ -267,7 +268,8 @@ def turn(
 ) -> Any:
     """Run one turn of a conversation: ask the model, run the tools it calls, and ask again until it answers.
 
-    Returns the result, or a `Paused` value for `resume` if a call needs approval. With `details`, the
+    Returns the result, or a `Paused` value for `resume` if a call needs approval. If an answer does not have the shape
+    of the file's `outputs`, the model is asked once to correct it; then `ResultError` is raised. With `details`, the
     result is a `Result` with the value, usage, cost, finish reason, model and messages.
     """
     settings = make_settings("turn", TurnOptions, options)

@@ -396,7 +396,7 @@ def without_optional_nulls(schema: dict[str, Any]) -> dict[str, Any]:
     return relaxed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_what_invoke_returns_fits_the_schema(data: st.DataObject) -> None:
     agent = agent_of(outputs=data.draw(properties))

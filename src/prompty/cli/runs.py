@@ -16,7 +16,7 @@ from prompty.durable.engine import VersionCount
 from prompty.durable.runs import RunSummary, explain_version
 from prompty.durable.runtime import DurableRuntime
 from prompty.durable.selection import RunState
-from prompty.errors import PromptyError
+from prompty.errors import PromptyError, ResultError
 from prompty.loop.policy import deny, use_result
 from prompty.model.event import Event, ModelReply, OutputRejected, Retry, ToolFinished, ToolGated, ToolStarted
 from prompty.model.paused import GatedCall, Paused
@@ -127,7 +127,8 @@ def _show_outcome(runtime: DurableRuntime, run_id: str) -> None:
     try:
         outcome = runtime.result(run_id)
     except PromptyError as error:
-        out.print(Text(visible(str(error)), "bold red"))
+        message = error.for_command_line() if isinstance(error, ResultError) else str(error)
+        out.print(Text(visible(message), "bold red"))
         return
     if isinstance(outcome, Paused):
         for number, call in enumerate(outcome.pending, 1):
