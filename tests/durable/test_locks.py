@@ -1,7 +1,10 @@
-"""A lock in PostgreSQL, whose locks belong to a connection."""
+"""Locks of databases: in PostgreSQL they belong to a connection, and beside a SQLite file to a process."""
 
 import gc
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -44,3 +47,14 @@ def test_a_lock_is_kept_while_the_server_starts_again(databases: Databases, monk
     lock.release()
     acquire_lock(url, "one").release()
     gc.collect()
+
+
+OPEN = "import sys; from prompty.durable.dbos_engine import DbosEngine; DbosEngine(sys.argv[1]).client; print('open')"
+
+
+def test_processes_that_open_a_new_sqlite_file_at_once_all_find_its_tables(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OPEN, f"sqlite:///{tmp_path}/runs.db"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(6)]  # noqa: S603  our own code
+    printed = [process.communicate(timeout=120) for process in processes]
+    assert [out for out, _ in printed] == ["open\n"] * 6, printed
+    assert not list(tmp_path.glob("*.lock"))

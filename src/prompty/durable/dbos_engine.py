@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from prompty.concurrency import FileLock
 from prompty.durable.catalog import (
     ATTEMPT,
     PROMPT,
@@ -62,6 +63,7 @@ QUEUES = (QUEUE, TENANT_QUEUE)
 APPLICATION_VERSION = f"prompty-{SCHEMA}"
 TOPIC = "steering"
 STREAM = "deltas"
+CREATION_SECONDS = 60.0
 POLL_SECONDS = 0.1
 QUEUE_SECONDS = 0.5  # a look at the queue costs about as much as a step
 TENANT_QUEUE_SECONDS = 1.0
@@ -317,14 +319,15 @@ class DbosEngine:
         with self._opening:
             if self._client is None:
                 _refuse_pickles()
-                _prepare_database(self.url)
-                _library().DBOS.migrate(self.url)
-                self._client = _library().DBOSClient(
-                    system_database_url=self.url,
-                    serializer=_library().DBOSPortableJSONSerializer(),
-                    application_name=APPLICATION,
-                )
-                create_tables(self._client._sys_db.engine)
+                with _lock_tables(self.url):
+                    _prepare_database(self.url)
+                    _library().DBOS.migrate(self.url)
+                    self._client = _library().DBOSClient(
+                        system_database_url=self.url,
+                        serializer=_library().DBOSPortableJSONSerializer(),
+                        application_name=APPLICATION,
+                    )
+                    create_tables(self._client._sys_db.engine)
             return self._client
 
     def migrate(self, role: str | None = None) -> None:
@@ -599,6 +602,29 @@ def _refuse_pickles() -> None:
         raise RunRefused("a row of the database", "it is a pickle, which can run any code when it is read")
 
     serialization.DefaultSerializer.deserialize = refuse
+
+
+@contextmanager
+def _lock_tables(url: str) -> Iterator[None]:
+    """Let one process at a time create the tables of a SQLite file: DBOS fails if another one does so as well."""
+    if not url.startswith("sqlite:"):
+        yield
+        return
+    path = Path(url.partition("///")[2])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + CREATION_SECONDS
+    while True:
+        try:
+            lock = FileLock(path.with_name(f"{path.name}.tables.lock"), remove=True)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _prepare_database(url: str) -> None:
