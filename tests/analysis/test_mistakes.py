@@ -158,7 +158,8 @@ def test_a_mistake_is_reported_alike_everywhere(text: str, code: str, line: int,
     [problem] = check(file)
     assert (problem.code, problem.line, problem.column) == (code, line, column)
     shown = CliRunner().invoke(app, ["run", str(file)])
-    assert f"{problem.place}: {problem.severity}: " in shown.stderr.replace("\n", "")
+    severity = "" if code == "env-missing" else f"{problem.severity}: "  # the error of the load says it once
+    assert f"{problem.place}: {severity}" in shown.stderr.replace("\n", "")
     if problem.severity == "error":
         assert shown.exit_code == 1
         _assert_python_agrees(file, problem)

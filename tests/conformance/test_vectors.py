@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from prompty import load, loads, parse, prepare, render, validate_inputs
-from prompty.errors import PromptyError
+from prompty import invoke, load, loads, parse, prepare, render, validate_inputs
+from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import part_to_json
 from prompty.model.message import Message, parse_messages
@@ -22,7 +22,10 @@ from prompty.pipeline.prepare import insert_rich_inputs
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 VECTORS = SHARED / "vectors"
 
-WAIVED = {"template_string_invalid": "F5: a template as a string is the format kind"}
+WAIVED = {
+    "template_string_invalid": "F5: a template as a string is the format kind",
+    "env_missing_error": "F15: a variable of a connection that is not set fails the call, not the load",
+}
 
 Vector = dict[str, Any]
 
@@ -84,7 +87,12 @@ def agrees(actual: Any, expected: Any) -> bool:
 def test_load(vector: Vector, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     if vector["name"] in WAIVED:
         record_property("waived", f"{vector['name']} ({WAIVED[vector['name']]})")
-        assert agent_of(vector, tmp_path).template.format.kind == vector["input"]["frontmatter"]["template"]
+        agent, written = agent_of(vector, tmp_path), vector["input"]["frontmatter"]
+        if "template" in written:
+            assert agent.template.format.kind == written["template"]
+        else:
+            with pytest.raises(RequestError, match="Environment variable 'NONEXISTENT' not set"):
+                invoke(agent)
         return
     expected = vector["expected"]
     if "error" in expected:

@@ -18,7 +18,7 @@ model:
   id: gpt-4
   options:
     temperature: hot
-    maxOutputTokens: ${env:NOPE}
+    maxOutputTokens: many
 inputs:
   age: {kind: double}
 tools:
@@ -30,7 +30,7 @@ Hello
 EXPECTED = [
     (2, 7, "name", "expected text, found `12`", "quotes"),
     (6, 18, "model.options.temperature", "expected a number, found `hot`", "0.7"),
-    (7, 22, "model.options.maxOutputTokens", "Environment variable 'NOPE' not set", "default"),
+    (7, 22, "model.options.maxOutputTokens", "expected a whole number, found `many`", "100"),
     (9, 15, "inputs.age.kind", "found `double`", "`float`"),
     (11, 5, "tools.0", "`name` is missing", "Add `name"),
 ]

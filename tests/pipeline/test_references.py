@@ -50,10 +50,10 @@ def test_environment_references(text: str, expected: str) -> None:
 @pytest.mark.spec("003 §2.11", "an unset variable is a ValueError")
 def test_an_unset_variable_is_named_with_its_key_and_line() -> None:
     with pytest.raises(ValueError, match="Environment variable 'NOPE' not set") as caught:
-        loads("---\nname: x\nmodel:\n  id: ${env:NOPE}\n---\n", env={})
+        loads("---\nname: x\nmetadata:\n  by: ${env:NOPE}\n---\n", env={})
     assert isinstance(caught.value, LoadError)
     [problem] = caught.value.problems
-    assert (problem.line, problem.column, problem.key) == (4, 7, "model.id")
+    assert (problem.line, problem.column, problem.key) == (4, 7, "metadata.by")
     assert "${env:NOPE:default}" in problem.fix
 
 

@@ -1,6 +1,10 @@
-"""Where credentials may go (F14): observed at every host that a request could reach."""
+"""Where credentials may go (F14): observed at every host that a request could reach.
+
+Every test runs twice: with the variables set when the file is loaded, and with none set until the call (F15).
+"""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +19,7 @@ from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, lo
 from prompty.analysis.explain import explain
 from prompty.errors import RequestError
 from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.late import resolve_late
 from prompty.providers import register_connection
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
@@ -24,6 +29,7 @@ from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.internet import Internet
 from tests.keyrings import MemoryKeyring
+from tests.late import without_variables
 
 SECRET = "a-credential-nobody-should-see"
 HOSTS = (
@@ -114,6 +120,13 @@ def read_table() -> list[Cell]:
     ]
 
 
+@pytest.fixture(params=["set at load", "set before the call"], autouse=True)
+def _set_variables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "set before the call":
+        for name in ("load", "loads"):
+            monkeypatch.setattr(sys.modules[__name__], name, without_variables(globals()[name]))
+
+
 @pytest.fixture
 def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Internet]:
     """Every host of the internet, and the environment of a machine with credentials of all kinds."""
@@ -166,7 +179,7 @@ def observe(internet: Internet, agent: PromptAgent, asynchronous: bool = False) 
         assert not internet.arrivals
         return "k" if lacks_key else "n"
     (arrival,) = internet.arrivals
-    assert arrival.origin == str(parse_origin(getattr(agent.model.connection, "endpoint", "")))
+    assert arrival.origin == str(parse_origin(getattr(resolve_late(agent).model.connection, "endpoint", "")))
     return "y" if SECRET in arrival.text else "a"
 
 

@@ -10,6 +10,7 @@ import pytest
 from prompty import loads
 from prompty.drivers.children import load_child
 from prompty.providers.credentials import find_endpoint_refusal
+from tests.late import without_variables
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,
@@ -183,16 +184,21 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["set at load", "set before the call"])
 @pytest.mark.parametrize(("place", "refused"), PLACES.items())
 def test_a_credential_of_the_environment_goes_where_the_environment_says(
-    service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, refused: bool
+    service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, refused: bool, late: bool
 ) -> None:
+    if late and "bindings" in place:
+        pytest.skip("a file with an unset variable elsewhere is not loaded")
     parameter = {"name": "q", "in": "query", "schema": {"type": "string"}}
     (tmp_path / "api.json").write_text(json.dumps(one_operation({"parameters": [parameter]})))
     monkeypatch.setenv("API_KEY", KEY)
     monkeypatch.setenv("API_URL", service.url)
     tool = OUTSIDE % place.replace("{service}", service.url)
-    agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path)
+    agent = (without_variables(loads) if late else loads)(
+        f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path
+    )
     seen = called(agent, {})
     if refused:
         assert "the tool 'api': the credential is from the environment" in str(seen.error)

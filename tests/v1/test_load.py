@@ -9,6 +9,7 @@ import pytest
 
 from prompty import PromptAgent, invoke, load, loads, prepare
 from prompty.analysis.check import check_text
+from prompty.analysis.explain import explain
 from prompty.errors import LoadError, PromptyWarning, RequestError
 from tests.v1.corpus import load_quietly
 
@@ -28,7 +29,6 @@ AZURE = """model:
     azure_deployment: gpt-4o
     azure_endpoint: {endpoint}
     api_key: {key}
-  parameters: {{temperature: "${{env:NOWHERE}}", stop: ["${{env:NOWHERE}}", END]}}
 """
 UNSET = {
     "the endpoint": ("${env:NOWHERE}", "key", "Environment variable 'NOWHERE' not set"),
@@ -42,19 +42,27 @@ UNSET = {
 def test_a_variable_of_the_model_that_is_not_set_stops_only_a_call(endpoint: str, key: str, said: str) -> None:
     agent = read(AZURE.format(endpoint=endpoint, key=key), env={})
     assert prepare(agent)[0].text == "Hi"
-    assert agent.model.options.temperature is None
-    assert agent.model.options.stop_sequences == ("END",)
     with pytest.raises(RequestError, match=said) as caught:
         invoke(agent)
-    assert caught.value.fix == "Set NOWHERE."
+    assert caught.value.fix.startswith("Set NOWHERE, ")
 
 
-def test_a_model_that_a_variable_names_is_missing_while_it_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_in_an_option_stops_only_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    text = "model: {api: chat, configuration: {type: openai, name: x}, parameters: {temperature: '${env:NOWHERE}'}}"
+    agent = read(text, env={})
+    assert explain(agent).body["temperature"] == "${env:NOWHERE}"
+    with pytest.raises(RequestError, match=r"<text>:2:86: .*'NOWHERE' not set, which `model.options.temperature`"):
+        invoke(agent)
+    assert read(text, env={"NOWHERE": "0.5"}).model.options.temperature == 0.5
+
+
+def test_a_variable_that_names_the_model_stops_only_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     text = "model: {api: chat, configuration: {type: openai, name: '${env:NOWHERE}'}}"
     agent = read(text, env={})
     assert prepare(agent)
-    with pytest.raises(RequestError, match="names no model"):
+    with pytest.raises(RequestError, match=r"'NOWHERE' not set, which `model\.id` names"):
         invoke(agent)
     assert read(text, env={"NOWHERE": "gpt-4o"}).model.id == "gpt-4o"
 

@@ -206,7 +206,17 @@ def _check(document: Document, references: References, registry: Registry, porta
         misplaced = list(find_text_in_frontmatter(frontmatter.data or {}, text, source_map))
         warnings = tuple(one for one in warnings if all(one.start != other.start for other in misplaced))
         doubts += misplaced
-    above = [*map(_allow_unset, built.findings), *warnings, *unknown_engines, *unused, *unmatched, *untrusted, *doubts]
+    unset = first_findings(_find_unset(references, source_map))
+    above = [
+        *map(_allow_unset, built.findings),
+        *unset,
+        *warnings,
+        *unknown_engines,
+        *unused,
+        *unmatched,
+        *untrusted,
+        *doubts,
+    ]
     below = [*body.findings, *undeclared]
     if outdated:
         below = [*outdated.body_notes, *map(outdated.locate_in_body, below)]
@@ -229,6 +239,14 @@ def _allow_unset(finding: Finding) -> Finding:
     if finding.problem.code != "env-missing":
         return finding
     return finding._replace(problem=replace(finding.problem, severity="warning"))
+
+
+def _find_unset(references: References, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each variable that a call needs and that is not set."""
+    for entry in references.unset:
+        message = f"Environment variable '{entry.variable}' not set"
+        fix = f"Set {entry.variable} before a call, or add a default: ${{env:{entry.variable}:default}}."
+        yield source_map.locate(entry.keys, "env-missing", message, fix, severity="warning")
 
 
 def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registry) -> Iterator[Finding]:

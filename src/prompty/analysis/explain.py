@@ -8,6 +8,7 @@ from prompty.analysis.models import STORED, keeps_answers
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
+from prompty.pipeline.late import resolve_late
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_curl, build_headers, build_request
 from prompty.providers import PROVIDERS, Api, Provider
@@ -40,6 +41,7 @@ class Explanation:
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
     """Return the messages, the exact request body, the omitted options with reasons, and a curl command."""
+    agent = resolve_late(agent)
     provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
@@ -64,6 +66,9 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
 
 
 def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:
+    endpoint = getattr(agent.model.connection, "endpoint", None)
+    if any(entry.text == endpoint for entry in agent.provenance.unset):
+        return None  # whatever the variable names
     try:
         check_endpoint(agent, provider.hosts)
     except RequestError as error:

@@ -183,13 +183,16 @@ _MODEL_PROBLEMS = frozenset(
 
 
 def _report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
-    """Print the problems of a prompt that is about to run, and exit with 1 if it cannot."""
+    """Print the problems of a prompt that is about to run, and exit with 1 if it cannot.
+
+    A variable that is not set is an error of the load, or of the call if that needs it.
+    """
     settled: Collection[str] = ()
     if overridden:
         settled = _MODEL_PROBLEMS
     elif find_default_model(DEFAULT)[0]:
         settled = ("missing-model",)
-    problems = [problem for problem in found if problem.code not in settled]
+    problems = [problem for problem in found if problem.code not in (*settled, "env-missing")]
     for problem in problems:
         print_problem(problem, err)
     if any(problem.code == "version-1" for problem in problems):  # don't repeat it when the file is loaded

@@ -41,6 +41,7 @@ from prompty.model.event import Done, Event
 from prompty.model.message import Message, Reply, Usage, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
+from prompty.pipeline.late import open_fallback, resolve_late
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
 from prompty.pipeline.outputs import CUT, CUT_ANSWER, check_outputs, find_reason
@@ -191,6 +192,7 @@ class Run:
         spans: RunSpans | None = None,
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
+        agent = resolve_late(agent)
         _check_settings(settings)
         if paused is not None:
             settings = _check_paused(paused, settings)
@@ -257,7 +259,10 @@ class Run:
                 spans=spans,
             )
         offers_tools = bool(self.agent.tools or settings.tools)
-        targets = [resolve_target(agent, is_async=is_async, offers_tools=offers_tools) for agent in self.agents]
+        targets = [
+            resolve_target(agent, is_async=is_async, offers_tools=offers_tools, is_fallback=index > 0)
+            for index, agent in enumerate(self.agents)
+        ]
         if spans:
             spans.attach(self.agents, targets, tools.tools if tools else {})
         return driver(
@@ -446,12 +451,16 @@ def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list
         return []
     # The host's word is not checked against its endpoints, the file's is.
     if option is None:
-        return [_with_model(agent, entry, agent.provenance, origins.TextOrigin.FILE) for entry in entries]
+        opened = [(agent, entry) for entry in entries]
+        if agent.provenance.unset:
+            opened = [open_fallback(agent, entry, index) for index, entry in enumerate(entries)]
+        return [resolve_late(_with_model(own, entry, own.provenance, origins.TextOrigin.FILE)) for own, entry in opened]
     return [_with_model(agent, entry, HOST_BUILT, origins.TextOrigin.ENVIRONMENT) for entry in entries]
 
 
 def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named_by: origins.TextOrigin) -> PromptAgent:
     if isinstance(entry, PromptAgent):
+        entry = resolve_late(entry)
         return agent.model_copy(update={"model": entry.model, "provenance": entry.provenance})
     if isinstance(entry, str):
         return override_model(agent, entry, named_by=named_by)

@@ -14,11 +14,13 @@ from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
-from prompty.model.tool import PromptyTool
+from prompty.model.tool import OpenApiTool, PromptyTool
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
+from prompty.providers import has_live_transport
 from prompty.safety.redaction import masked_traceback
 from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.function import ToolContext
+from prompty.tools.kinds import check_variables
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
 
 logger: Logger = getLogger("prompty")
@@ -64,7 +66,15 @@ class ToolRunner:
         return self.describe()
 
     async def find_kinds(self, *, is_async: bool) -> None:
+        if self._agent.provenance.unset and has_live_transport():
+            self._check_variables()
         self.tools |= await kind_tools(self._agent, self.tools.keys(), sync=not is_async)
+
+    def _check_variables(self) -> None:
+        """Raise ToolError for a variable that a service needs, rather than tell the model (F15)."""
+        for tool in self._agent.tools:
+            if isinstance(tool, OpenApiTool):
+                check_variables(self._agent, tool)
 
     def describe(self) -> tuple[OfferedTool, ...]:
         """Return the tools that are functions."""

@@ -19,7 +19,14 @@ from prompty.durable.codec import verdict_from, verdict_to_json
 from prompty.durable.driver import WrongWorker
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import CallLimiter
-from prompty.durable.secrets import Secrets, extract_secrets, restore_origins, restore_secrets, store_origins
+from prompty.durable.secrets import (
+    Secrets,
+    extract_secrets,
+    mark_unset,
+    restore_origins,
+    restore_secrets,
+    store_origins,
+)
 from prompty.durable.webhook import Webhook
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
@@ -206,6 +213,7 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
         data = restore_secrets(data, record.secrets, bare, secrets)
     try:
         provenance = restore_origins(record.origins, data, record.secrets)
+        mark_unset(record.origins, data)
         return PromptAgent.model_validate({**data, "path": bare.path, "provenance": provenance})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"it cannot be read: {type(error).__name__}"  # the message could quote a secret

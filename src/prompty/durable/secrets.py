@@ -6,12 +6,15 @@ References are stored beside the data of a run and not inside it, so no text can
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
+from prompty.model.definition import UnsetReference
 from prompty.model.message import Json
 from prompty.model.provenance import Provenance, read_trusted
+from prompty.model.unset import Unset, get_text, replace_text
 from prompty.pipeline.load import load, read_document, read_outdated
 from prompty.pipeline.references import References
 from prompty.safety.origins import TextOrigin
@@ -25,7 +28,13 @@ _FALLBACKS = ("metadata", "fallbacks")
 def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
     """Return the agent as frontmatter data without its secrets, and the references to them."""
     data = _to_frontmatter(agent)
-    values = list(_find_secrets(data))
+    unset = {entry.text for entry in agent.provenance.unset}  # the text of a reference is no secret
+    values = []
+    for keys, secret in list(_find_secrets(data)):
+        if isinstance(secret, str) and secret in unset:
+            _get_at(data, keys[:-1])[keys[-1]] = secret
+        else:
+            values.append((keys, secret))
     references = [_build_reference(secret, keys, agent, secrets) for keys, secret in values]
     for keys, _ in values:
         _get_at(data, keys[:-1])[keys[-1]] = None
@@ -49,11 +58,12 @@ def store_origins(agent: PromptAgent) -> Json:
         "carriers": sorted(provenance.carriers),
         "exposed": None if provenance.exposed is None else int(provenance.exposed),
         "trusted": sorted(map(str, provenance.trusted)),
+        "unset": [entry._asdict() for entry in provenance.unset],
     }
 
 
 def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Provenance:
-    """Return the provenance of a stored agent.
+    """Return the provenance of a stored agent. A worker looks up variables that were not set in its own environment.
 
     Secrets that a worker finds outside the file count as its environment's, and so do the keys of fallbacks, of which
     nothing more is known.
@@ -68,7 +78,21 @@ def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Prov
         exposed=None if exposed is None else TextOrigin(exposed),
         trusted=read_trusted(tuple(stored["trusted"])),
         from_file=stored["from_file"],
+        unset=tuple([_read_unset(entry) for entry in stored.get("unset", ())]),
     )
+
+
+def mark_unset(stored: Any, data: Json) -> None:
+    """Mark the references in the data of a stored agent whose variables were not set."""
+    for entry in map(_read_unset, stored.get("unset", ())):
+        keys = ("metadata", *entry.keys) if entry.keys[0] == "fallbacks" else entry.keys
+        with suppress(LookupError, TypeError):  # another model has replaced it
+            if get_text(data, keys) == entry.text:
+                replace_text(data, keys, UnsetReference(entry.text))
+
+
+def _read_unset(stored: Any) -> Unset:
+    return Unset(**{**stored, "keys": tuple(stored["keys"]), "path": tuple(stored["path"])})
 
 
 def _find_fallback_keys(data: Any) -> Iterator[object]:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from prompty.errors import WrongArgument
 from prompty.model.connection import Connection
-from prompty.model.definition import Definition
+from prompty.model.definition import Definition, OrUnset
 from prompty.model.property import Properties
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
@@ -67,18 +67,24 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 class ModelOptions(Definition):
     """Options of a model call. Options that a provider does not support are not sent."""
 
-    temperature: float | None = Field(None, description="Sampling temperature, 0.0 to 2.0.")
-    max_output_tokens: int | None = Field(None, description="Maximum number of tokens in the completion.")
-    top_p: float | None = Field(None, description="Nucleus sampling threshold.")
-    top_k: int | None = Field(None, description="Top-K sampling. Not every provider supports it.")
-    frequency_penalty: float | None = Field(None, description="Frequency penalty, -2.0 to 2.0.")
-    presence_penalty: float | None = Field(None, description="Presence penalty, -2.0 to 2.0.")
-    seed: int | None = Field(None, description="Random seed for reproducible answers.")
-    stop_sequences: tuple[str, ...] | None = Field(None, description="Sequences that stop the generation.")
-    reasoning_effort: ReasoningEffort | None = Field(
+    temperature: Annotated[float | None, OrUnset()] = Field(None, description="Sampling temperature, 0.0 to 2.0.")
+    max_output_tokens: Annotated[int | None, OrUnset()] = Field(
+        None, description="Maximum number of tokens in the completion."
+    )
+    top_p: Annotated[float | None, OrUnset()] = Field(None, description="Nucleus sampling threshold.")
+    top_k: Annotated[int | None, OrUnset()] = Field(None, description="Top-K sampling. Not every provider supports it.")
+    frequency_penalty: Annotated[float | None, OrUnset()] = Field(None, description="Frequency penalty, -2.0 to 2.0.")
+    presence_penalty: Annotated[float | None, OrUnset()] = Field(None, description="Presence penalty, -2.0 to 2.0.")
+    seed: Annotated[int | None, OrUnset()] = Field(None, description="Random seed for reproducible answers.")
+    stop_sequences: Annotated[tuple[str, ...] | None, OrUnset()] = Field(
+        None, description="Sequences that stop the generation."
+    )
+    reasoning_effort: Annotated[ReasoningEffort | None, OrUnset()] = Field(
         None, description="How much the model reasons: none, minimal, low, medium, high, xhigh or max."
     )
-    allow_multiple_tool_calls: bool | None = Field(None, description="Allow several tool calls in one reply.")
+    allow_multiple_tool_calls: Annotated[bool | None, OrUnset()] = Field(
+        None, description="Allow several tool calls in one reply."
+    )
     additional_properties: dict[str, Any] | None = Field(
         None, description="Options of a specific provider, passed through unchanged."
     )
@@ -206,11 +212,16 @@ def secrets_in(agent: PromptAgent) -> Iterator[str]:
     """Yield an agent's secrets.
 
     These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
-    looks like a credential.
+    looks like a credential. The text of a reference is none.
     """
+    references = {entry.text for entry in agent.provenance.unset}
+    yield from (secret for secret in _list_secrets(agent, references) if secret not in references)
+
+
+def _list_secrets(agent: PromptAgent, references: Collection[str]) -> Iterator[str]:
     yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
-        yield from _credentials(getattr(tool, "connection", None))
+        yield from _credentials(getattr(tool, "connection", None), references)
     yield from _named_secrets(agent.metadata.get("fallbacks"))
     for tool in agent.tools:
         for binding in tool.bindings.values():
@@ -229,13 +240,15 @@ def _named_secrets(value: object) -> Iterator[str]:
             yield from _named_secrets(entry)
 
 
-def _credentials(connection: object) -> Iterator[str]:
+def _credentials(connection: object, references: Collection[str]) -> Iterator[str]:
     for field in ("api_key", "client_secret"):
         if secret := getattr(connection, field, None):
             yield secret.get_secret_value().strip()
-    for field in ("endpoint", "token_url"):
-        for user in _URL_USER.findall(getattr(connection, field, None) or ""):
+    for url in (getattr(connection, field, None) or "" for field in ("endpoint", "token_url")):
+        if url in references:
+            continue
+        for user in _URL_USER.findall(url):
             yield from (*user.split(":"), *map(unquote, user.split(":")))
-        for name, value in _URL_QUERY.findall(getattr(connection, field, None) or ""):
+        for name, value in _URL_QUERY.findall(url):
             if name != "api-version":
                 yield from (value, unquote_plus(value))

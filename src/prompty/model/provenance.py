@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
 from prompty.errors import RequestError
+from prompty.model.unset import Unset
 from prompty.safety.origins import TRUST_VARIABLE, Origin, TextOrigin, may_send, parse_origin, parse_trusted
 
 _WORDS = {
@@ -31,8 +32,9 @@ class Provenance:
 
     `texts` are values from outside the file, in part or in whole. `endpoints` are URLs whose whole origin is from a
     variable, and `carriers` those that contain a credential. `exposed` is the source of credentials that ordinary
-    fields send to the model, and `trusted` are the origins that the host allows for this agent. Ignored by `==`:
-    provenance is not part of the prompt.
+    fields send to the model, and `trusted` are the origins that the host allows for this agent. `unset` are the
+    references whose variables were not set, and `env` the host's variables in place of the environment's. Ignored by
+    `==`: provenance is not part of the prompt.
     """
 
     texts: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
@@ -41,8 +43,23 @@ class Provenance:
     exposed: TextOrigin | None = field(default=None, compare=False)
     trusted: frozenset[Origin] = field(default=frozenset(), compare=False)
     from_file: bool = field(default=True, compare=False)
+    unset: tuple[Unset, ...] = field(default=(), compare=False)
+    env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
     # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def add(self, late: "Provenance", unset: tuple[Unset, ...]) -> "Provenance":
+        """Return this provenance with that of values that were resolved later. `unset` are not resolved even now."""
+        texts = {**self.texts, **{text: max(source, self.get_source(text)) for text, source in late.texts.items()}}
+        sources = [source for source in (self.exposed, late.exposed) if source is not None]
+        return replace(
+            self,
+            texts=texts,
+            endpoints={**self.endpoints, **late.endpoints},
+            carriers={*self.carriers, *late.carriers},
+            exposed=max(sources, default=None),
+            unset=unset,
+        )
 
     def get_source(self, text: str) -> TextOrigin:
         """Return the source of a resolved text."""

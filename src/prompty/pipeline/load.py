@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Document, ParsedFrontmatter, open_document, read_frontmatter
 from prompty.pipeline.references import References, StrPath
-from prompty.pipeline.source_map import first_problems
+from prompty.pipeline.source_map import MAX_PROBLEMS, first_problems
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
 from prompty.tracing.spans import begin
@@ -209,8 +209,7 @@ def _load_text(text: str, references: References, registry: Registry) -> PromptA
 def _build(document: Document, references: References, registry: Registry, path: Path | None = None) -> PromptAgent:
     source, parts, frontmatter, _ = document
     body = parts.body
-    references.is_lenient = (outdated := read_outdated(frontmatter, body, references, source.path)) is not None
-    if outdated:
+    if outdated := read_outdated(frontmatter, body, references, source.path):
         frontmatter, body = outdated.frontmatter, outdated.body
     built = build_agent(frontmatter, body, references, path)
     if built.findings:
@@ -222,9 +221,22 @@ def _build(document: Document, references: References, registry: Registry, path:
         notes = source.problems(outdated.notes, parts.frontmatter_start)
         notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
         warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
-    remember_secrets([*secrets_in(built.agent), *references.secrets])
-    agent = _compose(built.agent, document, references, registry)
+    agent = _place_unset(built.agent, frontmatter, document) if references.unset else built.agent
+    remember_secrets([*secrets_in(agent), *references.secrets])
+    agent = _compose(agent, document, references, registry)
     return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
+
+
+def _place_unset(agent: PromptAgent, frontmatter: ParsedFrontmatter, document: Document) -> PromptAgent:
+    """Add the positions of unset variables, for the error of a call."""
+    unset = agent.provenance.unset[: MAX_PROBLEMS + 1]
+    findings = [frontmatter.source_map.locate(entry.keys, "env-missing", "", "") for entry in unset]
+    problems = document.source.problems(findings, document.parts.frontmatter_start)
+    placed = [
+        entry._replace(place=problem.place, key=problem.key) for entry, problem in zip(unset, problems, strict=True)
+    ]
+    rest = agent.provenance.unset[len(placed) :]
+    return agent.model_copy(update={"provenance": replace(agent.provenance, unset=(*placed, *rest))})
 
 
 def _compose(agent: PromptAgent, document: Document, references: References, registry: Registry) -> PromptAgent:

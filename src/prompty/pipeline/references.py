@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from prompty.model.definition import UnsetReference
 from prompty.model.provenance import Provenance
+from prompty.model.unset import Unset
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
 from prompty.safety.json import read_json
 from prompty.safety.origins import Origin, TextOrigin, parse_origin
@@ -18,19 +20,18 @@ StrPath = str | os.PathLike[str]
 _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
 _MAX_DEPTH = 16  # of references nested in defaults; each level is scanned again
+_CONTENT = "file:"  # the protocol of a file's content, which no reference can name
 _ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
 # Provider-specific fields in which a value from outside is a secret, regardless of the variable's name.
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
-_SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools"})
-_UNSET: object = object()
-_KEPT_UNSET = frozenset({"endpoint", "apiKey", "name"})  # so that a call's error names the unset variable
+_SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools", "fallbacks"})
 _KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials that are checked against their own endpoints
 
 
 @dataclass
 class References:
     """Resolver for one file. `variables`, `files` and `absent` files record the dependencies of the result, and
-    `failures` the unresolved references.
+    `failures` the unresolved references. Those in `unset` fail a call, but not the load (F15).
 
     `env` replaces the process's environment, and `dotenv` adds variables to it. `buffers` replace the texts of files.
     """
@@ -50,16 +51,22 @@ class References:
     exposed: TextOrigin | None = None
     carriers: set[str] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
-    is_lenient: bool = False  # in a v1 file an unset variable of the model fails a call, but not the load
+    unset: list[Unset] = field(default_factory=list)
 
     def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
         return self._walk(value, (), files=True)
 
+    def resolve_again(self, reference: Unset) -> object:
+        """Return the value of a reference that was not set before. If its variable is not set now, it is in `unset`."""
+        return self._resolve_text(reference.text, reference.keys, reference.reads_files)
+
     @property
     def provenance(self) -> Provenance:
         """The sources of the resolved values."""
-        return Provenance(self.texts, self.endpoints, self.carriers, self.exposed, self.trusted)
+        return Provenance(
+            self.texts, self.endpoints, self.carriers, self.exposed, self.trusted, unset=tuple(self.unset), env=self.env
+        )
 
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
         """`files` is False inside an included file, which may refer to variables, but not to other files."""
@@ -71,13 +78,9 @@ class References:
             is_binding = len(keys) == 4 and keys[0] == "tools" and keys[2] == "bindings"
             return {"value": resolved} if is_binding and isinstance(resolved, str) else resolved
         if isinstance(value, dict):
-            resolved = {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
-            if self.is_lenient:
-                resolved = {key: entry for key, entry in resolved.items() if entry is not _UNSET}
-            return resolved
+            return {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
         if isinstance(value, list):
-            entries = [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
-            return [entry for entry in entries if entry is not _UNSET] if self.is_lenient else entries
+            return [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
         return value
 
     def _resolve_text(self, value: str, keys: _Keys, files: bool) -> object:
@@ -89,30 +92,39 @@ class References:
                 if isinstance(content, str):
                     self._record(keys, content, [_Read(content, TextOrigin.ENVIRONMENT)])
                 return content
-            text = "".join([self._resolve_piece(piece, keys, files, read) for piece in pieces])
+            if files:  # before variables, which a call may set
+                pieces = [self._read_piece(piece, keys) if piece.protocol == "file" else piece for piece in pieces]
+            text = "".join([self._resolve_piece(piece, keys, read) for piece in pieces])
         except Unreadable as error:
-            if self.is_lenient and error.code == "env-missing" and keys[:1] == ("model",):
-                return value if keys[1:2] == ("connection",) and keys[-1] in _KEPT_UNSET else _UNSET
-            self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
+            unset = isinstance(error, _VariableMissing) and Unset.create(keys, value, error.name, reads_files=files)
+            if unset:
+                self.unset.append(unset)
+                value = UnsetReference(value)
+            else:
+                self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
             if any(piece.protocol == "env" for piece in pieces):  # `check` continues with unset variables
                 self._record(keys, value, [_Read(value, TextOrigin.ENVIRONMENT, whole=len(pieces) == 1)])
+                self.secrets.discard(value)
             return value
         if read:
             self._record(keys, text, read)
         return text
 
-    def _resolve_piece(self, piece: "Piece", keys: _Keys, files: bool, read: "list[_Read]", depth: int = 0) -> str:
+    def _resolve_piece(self, piece: "Piece", keys: _Keys, read: "list[_Read]", depth: int = 0) -> str:
         if piece.protocol == "env":
             return self._read_variable(piece.body, keys, read, depth)
-        if piece.protocol != "file" or not files:
-            return piece.source
+        if piece.protocol == _CONTENT:
+            read.append(_Read(piece.source, TextOrigin.ENVIRONMENT))
+        return piece.source
+
+    def _read_piece(self, piece: "Piece", keys: _Keys) -> "Piece":
+        """Return the content of a file that a text includes."""
         content = self._read_reference(piece.body, keys)
         if not isinstance(content, str):
             message = f"{piece.source} is structured data, which cannot be part of a text"
             fix = "Make the reference the whole value, or refer to a text file."
             raise Unreadable("file-structure", message, fix)
-        read.append(_Read(content, TextOrigin.ENVIRONMENT))
-        return content
+        return Piece(content, _CONTENT)
 
     def _read_variable(self, body: str, keys: _Keys, read: "list[_Read]", depth: int) -> str:
         name, colon, default = body.partition(":")
@@ -125,13 +137,13 @@ class References:
             return value
         if not colon:
             fix = f"Set {name or 'it'}, or add a default: ${{env:{name or 'NAME'}:default}}."
-            raise Unreadable("env-missing", f"Environment variable '{name}' not set", fix)
+            raise _VariableMissing(name, fix)
         if depth == _MAX_DEPTH:
             message = f"more than {_MAX_DEPTH} references are nested in defaults"
             raise Unreadable("reference-depth", message, "Nest fewer defaults.")
         inner: list[_Read] = []
         pieces = split_references(default)
-        text = "".join([self._resolve_piece(piece, keys, False, inner, depth + 1) for piece in pieces])
+        text = "".join([self._resolve_piece(piece, keys, inner, depth + 1) for piece in pieces])
         read += [entry._replace(whole=False) for entry in inner]  # a default is part of the file
         return text
 
@@ -147,7 +159,7 @@ class References:
                 self.endpoints[text] = read[0].source  # text around the reference can only add a path
             if is_secret:
                 self.carriers.add(text)
-        elif is_secret and keys and keys[0] in _SENT_KEYS and _KEPT_KEYS.isdisjoint(keys):
+        elif is_secret and keys and _is_sent(keys) and _KEPT_KEYS.isdisjoint(keys):
             self.exposed = max(source, self.exposed or source)
 
     def _read_reference(self, reference: str, keys: _Keys) -> object:
@@ -198,8 +210,20 @@ class _Read(NamedTuple):
     whole: bool = False
 
 
+class _VariableMissing(Unreadable):
+    """A variable without a default is not set."""
+
+    def __init__(self, name: str, fix: str) -> None:
+        super().__init__("env-missing", f"Environment variable '{name}' not set", fix)
+        self.name = name
+
+
 def _unreadable_content(reference: str, error: Exception) -> Unreadable:
     return Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.")
+
+
+def _is_sent(keys: _Keys) -> bool:
+    return keys[0] in _SENT_KEYS or keys[:2] == ("metadata", "fallbacks")
 
 
 def _have_one_origin(first: str, second: str) -> bool:

@@ -15,7 +15,7 @@ from prompty.errors import RequestError, WrongArgument
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, WireRequest
-from prompty.providers.credentials import check_endpoint, unusable_connection
+from prompty.providers.credentials import check_endpoint, check_variables, unusable_connection
 from prompty.providers.endpoint import Endpoint, append_path
 from prompty.providers.facts import ModelFacts, add_facts, find_model_facts, find_need_of_responses
 from prompty.providers.profiles import Profile, find_profile
@@ -115,9 +115,10 @@ def active_interceptors() -> tuple[TransportInterceptor, ...]:
 
 
 def has_live_transport() -> bool:
-    """Return False if the answers of this context are recorded ones: no server needs a pause before a retry."""
+    """Return False if the answers of this context are recorded or scripted: no server needs a key, or a pause before a
+    retry."""
     interceptors = _interceptors.get()
-    return not interceptors or interceptors[-1].is_live
+    return not _substitutes.get() and (not interceptors or interceptors[-1].is_live)
 
 
 # Call ids that an API accepts: by default any text.
@@ -234,11 +235,13 @@ class Provider:
         return interceptors[-1].transport_async(self, agent) if interceptors else self.connect_async(agent)
 
     def connect(self, agent: PromptAgent) -> Transport:
-        """Return the transport of an agent, or that of the innermost substitute. Raise RequestError if its credential
-        may not go to its endpoint."""
+        """Return the transport of an agent, or that of the innermost substitute. Raise RequestError if a
+        variable of its model is not set, or if its credential may not go to its endpoint."""
         if substitutes := _substitutes.get():
             return substitutes[-1].transport()
         self.check_connection(agent)
+        if agent.provenance.unset:
+            check_variables(agent, self.hosts)
         check_endpoint(agent, self.hosts)
         return self.transport(agent)
 
@@ -247,6 +250,8 @@ class Provider:
         if substitutes := _substitutes.get():
             return substitutes[-1].transport_async()
         self.check_connection(agent)
+        if agent.provenance.unset:
+            check_variables(agent, self.hosts)
         check_endpoint(agent, self.hosts)
         return self.transport_async(agent)
 

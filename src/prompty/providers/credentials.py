@@ -16,6 +16,7 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
 from prompty.model.provenance import Refusal, read_trusted
+from prompty.model.unset import MODEL, explain_unset, list_unset
 from prompty.providers.aws import AwsSignature, find_signature
 from prompty.providers.profiles import find_key_variables
 from prompty.safety.origins import TRUST_VARIABLE, TextOrigin, parse_origin
@@ -115,7 +116,6 @@ def get_required_key(agent: PromptAgent, key: SecretStr | None, variable: str, u
     `variable` and `hosts` are the provider's. Raise RequestError if there is none (F11).
     """
     if key is not None and (secret := key.get_secret_value()):
-        _check_resolved(secret, "apiKey")
         return check_header("the `apiKey` of the connection", secret)
     own = _get_variable(variable, url)
     if key is None and (found := _find_key(agent, own, url, hosts)):
@@ -163,17 +163,7 @@ def get_required_endpoint(endpoint: str | None) -> str:
     """Return the endpoint of a connection. Raise RequestError if it has none (F11)."""
     if not endpoint:
         raise RequestError("the connection has no `endpoint`", "Write endpoint: https://….")
-    _check_resolved(endpoint, "endpoint")
     return endpoint
-
-
-def _check_resolved(value: str, field: str) -> None:
-    """Raise RequestError if a field of the connection still names a variable: a v1 file loads without it."""
-    if "${env:" in value:
-        name = value.partition("${env:")[2].partition("}")[0]
-        raise RequestError(
-            f"Environment variable '{name}' not set, which the file names as `model.connection.{field}`", f"Set {name}."
-        )
 
 
 def check_header(name: str, value: str) -> str:
@@ -191,7 +181,13 @@ def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> Req
     )
 
 
-# Refuse an endpoint (F14).
+# Refuse a call without its variables (F15), and an endpoint (F14).
+
+
+def check_variables(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
+    """Raise RequestError if a call of the agent's model needs a variable that is not set. `hosts` are as below."""
+    if hosts is not None and (unset := list_unset(agent.provenance.unset, MODEL, agent.model)):
+        raise RequestError(*explain_unset(unset))
 
 
 def check_endpoint(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
@@ -202,7 +198,6 @@ def check_endpoint(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
     if not agent.provenance.from_file or hosts is None or _is_known_route(agent, hosts):
         return
     if refusal := find_endpoint_refusal(agent, hosts):
-        _check_resolved(getattr(agent.model.connection, "endpoint", None) or "", "endpoint")
         _refuse(agent, refusal)
 
 

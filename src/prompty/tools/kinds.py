@@ -23,6 +23,7 @@ from prompty.model.message import Json
 from prompty.model.provenance import Refusal, read_trusted
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
+from prompty.model.unset import TOOL, Unset, explain_unset, list_unset
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.safety.origins import Origin, TextOrigin
 from prompty.safety.redaction import leaves
@@ -54,7 +55,8 @@ class ToolKind(Protocol):
     """A kind of tool.
 
     A kind may also have a method `find_parameters(tool, agent)` that returns the parameters that bindings can fill in,
-    or None if that needs the network. `prompty check` compares them with the file's bindings.
+    or None if that needs the network. `prompty check` compares them with the file's bindings. A tool whose connection
+    names a variable that is not set is an error before it is described.
     """
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
@@ -111,7 +113,10 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             continue  # a function, or a custom tool that a host function runs
         if not kinds.has(tool.kind):  # an error before the first model call (L5)
             raise UnknownKind(tool, ["function", *kinds.names()])
-        kind_tools = await kinds.get(tool.kind).describe(tool, agent)
+        kind = kinds.get(tool.kind)
+        if agent.provenance.unset and not getattr(kind, "checks_variables", False):
+            check_variables(agent, tool)
+        kind_tools = await kind.describe(tool, agent)
         for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
             raise error
         for kind_tool in kind_tools:
@@ -227,6 +232,20 @@ TOOL_KINDS: ExtensionPoint[ToolKind] = ExtensionPoint("tool_kind")
 def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEFAULT) -> None:
     """Let files declare tools of this kind."""
     registry[TOOL_KINDS].register(kind, handler)
+
+
+def find_unset(agent: PromptAgent, tool: ToolDefinition) -> list[Unset]:
+    """Return the references in a tool's connection whose variables are not set (F15)."""
+    if not agent.provenance.unset:
+        return []
+    index = next((index for index, one in enumerate(agent.tools) if one is tool), 0)
+    return list_unset(agent.provenance.unset, TOOL, tool, index)
+
+
+def check_variables(agent: PromptAgent, tool: ToolDefinition) -> None:
+    """Raise ToolError if the connection of a tool needs a variable that is not set."""
+    if unset := find_unset(agent, tool):
+        raise ToolError(*explain_unset(unset, tool.name))
 
 
 def check_tool_destination(

@@ -31,7 +31,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_destination
+from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_destination, check_variables
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
 from prompty.tools.mcp.sessions import CLOSE_SECONDS, CONNECT_SECONDS, ServerAddress, ServerConnection, run_on_loop
 from prompty.tools.openapi import OpenApiKind
@@ -137,6 +137,10 @@ class Servers:
 
     def register(self, server: KnownServer) -> None:
         self._registered[server.name] = server
+
+    def is_registered(self, tool: McpTool) -> bool:
+        """Return True if the host has registered the server of a tool, so that the file's connection is not used."""
+        return not isinstance(tool.connection, ReferenceConnection) and tool.server_name in self._registered
 
     def find(self, tool: McpTool, permissions: Permissions) -> KnownServer:
         """Return the server of a tool: a registered one, or the one in the file, whose address is checked."""
@@ -292,6 +296,8 @@ def _servers(registry: Registry) -> Servers:
 class McpKind:
     """The tool kind `mcp`, with the servers of one registry."""
 
+    checks_variables = True
+
     def __init__(self) -> None:
         self.servers: Servers = Servers()
 
@@ -301,6 +307,8 @@ class McpKind:
             raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
         openapi = agent.registry[TOOL_KINDS].get("openapi")
         permissions = openapi.permissions if isinstance(openapi, OpenApiKind) else Permissions()  # they apply here, too
+        if not self.servers.is_registered(tool):
+            check_variables(agent, tool)
         server = self.servers.find(tool, permissions)
         if server.address.permissions and server.address.url:  # the address is from the file
             trusted = permissions.find_trusted(parse_url(server.address.url))

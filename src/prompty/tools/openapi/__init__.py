@@ -13,6 +13,7 @@ from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 from urllib.parse import quote_plus, unquote
 from weakref import WeakKeyDictionary
 
@@ -25,7 +26,15 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import read_json
 from prompty.safety.redaction import SHORTEST_NAMED, Redactor, remember_secrets
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import TOOL_KINDS, KindTool, UnmatchedBinding, check_tool_destination, locate_file
+from prompty.tools.kinds import (
+    TOOL_KINDS,
+    KindTool,
+    UnmatchedBinding,
+    check_tool_destination,
+    check_variables,
+    find_unset,
+    locate_file,
+)
 from prompty.tools.openapi.client import (
     MAX_RESPONSE_BYTES,
     HttpResponse,
@@ -199,8 +208,12 @@ def allow(*, hosts: Iterable[str] = (), servers: Iterable[str] = (), registry: R
 
 @dataclass(frozen=True, slots=True)
 class OpenApiKind:
-    """The tool kind `openapi`, with the permissions, tokens and documents of one registry."""
+    """The tool kind `openapi`, with the permissions, tokens and documents of one registry.
 
+    A local document describes its operations although a variable of the connection is not set. Their calls fail.
+    """
+
+    checks_variables: ClassVar[bool] = True
     permissions: Permissions = field(default_factory=Permissions)
     tokens: TokenCache = field(default_factory=TokenCache)
     documents: Documents = field(default_factory=Documents)
@@ -213,15 +226,7 @@ class OpenApiKind:
         if is_remote(tool.specification):
             check_tool_destination(agent, tool.model_copy(update={"bindings": {}}), None, tool.specification)
         document = await self.documents.get(tool, agent, self._fetch)
-        base_url = find_base_url(document, connection, self.permissions)
-        self._check_credentials(agent, tool, connection, base_url)
-        service = Service(
-            document=document,
-            base_url=base_url,
-            connection=connection,
-            permissions=self.permissions,
-            tokens=self.tokens,
-        )
+        service = None if find_unset(agent, tool) else self._open_service(document, agent, tool, connection)
         selection = Selection(tool.operations, tool.tags, tool.methods)
         operations = await to_thread(list_operations, document, selection)  # slow for a large document
         return [
@@ -230,9 +235,24 @@ class OpenApiKind:
                 call=partial(service.call, operation, bound),
                 check=partial(build_call, operation, bound=bound),  # so that the model learns that no request was sent
             )
+            if service
+            else _refuse_calls(operation, agent, tool)
             for operation in operations
             for bound in [find_bound(operation, tool)]
         ]
+
+    def _open_service(
+        self, document: ApiDocument, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection
+    ) -> "Service":
+        base_url = find_base_url(document, connection, self.permissions)
+        self._check_credentials(agent, tool, connection, base_url)
+        return Service(
+            document=document,
+            base_url=base_url,
+            connection=connection,
+            permissions=self.permissions,
+            tokens=self.tokens,
+        )
 
     def _check_credentials(
         self, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection, base_url: str
@@ -284,6 +304,15 @@ def find_bound(operation: Operation, tool: OpenApiTool) -> frozenset[str]:
             "Bind the whole body, or exclude the operation with `operations:`.",
         )
     return bound
+
+
+def _refuse_calls(operation: Operation, agent: PromptAgent, tool: OpenApiTool) -> KindTool:
+    """Return an operation that cannot be called, because its connection needs a variable that is not set."""
+
+    async def call(_: Json, __: ToolContext) -> None:
+        check_variables(agent, tool)
+
+    return KindTool(function=operation.function, call=call, check=lambda _: check_variables(agent, tool))
 
 
 def _check_connection(tool: OpenApiTool) -> UsableConnection:
