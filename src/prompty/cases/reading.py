@@ -171,7 +171,7 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
         try:
             if keys == ("cases",) and _ROWS.fullmatch(str(value)):
                 from prompty.batches.rows import get_input_kinds  # few test files need tables
-                from prompty.cases.case_rows import read_case_rows
+                from prompty.cases.case_rows import read_case_rows  # as above
 
                 rows, _ = references.read_text(reference[1])
                 agent = _load_prompt(path, data.get("prompt"))
