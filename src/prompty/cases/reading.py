@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 
 from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
 from prompty.cases.checks import parse_path
+from prompty.cases.project_file import find_project
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
 from prompty.pipeline.files import Unreadable
 from prompty.pipeline.frontmatter import normalize
@@ -187,10 +188,11 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
 
 def _read_kinds(path: Path, prompt: object) -> dict[str, str]:
     """Return the kinds of the prompt's inputs. If it cannot be loaded, running its cases reports that."""
+    file = _get_prompt_path(path, prompt)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            return {entry.name: entry.kind for entry in load(_get_prompt_path(path, prompt)).inputs}
+            return {entry.name: entry.kind for entry in load(file, allowed_roots=find_project(file).roots).inputs}
     except PromptyError:
         return {}
 

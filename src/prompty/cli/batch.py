@@ -21,10 +21,21 @@ from prompty.batches.local import LocalBatch
 from prompty.batches.rows import count_rows, select_rows
 from prompty.batches.shared import DatabaseLock, SharedBatch, acquire_lock, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
+from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import ApiType, AsJson, ModelId, PromptFile, ProviderKey, TraceTo, Variant, start_tracing
+from prompty.cli.options import (
+    ApiType,
+    AsJson,
+    ModelId,
+    PromptFile,
+    ProviderKey,
+    Roots,
+    TraceTo,
+    Variant,
+    start_tracing,
+)
 from prompty.durable.engine import Limits
 from prompty.durable.runtime import DurableRuntime
 from prompty.errors import RequestError
@@ -69,12 +80,13 @@ def run_batch(
     provider: ProviderKey = None,
     api: ApiType = None,
     as_json: AsJson = False,
+    roots: Roots = None,
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
     try:
-        start_tracing(trace)
-        agent = load_prompt_file(file, variant, model, provider=provider, api=api)
+        start_tracing(trace, find_project(file))
+        agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
         job = BatchJob(
             agent=agent,
             rows=rows,

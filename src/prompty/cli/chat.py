@@ -15,6 +15,7 @@ from typer import Exit, Option
 
 from prompty.api import turn
 from prompty.cancellation import CancelToken
+from prompty.cases.project_file import find_project
 from prompty.cli import options as shared
 from prompty.cli.console import out, print_error
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
@@ -60,6 +61,7 @@ def chat(
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
+    roots: shared.Roots = None,
     trace: shared.TraceTo = None,
 ) -> None:
     """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
@@ -67,8 +69,8 @@ def chat(
     If standard input is not a terminal, the exit code is 1 after an error.
     """
     STDIN.claim("your messages")
-    start_tracing(trace)
-    agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api)
+    start_tracing(trace, find_project(file))
+    agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api, roots=roots)
     values = read_inputs(agent, inputs, inputs_file)
     load_mcp(mcp)
     functions = select_functions(agent, tools, all_tools=all_tools)

@@ -4,7 +4,7 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import AsJson, PromptFile, ProviderKey, Variant
+from prompty.cli.options import AsJson, PromptFile, ProviderKey, Roots, Variant
 from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile
 from prompty.safety.visible import visible
@@ -38,10 +38,16 @@ def _describe(profile: Profile) -> dict[str, str | list[str]]:
     }
 
 
-def models(file: PromptFile, variant: Variant = None, provider: ProviderKey = None, as_json: AsJson = False) -> None:
+def models(
+    file: PromptFile,
+    variant: Variant = None,
+    provider: ProviderKey = None,
+    roots: Roots = None,
+    as_json: AsJson = False,
+) -> None:
     """Ask the server that FILE uses for its models. Print their ids, and what the server says about them: when they
     end, how long their answers can be, and what they support."""
-    found = list_models(load_prompt_file(file, variant, provider=provider))
+    found = list_models(load_prompt_file(file, variant, provider=provider, roots=roots))
     if as_json:
         print_json([model._asdict() for model in found])
         return
