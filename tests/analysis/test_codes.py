@@ -9,9 +9,18 @@ SOURCES = [
     *(ROOT / "src/prompty/pipeline").glob("*.py"),
     ROOT / "src/prompty/providers/fitting.py",
     ROOT / "src/prompty/cases/imports/importing.py",
+    ROOT / "src/prompty/cases/project_file.py",
 ]
 _CODE = re.compile(r'"([a-z]+(?:-[a-z0-9]+)+)"')
-NO_CODES = {"utf-8-sig", "invalid-id", "default-only", "effort-none-only", "refused-while-thinking"}
+NO_CODES = {
+    "site-packages",
+    "dist-packages",
+    "utf-8-sig",
+    "invalid-id",
+    "default-only",
+    "effort-none-only",
+    "refused-while-thinking",
+}
 
 
 def test_every_code_of_a_problem_has_a_section_in_the_reference() -> None:

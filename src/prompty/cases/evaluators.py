@@ -16,6 +16,7 @@ from typing import Any
 from prompty.api import invoke
 from prompty.cases.case_file import Case, Check, JudgeRules, Similarity
 from prompty.cases.checks import CheckOutcome, Observation
+from prompty.cases.project_file import find_project, override_in_project
 from prompty.cases.results import TrialResult
 from prompty.cases.statistics import Agreement, compute_agreement, compute_cosine
 from prompty.errors import RequestError
@@ -164,9 +165,14 @@ class CaseEvaluators:
     """The expensive checks of a case. `functions` has functions by `module:function`, `get_trust` a judge's report."""
 
     def __init__(
-        self, case: Case, folder: Path, functions: Functions, get_trust: Callable[[Path], JudgeReport]
+        self,
+        case: Case,
+        folder: Path,
+        functions: Functions,
+        get_trust: Callable[[Path], JudgeReport],
+        roots: Sequence[Path] = (),
     ) -> None:
-        self._case, self._folder = case, folder
+        self._case, self._folder, self._roots = case, folder, roots
         self._functions, self._get_trust = functions, get_trust
 
     def run_function(self, name: str, observation: Observation) -> CheckOutcome:
@@ -190,7 +196,7 @@ class CaseEvaluators:
         )
 
     def measure_similarity(self, similar: Similarity, observation: Observation) -> CheckOutcome:
-        agent = load_prompt(self._folder / similar.prompt, self._folder)
+        agent = load_prompt(self._folder / similar.prompt, self._folder, roots=self._roots)
         required = [declared.name for declared in agent.inputs if declared.default is None]
         if len(required) != 1:
             raise RequestError(
@@ -209,7 +215,7 @@ class CaseEvaluators:
     def ask_judge(self, check: Check, observation: Observation) -> CheckOutcome:
         """Ask a judge. Its verdict is advisory unless it agrees with people on its labelled cases."""
         reference = str(check.judge)
-        agent = load_prompt(self._folder / reference, self._folder)
+        agent = load_prompt(self._folder / reference, self._folder, roots=self._roots)
         inputs = build_judge_inputs(check, self._case.inputs, observation.text)
         answer = invoke(agent, inputs, extra_inputs="ignore")
         try:
@@ -238,11 +244,25 @@ def _flatten(vector: Any) -> list[float]:
     return [float(number) for number in (vector[0] if vector and isinstance(vector[0], list) else vector)]
 
 
-def load_prompt(path: Path, folder: Path, variant: str | None = None) -> PromptAgent:
-    """Load a prompt that a test file names. It must be below the test file's folder or the current folder."""
+def load_prompt(
+    path: Path,
+    folder: Path,
+    variant: str | None = None,
+    model: str | None = None,
+    *,
+    roots: Sequence[Path] = (),
+    beside: Path | None = None,
+) -> PromptAgent:
+    """Load a prompt that a test file names. It must be below the test file's folder or the current folder.
+
+    Its project file is the nearest above it, or above the file `beside`.
+    """
     if not any(path.resolve().is_relative_to(root.resolve()) for root in (folder, Path.cwd())):
         raise RequestError(
             f"{path} is neither below the test file's folder nor below the current folder",
             "Move it, or run the command in the project's folder.",
         )
-    return load(path, variant=variant or "")  # not the environment's variant: recordings belong to one
+    project = find_project(beside or path)
+    # Not the environment's variant: recordings belong to one.
+    agent = load(path, variant=variant or "", allowed_roots=(*project.roots, *roots))
+    return override_in_project(agent, project, model)

@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 
 from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
 from prompty.cases.checks import parse_path
+from prompty.cases.project_file import find_project
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.files import Unreadable
@@ -190,10 +191,11 @@ def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findi
 
 def _load_prompt(path: Path, prompt: object) -> PromptAgent | None:
     """Return the prompt of a test file. If it cannot be loaded, running its cases reports that."""
+    file = _get_prompt_path(path, prompt)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            return load(_get_prompt_path(path, prompt))
+            return load(file, allowed_roots=find_project(file).roots)
     except PromptyError:
         return None
 

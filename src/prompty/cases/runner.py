@@ -30,7 +30,6 @@ from prompty.cases.trial import OFFLINE, Mode, TrialContext, has_work, run_case
 from prompty.errors import LoadError, PromptyError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
-from prompty.pipeline.model_override import override_model
 from prompty.pricing import get_pricer
 
 JOBS = 8
@@ -42,7 +41,7 @@ BUDGET_SPENT = "the budget of --max-cost is spent"
 class RunnerOptions:
     """Options of a runner. `tools` are functions that models may call, `checks` those of `python:` checks by name.
 
-    `keep_messages` adds the messages of each case to its result, for reports.
+    `keep_messages` adds the messages of each case to its result, for reports. Prompts may also read files in `roots`.
     """
 
     mode: Mode = OFFLINE
@@ -52,6 +51,7 @@ class RunnerOptions:
     tools: Sequence[object] = ()
     checks: Functions = field(default_factory=dict)
     keep_messages: bool = False
+    roots: Sequence[Path] = ()
 
 
 class Runner:
@@ -160,18 +160,22 @@ class Runner:
 
     def _get_context(self, trial: Trial, number: int, agent: PromptAgent) -> TrialContext:
         options = self.options
-        make = partial(CaseEvaluators, trial.case, trial.suite.folder, options.checks, self.get_trust)
+        make = partial(CaseEvaluators, trial.case, trial.suite.folder, options.checks, self.get_trust, options.roots)
         return TrialContext(agent, options.mode, make, trial, number, options.tools, options.keep_messages)
 
     def _get_agent(self, trial: Trial) -> PromptAgent | PromptyError:
         """Return the agent of a trial, or the error from loading it. Cached."""
-        key = (trial.suite.prompt, trial.variant, trial.model)
+        suite, key = trial.suite, (trial.suite.prompt, trial.variant, trial.model)
         with self._lock:
             if key not in self._agents:
                 try:
-                    self._agents[key] = override_model(
-                        load_prompt(trial.suite.prompt, trial.suite.earlier or trial.suite.folder, trial.variant),
+                    self._agents[key] = load_prompt(
+                        suite.prompt,
+                        suite.earlier or suite.folder,
+                        trial.variant,
                         trial.model,
+                        roots=self.options.roots,
+                        beside=suite.path if suite.earlier else None,
                     )
                 except PromptyError as error:
                     self._agents[key] = error

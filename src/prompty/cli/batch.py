@@ -21,6 +21,7 @@ from prompty.batches.local import LocalBatch
 from prompty.batches.rows import check_columns, count_rows, select_rows
 from prompty.batches.shared import DatabaseLock, SharedBatch, acquire_lock, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
+from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
 from prompty.cli.functions import ToolFiles, load_functions
 from prompty.cli.inputs import load_prompt_file
@@ -31,6 +32,7 @@ from prompty.cli.options import (
     ModelId,
     PromptFile,
     ProviderKey,
+    Roots,
     TraceTo,
     Variant,
     get_outputs_mode,
@@ -81,12 +83,13 @@ def run_batch(
     api: ApiType = None,
     lenient_outputs: LenientOutputs = False,
     as_json: AsJson = False,
+    roots: Roots = None,
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
     try:
-        start_tracing(trace)
-        agent = load_prompt_file(file, variant, model, provider=provider, api=api)
+        start_tracing(trace, find_project(file))
+        agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
         if output.suffix.lower() == ".csv":
             fix = f"Name it {output.with_suffix('.jsonl')}."
             raise RequestError(f"results are written as JSON lines, but '{output}' is a CSV file", fix)

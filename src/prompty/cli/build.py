@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typer import Option, echo
 
+from prompty.cases.project_file import find_project
 from prompty.cli.console import fail, out
-from prompty.cli.options import PromptFile, Variant
+from prompty.cli.options import PromptFile, Roots, Variant
 from prompty.pipeline.build import build_text
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.variants import find_base
@@ -16,11 +17,12 @@ from prompty.safety.visible import visible
 def build(
     file: PromptFile,
     variant: Variant = None,
+    roots: Roots = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Write to this file instead of printing.")] = None,
 ) -> None:
     """Print FILE as one file that any runtime can read: partials inserted, and a variant merged with its base."""
     load_env(prompt=file)
-    text = build_text(file, variant=variant)
+    text = build_text(file, variant=variant, allowed_roots=(*(roots or ()), *find_project(file).roots))
     if output is not None:
         if base := find_base(output.absolute()):
             fail(f"{output} would be a variant of {base.name}\n    Choose a name without a dot, or another folder.")

@@ -15,6 +15,7 @@ from typer import Exit, Option
 
 from prompty.api import turn
 from prompty.cancellation import CancelToken
+from prompty.cases.project_file import find_project
 from prompty.cli import options as shared
 from prompty.cli.console import out, print_error
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
@@ -31,7 +32,7 @@ from prompty.model.event import Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Message, user
 from prompty.model.paused import GatedCall
 from prompty.pipeline.prepare import prepare
-from prompty.providers import find_server_name
+from prompty.providers.endpoint import find_server_name
 from prompty.safety.visible import visible
 from prompty.steering import Steering
 
@@ -62,6 +63,7 @@ def chat(
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
     lenient_outputs: shared.LenientOutputs = False,
+    roots: shared.Roots = None,
     trace: shared.TraceTo = None,
 ) -> None:
     """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
@@ -69,8 +71,8 @@ def chat(
     If standard input is not a terminal, the exit code is 1 after an error.
     """
     STDIN.claim("your messages")
-    start_tracing(trace)
-    agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api)
+    start_tracing(trace, find_project(file))
+    agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api, roots=roots)
     values = read_inputs(agent, inputs, inputs_file)
     load_mcp(mcp)
     functions = select_functions(agent, tools, all_tools=all_tools)

@@ -9,8 +9,10 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.analysis.check import check as check_file
+from prompty.cases.project_file import find_project
 from prompty.cases.reading import SUFFIXES, check_suite, find_test_file
 from prompty.cli.console import fail, out, print_json, print_problem
+from prompty.cli.options import Roots
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
 from prompty.pipeline.dotenv import load_env
@@ -28,6 +30,7 @@ def check_prompts(
     portable: Annotated[
         bool, Option("--portable", help="Also warn about anything that other runtimes cannot read.")
     ] = False,
+    roots: Roots = None,
     strict: Annotated[bool, Option("--strict", help="Also exit with 1 on warnings.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
@@ -43,7 +46,9 @@ def check_prompts(
         if variant is None and find_base(file) in prompts:
             continue  # a prompt is checked with its variants
         load_env(prompt=file)
-        problems += check_file(file, variant=variant, portable=portable)
+        project = find_project(file)
+        found = check_file(file, variant=variant, portable=portable, allowed_roots=(*(roots or ()), *project.roots))
+        problems += [problem for problem in found if not (project.model and problem.code == "missing-model")]
     for file in tests:
         problems += check_suite(file)
     if as_json:
@@ -52,7 +57,7 @@ def check_prompts(
         for problem in problems:
             print_problem(problem, out)
         for file in prompts:
-            _print_policies(file)
+            _print_policies(file, roots or ())
         out.print(_summarize(len(prompts) + len(tests), problems))
     if any(problem.severity == "error" or (strict and problem.severity == "warning") for problem in problems):
         raise Exit(1)
@@ -68,12 +73,12 @@ def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
         yield from found
 
 
-def _print_policies(file: Path) -> None:
+def _print_policies(file: Path, roots: Sequence[Path]) -> None:
     """Print each tool's approval policy, as far as the file decides it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            tools = load(file, variant="").tools
+            tools = load(file, variant="", allowed_roots=(*roots, *find_project(file).roots)).tools
     except PromptyError:
         return  # its problems are printed above
     for tool in tools:

@@ -193,9 +193,10 @@ def submit(
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
     lenient_outputs: shared.LenientOutputs = False,
+    roots: shared.Roots = None,
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
-    agent = load_prompt_file(file, variant, model, provider=provider, api=api)
+    agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
     with open_client(database, Limits(max_waiting=max_waiting)) as runtime:
         run = runtime.start(
             agent,

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from prompty.cases.project_file import find_project, override_in_project
 from prompty.errors import InputError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
 from prompty.model.property import Property
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
-from prompty.pipeline.model_override import override_model
 from prompty.pipeline.validate import read_union
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
@@ -144,10 +144,13 @@ def load_prompt_file(
     *,
     provider: str | None,
     api: str | None = None,
+    roots: Sequence[Path] | None = None,
 ) -> PromptAgent:
-    """Load a prompt, with the variables of its `.env`, and override its model."""
+    """Load a prompt, with the variables of its `.env` and the roots of its project, and override its model."""
     load_env(prompt=file)
-    return override_model(load(file, variant=variant), model, options, provider=provider, api_type=api)
+    project = find_project(file)
+    agent = load(file, variant=variant, allowed_roots=(*(roots or ()), *project.roots))
+    return override_in_project(agent, project, model, options, provider=provider, api_type=api)
 
 
 class StandardInput:

@@ -1,14 +1,16 @@
 """`prompty list`: show the prompts in a folder or a package."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Argument
 
+from prompty.cases.project_file import Project, find_project, override_in_project, uses_model
 from prompty.cli.check import find_prompts
 from prompty.cli.console import out, print_json
-from prompty.cli.options import AsJson
+from prompty.cli.options import AsJson, Roots
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_agent
 from prompty.pipeline.packages import locate_prompt
@@ -19,6 +21,7 @@ from prompty.safety.visible import visible
 
 def list_prompts(
     path: Annotated[Path, Argument(help="A folder, a file, or a package: pkg:PACKAGE.")] = Path(),
+    roots: Roots = None,
     as_json: AsJson = False,
 ) -> None:
     """List the prompts below PATH with their variants, inputs and models. Required inputs are marked with *."""
@@ -27,14 +30,16 @@ def list_prompts(
     for file in find_prompts([folder]):
         if find_base(file) is None:
             name = str(file.relative_to(folder)) if folder.is_dir() else file.name
-            entries += [_describe(file, name, variant) for variant in (None, *variants(file))]
+            project = find_project(file)
+            allowed = (*(roots or ()), *project.roots)
+            entries += [_describe(file, name, variant, project, allowed) for variant in (None, *variants(file))]
     if as_json:
         print_json(entries)
     else:
         _print(entries)
 
 
-def _describe(file: Path, name: str, variant: str | None) -> dict[str, Any]:
+def _describe(file: Path, name: str, variant: str | None, project: Project, roots: Sequence[Path]) -> dict[str, Any]:
     """Describe a prompt, or one of its variants."""
     entry: dict[str, Any] = {
         "name": name,
@@ -46,9 +51,11 @@ def _describe(file: Path, name: str, variant: str | None) -> dict[str, Any]:
     }
     chosen = file if variant is None else file.with_name(f"{file.stem}.{variant}{file.suffix}")
     try:
-        agent = read_agent(chosen, (), DEFAULT)
+        agent = read_agent(chosen, roots, DEFAULT)
     except LoadError as error:
         return {**entry, "problem": error.problems[0].message}
+    if uses_model(agent, project):
+        agent = override_in_project(agent, project)
     inputs = {declared.name: bool(declared.required) for declared in agent.inputs}
     model = f"{agent.model.provider}:{agent.model.id}" if agent.model.id else ""
     return {**entry, "inputs": inputs, "model": model, "description": agent.description or ""}

@@ -8,8 +8,10 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option, echo
 
+from prompty.cases.project_file import find_project
 from prompty.cli.check import find_prompts
 from prompty.cli.console import err, fail, out, print_problem
+from prompty.cli.options import Roots
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_prompt
 from prompty.pipeline.migrate import Migration, change_model, migrate_text
@@ -21,6 +23,7 @@ def migrate_files(
     check: Annotated[bool, Option("--check", help="Write nothing, and exit with 1 if a file would change.")] = False,
     diff: Annotated[bool, Option("--diff", help="Print the changes as a unified diff.")] = False,
     write: Annotated[bool, Option("--write", "-w", help="Rewrite the files.")] = False,
+    roots: Roots = None,
     model: Annotated[
         str | None,
         Option("--model", metavar="MODEL", help="Also change the model to this id or provider:id, with its options."),
@@ -41,9 +44,10 @@ def migrate_files(
     for file in prompts:
         try:
             text, _ = read_prompt(file, str(file))
-            migration = migrate_text(text, str(file), file.absolute().parent)
+            allowed = (*(roots or ()), *find_project(file).roots)
+            migration = migrate_text(text, str(file), file.absolute().parent, allowed)
             if model is not None:
-                changed_model = change_model(migration.text, str(file), model, file.absolute().parent)
+                changed_model = change_model(migration.text, str(file), model, file.absolute().parent, allowed)
                 migration = changed_model._replace(
                     notes=[*migration.notes, *changed_model.notes], is_changed=changed_model.text != text
                 )

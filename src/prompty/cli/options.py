@@ -6,15 +6,28 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from prompty.cases.project_file import NO_PROJECT, Project
 from prompty.errors import RequestError
 from prompty.safety.json import read_json
-from prompty.tracing.sinks import trace_to
+from prompty.tracing.files import FileSink
+from prompty.tracing.sinks import VARIABLE, trace_to
+from prompty.tracing.spans import set_sink
 
 PromptFile = Annotated[Path, Argument(help="The .prompty file.")]
 FileOrStdin = Annotated[Path, Argument(help="The .prompty file, or - to read it from standard input.")]
 Variant = Annotated[
     str | None,
     Option("--variant", metavar="NAME", help="Use a variant of FILE, for example claude for answer.claude.prompty."),
+]
+Roots = Annotated[
+    list[Path] | None,
+    Option(
+        "--root",
+        metavar="FOLDER",
+        exists=True,
+        file_okay=False,
+        help="Also let prompts read partials and files in FOLDER.",
+    ),
 ]
 InputValue = Annotated[
     str | None,
@@ -59,10 +72,12 @@ LenientOutputs = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print JSON for other programs.")]
 
 
-def start_tracing(sinks: list[str] | None) -> None:
-    """Send traces of this command to `sinks`."""
+def start_tracing(sinks: list[str] | None, project: Project = NO_PROJECT) -> None:
+    """Send traces of this command to `sinks`, or to the folder of the project if PROMPTY_TRACE names no sink."""
     if sinks:
         trace_to(*sinks)
+    elif project.trace is not None and not os.environ.get(VARIABLE):
+        set_sink("file", FileSink(project.trace))  # not by a word, in which a comma would name another sink
 
 
 def read_options(pairs: list[str] | None) -> dict[str, object]:

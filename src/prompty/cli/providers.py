@@ -8,7 +8,7 @@ from typer import Argument
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import AsJson, ProviderKey, Variant
+from prompty.cli.options import AsJson, ProviderKey, Roots, Variant
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.dotenv import load_env
@@ -54,11 +54,12 @@ def models(
     ] = None,
     variant: Variant = None,
     provider: ProviderKey = None,
+    roots: Roots = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the server that FILE uses, or a PROVIDER such as ollama, for its models. Print their ids, and what the server
     says about them: when they end, how long their answers can be, and what they support."""
-    found = list_models(_load_agent(file, variant, provider))
+    found = list_models(_load_agent(file, variant, provider, roots))
     if as_json:
         print_json([model._asdict() for model in found])
         return
@@ -73,11 +74,11 @@ def models(
         out.print(Text.assemble(visible(model.id), (f"  {visible(about)}" if about else "", "dim")))
 
 
-def _load_agent(file: Path | None, variant: str | None, provider: str | None) -> PromptAgent:
+def _load_agent(file: Path | None, variant: str | None, provider: str | None, roots: list[Path] | None) -> PromptAgent:
     """Return the agent of a file, or one for a provider that is named instead of a file."""
     named = provider if file is None else str(file)
     if file is not None and not (_is_server(str(file)) and not file.exists()):
-        return load_prompt_file(file, variant, provider=provider)
+        return load_prompt_file(file, variant, provider=provider, roots=roots)
     if named is None:
         raise RequestError("which models?", "Name a .prompty file, or a provider: prompty models ollama")
     load_env(prompt=Path.cwd() / "stdin.prompty")

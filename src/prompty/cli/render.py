@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from typer import Option
 
 from prompty.analysis.check import check, check_text
 from prompty.analysis.explain import Explanation, explain as explain_prompt
+from prompty.cases.project_file import Project, find_project, override_in_project
 from prompty.cli import options as shared
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import STDIN, read_inputs
@@ -21,7 +23,6 @@ from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load, loads, read_default_variant
-from prompty.pipeline.model_override import override_model
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.variants import variants
 from prompty.safety.visible import visible
@@ -32,24 +33,30 @@ _STDIN = Path("-")
 class Prompt:
     """A prompt on the command line. One from standard input resolves paths in the working directory."""
 
-    def __init__(self, file: Path, variant: str | None = None) -> None:
+    def __init__(self, file: Path, variant: str | None = None, roots: Sequence[Path] | None = None) -> None:
         self.file: Path = file
         self.variant: str | None = variant
         if file == _STDIN and variant:
             raise RequestError("a prompt from standard input has no variants", "Pass its file, or remove --variant.")
         self._text = STDIN.read_text("the prompt") if file == _STDIN else None
-        load_env(prompt=Path.cwd() / "stdin.prompty" if file == _STDIN else file)
+        beside = Path.cwd() / "stdin.prompty" if file == _STDIN else file
+        load_env(prompt=beside)
+        self.project: Project = find_project(beside)
+        self._roots = (*(roots or ()), *self.project.roots)
 
     def load(self) -> PromptAgent:
         """Return the agent. Raise LoadError if the prompt has mistakes."""
-        return load(self.file, variant=self.variant) if self._text is None else loads(self._text, base_dir=os.curdir)
+        if self._text is not None:
+            return loads(self._text, base_dir=os.curdir, allowed_roots=self._roots)
+        return load(self.file, variant=self.variant, allowed_roots=self._roots)
 
     def check(self) -> list[Problem]:
         """Return the problems of the prompt, or of the chosen variant."""
         if self._text is not None:
-            return check_text(self._text, "<stdin>", Path.cwd())
+            return check_text(self._text, "<stdin>", Path.cwd(), allowed_roots=self._roots)
         default = read_default_variant() if self.variant is None else ""
-        return check(self.file, variant=self.variant or (default if default in variants(self.file) else ""))
+        chosen = self.variant or (default if default in variants(self.file) else "")
+        return check(self.file, variant=chosen, allowed_roots=self._roots)
 
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
@@ -62,10 +69,11 @@ def render_prompt(
     inputs: shared.InputPairs = None,
     inputs_file: shared.InputFile = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the template uses a variable without a value.")] = False,
+    roots: shared.Roots = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Render FILE and print its messages, without calling a model."""
-    agent = Prompt(file, variant).load()
+    agent = Prompt(file, variant, roots).load()
     messages = prepare(agent, read_inputs(agent, inputs, inputs_file, value), strict=strict)
     if as_json:
         print_json([message.to_json() for message in messages])
@@ -102,9 +110,13 @@ def explain_request(
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
+    roots: shared.Roots = None,
 ) -> None:
     """Print the messages of FILE and the exact request, without sending it. Secrets are masked."""
-    agent = override_model(Prompt(file, variant).load(), model, read_options(options), provider=provider, api_type=api)
+    prompt = Prompt(file, variant, roots)
+    agent = override_in_project(
+        prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api
+    )
     explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]

@@ -12,6 +12,7 @@ from rich.text import Text
 from typer import Exit, Option
 
 from prompty.api import invoke, turn as run_turn
+from prompty.cases.project_file import Project, override_in_project
 from prompty.cli import options as shared
 from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
@@ -25,7 +26,7 @@ from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDel
 from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.paused import Paused
 from prompty.model.tool import FunctionTool, McpTool
-from prompty.pipeline.model_override import find_default_model, override_model
+from prompty.pipeline.model_override import find_default_model
 from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 
@@ -60,21 +61,24 @@ def run_prompt(
     options: shared.ModelOptionPairs = None,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Cancel the call after SECONDS.")] = None,
     lenient_outputs: shared.LenientOutputs = False,
+    roots: shared.Roots = None,
     trace: shared.TraceTo = None,
 ) -> None:
     """Run the prompt in FILE and print the answer.
 
     Without --tools, --mcp or --turn, the model is called once, and its tool calls are printed.
     """
-    prompt = Prompt(file, variant)
-    _report_problems(prompt.check(), overridden=bool(model or provider or api))
-    agent = override_model(prompt.load(), model, read_options(options), provider=provider, api_type=api)
+    prompt = Prompt(file, variant, roots)
+    _report_problems(prompt.check(), prompt.project, overridden=bool(model or provider or api))
+    agent = override_in_project(
+        prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api
+    )
     values = read_inputs(agent, inputs, inputs_file, value)
     load_mcp(mcp)
     runs_tools = bool(tools or mcp or turn)
     functions = select_functions(agent, tools, all_tools=all_tools) if runs_tools else []
     _check_output(output)
-    start_tracing(trace)
+    start_tracing(trace, prompt.project)
     display = RunDisplay(quiet=as_json or output is not None)
     settings: dict[str, Any] = {"stream": stream, "timeout": timeout, "on_event": display.show}
     settings["outputs_mode"] = shared.get_outputs_mode(lenient=lenient_outputs)
@@ -182,7 +186,7 @@ _MODEL_PROBLEMS = frozenset(
 )
 
 
-def _report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
+def _report_problems(found: Sequence[Problem], project: Project, *, overridden: bool) -> None:
     """Print the problems of a prompt that is about to run, and exit with 1 if it cannot.
 
     A variable that is not set is an error of the load, or of the call if that needs it.
@@ -190,7 +194,7 @@ def _report_problems(found: Sequence[Problem], *, overridden: bool) -> None:
     settled: Collection[str] = ()
     if overridden:
         settled = _MODEL_PROBLEMS
-    elif find_default_model(DEFAULT)[0]:
+    elif project.model or find_default_model(DEFAULT)[0]:
         settled = ("missing-model",)
     problems = [problem for problem in found if problem.code not in (*settled, "env-missing")]
     for problem in problems:

@@ -32,6 +32,7 @@ from prompty.cases.comparison import (
 from prompty.cases.evaluators import load_checks
 from prompty.cases.from_trace import add_case
 from prompty.cases.plan import Trial, parse_selection, plan_trials
+from prompty.cases.project_file import NO_PROJECT, find_project
 from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
 from prompty.cases.report import render_report, result_to_json, write_junit, write_summary
 from prompty.cases.results import TrialResult, count_statuses
@@ -39,7 +40,7 @@ from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, out, print_json, print_problem
 from prompty.cli.functions import ToolFiles, load_functions
-from prompty.cli.options import AsJson, TraceTo, get_state_path, start_tracing
+from prompty.cli.options import AsJson, Roots, TraceTo, get_state_path, start_tracing
 from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
 from prompty.pipeline.dotenv import load_env
@@ -69,7 +70,9 @@ Repeat = Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run 
 CheckFiles = Annotated[
     list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions in this Python file as checks.")
 ]
-Jobs = Annotated[int, Option("--jobs", "-j", min=1, metavar="N", help="Run at most N live cases at once.")]
+Jobs = Annotated[
+    int | None, Option("--jobs", "-j", min=1, metavar="N", help="Run at most N live cases at once. The default is 8.")
+]
 MaxCost = Annotated[
     float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once DOLLARS are spent.")
 ]
@@ -100,7 +103,7 @@ def run_tests(
     repeat: Repeat = None,
     tools: ToolFiles = None,
     checks: CheckFiles = None,
-    jobs: Jobs = JOBS,
+    jobs: Jobs = None,
     max_cost: MaxCost = None,
     against: Against = None,
     baseline: BaselineFile = None,
@@ -108,6 +111,7 @@ def run_tests(
     junit: Junit = None,
     html: Html = None,
     github: Github = False,
+    roots: Roots = None,
     trace: TraceTo = None,
     from_trace: FromTrace = None,
     as_json: AsJson = False,
@@ -120,20 +124,23 @@ def run_tests(
     if from_trace is not None:
         _add_case(from_trace, paths or [])
         return
-    start_tracing(trace)
     suites = read_suites(paths or [Path()])
+    project = find_project(suites[0].path) if suites else NO_PROJECT
+    start_tracing(trace, project)
+    max_cost = project.max_cost if max_cost is None else max_cost
     planned = list(plan_trials(suites, models=models or (), variants=variants or (), repeat=repeat))
     trials = planned if select is None else list(filter(parse_selection(select), planned))
     if select is not None and not trials:
         raise RequestError(f"-k '{select}' matches none of the {len(planned)} cases", "Change the expression.")
     options = RunnerOptions(
         mode=_get_mode(level, live=live, record=record),
-        jobs=jobs,
+        jobs=jobs or project.jobs or JOBS,
         max_cost=None if max_cost is None else Decimal(str(max_cost)),
         ledger=get_ledger_path(suites),
         tools=load_functions(tools),
         checks=load_checks(checks or ()),
         keep_messages=html is not None,
+        roots=roots or (),
     )
     runner = Runner(options)
     results = _run(runner, trials)

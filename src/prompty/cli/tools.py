@@ -8,7 +8,7 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import ApiType, AsJson, PromptFile, ProviderKey, Variant
+from prompty.cli.options import ApiType, AsJson, PromptFile, ProviderKey, Roots, Variant
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
@@ -35,13 +35,14 @@ def tools(
     variant: Variant = None,
     provider: ProviderKey = None,
     api: ApiType = None,
+    roots: Roots = None,
     as_json: AsJson = False,
 ) -> None:
     """List the functions that the model in FILE can call.
 
     --json prints their definitions exactly as the provider receives them.
     """
-    agent = load_prompt_file(file, variant, provider=provider, api=api)
+    agent = load_prompt_file(file, variant, provider=provider, api=api, roots=roots)
     offered = asyncio.run(_list_functions(agent))
     api_module = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
     request = build_request(agent, [user("…")], api_module, functions=[entry.function for entry in offered])

@@ -26,9 +26,8 @@ from prompty.providers import (
     ProcessorProtocol,
     Provider,
     Transport,
-    find_server_name,
 )
-from prompty.providers.endpoint import append_path
+from prompty.providers.endpoint import append_path, find_server_name
 from prompty.providers.fitting import find_refusals, fit_agent
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, get_base_url
 from prompty.safety.redaction import mask_secrets, mask_url

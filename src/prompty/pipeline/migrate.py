@@ -1,6 +1,6 @@
 """Migrate the text of a file: from Prompty v1 to v2, or to another model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,13 +34,13 @@ class Migration(NamedTuple):
     is_changed: bool
 
 
-def migrate_text(text: str, name: str, base_dir: Path | None = None) -> Migration:
+def migrate_text(text: str, name: str, base_dir: Path | None = None, allowed_roots: Sequence[Path] = ()) -> Migration:
     """Return the equivalent v2 file of a text, named `name` in errors. Raise LoadError if it is invalid or needs a
     missing file."""
     source, parts, frontmatter, _ = open_document(text, name)
     outdated = None
     if not frontmatter.findings:
-        outdated = read_outdated(frontmatter, parts.body, References(base_dir), name)
+        outdated = read_outdated(frontmatter, parts.body, References(base_dir, allowed_roots), name)
     findings = outdated.frontmatter.findings if outdated else frontmatter.findings
     if findings:
         problems = first_problems(source.problems(findings, parts.frontmatter_start))
@@ -62,14 +62,16 @@ def migrate_text(text: str, name: str, base_dir: Path | None = None) -> Migratio
     return Migration(migrated, first_problems(notes), is_changed=True)
 
 
-def change_model(text: str, name: str, model: str, base_dir: Path | None = None) -> Migration:
+def change_model(
+    text: str, name: str, model: str, base_dir: Path | None = None, allowed_roots: Sequence[Path] = ()
+) -> Migration:
     """Return the file with another model, an id or `provider:id`, and the options that it takes.
 
     If the old model does not reason and the new one need not, it is asked not to: it answers as before, and takes
     the sampling options. Options that it refuses with every effort are removed.
     """
     source, parts, frontmatter, _ = open_document(text, name)
-    old = build_agent(frontmatter, parts.body, References(base_dir)).agent
+    old = build_agent(frontmatter, parts.body, References(base_dir, allowed_roots)).agent
     new = override_model(old, model)
     editor = create_editor(parts.frontmatter or "")
     tree: Any = editor.load(parts.frontmatter or "") or {}

@@ -196,7 +196,10 @@ class References:
             raise Unreadable("file-unreadable", message, "Correct the path.") from None
         own = () if Path(reference).is_absolute() else (self.base_dir,)
         if not any(path.is_relative_to(Path(root).resolve()) for root in (*own, *self.allowed_roots)):
-            fix = "Move the file below the prompt's folder, or pass allowed_roots= to load()."
+            fix = (
+                "Move the file below the prompt's folder, or allow its folder: with --root, with `roots` in "
+                "prompty.toml, or with allowed_roots= of load()."
+            )
             raise Unreadable("file-outside", f"{reference} is outside allowed roots", fix)
         return path
 

@@ -196,12 +196,6 @@ def find_endpoint_profile(agent: PromptAgent) -> Profile:
     return find_profile(getattr(agent.model.connection, "endpoint", None) or "")
 
 
-def find_server_name(agent: PromptAgent) -> str:
-    """Return the name of the known server at the agent's endpoint, such as `ollama`, or else its provider."""
-    profile = find_endpoint_profile(agent)
-    return profile.name if agent.model.provider == "openai" and profile.hosts else agent.model.provider
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provider:
     """A provider: its APIs by `apiType`, its transports, and how its requests are shown to people.

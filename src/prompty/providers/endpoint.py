@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from prompty.errors import RequestError
+from prompty.model.agent import PromptAgent
 from prompty.providers.credentials import Credential
+from prompty.providers.profiles import find_profile
 from prompty.safety.redaction import mask_url
 from prompty.version import __version__
 
@@ -71,3 +73,9 @@ def create_endpoint(
         route=route,
         secrets=(*secrets, *found, *map(unquote, user.split(":"))),
     )
+
+
+def find_server_name(agent: PromptAgent) -> str:
+    """Return the name of the known server at the agent's endpoint, such as `ollama`, or else its provider."""
+    profile = find_profile(getattr(agent.model.connection, "endpoint", None) or "")
+    return profile.name if agent.model.provider == "openai" and profile.hosts else agent.model.provider

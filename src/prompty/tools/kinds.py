@@ -205,6 +205,7 @@ def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:
         raise ToolError(
             f"'{path}' of the tool '{tool.name}' is not below the prompt's folder",
             "Move it there, or pass allowed_roots= to load().",
+            "Move it there, or allow its folder: with --root, or with `roots` in prompty.toml.",
         )
     return located
 
