@@ -192,7 +192,7 @@ class Run:
         spans: RunSpans | None = None,
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
-        agent = resolve_late(agent)
+        agent = resolve_late(agent) if agent.provenance.unset else agent
         _check_settings(settings)
         if paused is not None:
             settings = _check_paused(paused, settings)

@@ -20,7 +20,7 @@ from prompty.providers import has_live_transport
 from prompty.safety.redaction import masked_traceback
 from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import check_variables
+from prompty.tools.kinds import check_tool_variables
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
 
 logger: Logger = getLogger("prompty")
@@ -74,7 +74,7 @@ class ToolRunner:
         """Raise ToolError for a variable that a service needs, rather than tell the model (F15)."""
         for tool in self._agent.tools:
             if isinstance(tool, OpenApiTool):
-                check_variables(self._agent, tool)
+                check_tool_variables(self._agent, tool)
 
     def describe(self) -> tuple[OfferedTool, ...]:
         """Return the tools that are functions."""

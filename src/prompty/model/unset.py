@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, SecretStr
 from pydantic.alias_generators import to_camel
 
-Keys = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 MODEL, TOOL, FALLBACK = "model", "tool", "fallback"
 
 
@@ -22,18 +22,18 @@ class Unset(NamedTuple):
     file. `place` is its position in the file, where its name is `key`.
     """
 
-    keys: Keys
+    keys: FieldPath
     text: str
     variable: str
     part: str
-    path: Keys
+    path: FieldPath
     position: str | int = 0
     reads_files: bool = True
     place: str = ""
     key: str = ""
 
     @classmethod
-    def create(cls, keys: Keys, text: str, variable: str, *, reads_files: bool) -> "Unset | None":
+    def create(cls, keys: FieldPath, text: str, variable: str, *, reads_files: bool) -> "Unset | None":
         """Return the reference at `keys`, or None if its file cannot be loaded without it.
 
         The kind of a connection decides how the rest is read.
@@ -54,7 +54,7 @@ class Unset(NamedTuple):
         return f"`{path or 'id'}` of fallback {number}"
 
 
-def _find_part(keys: Keys) -> tuple[str, str | int, Keys]:
+def _find_part(keys: FieldPath) -> tuple[str, str | int, FieldPath]:
     match keys:
         case ("model", *path):
             return MODEL, 0, tuple(path) or ("id",)
@@ -70,14 +70,14 @@ def list_unset(unset: Iterable[Unset], part: str, value: object, index: str | in
 
     A tool may have another index now, so any of the same text fits, by preference the one with its own.
     """
-    found: dict[Keys, Unset] = {}
+    found: dict[FieldPath, Unset] = {}
     for entry in sorted(unset, key=lambda entry: entry.position != index):
         if entry.part == part and entry.path not in found and get_text(value, entry.path) == entry.text:
             found[entry.path] = entry
     return list(found.values())
 
 
-def get_text(value: Any, path: Keys) -> object:
+def get_text(value: Any, path: FieldPath) -> object:
     """Return what a definition or its data holds at a path, or None."""
     for key in path:
         if isinstance(value, BaseModel):
@@ -93,7 +93,7 @@ def get_text(value: Any, path: Keys) -> object:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
-def replace_text(data: Any, path: Keys, value: object) -> None:
+def replace_text(data: Any, path: FieldPath, value: object) -> None:
     """Replace the text of a reference in the data of a definition, whose keys may be written in another case."""
     for key in path[:-1]:
         data = data[_spell(data, key)]

@@ -186,8 +186,9 @@ def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> Req
 
 def check_variables(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
     """Raise RequestError if a call of the agent's model needs a variable that is not set. `hosts` are as below."""
-    if hosts is not None and (unset := list_unset(agent.provenance.unset, MODEL, agent.model)):
-        raise RequestError(*explain_unset(unset))
+    unset = agent.provenance.unset
+    if unset and hosts is not None and (needed := list_unset(unset, MODEL, agent.model)):
+        raise RequestError(*explain_unset(needed))
 
 
 def check_endpoint(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:

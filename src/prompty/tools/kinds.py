@@ -115,7 +115,7 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             raise UnknownKind(tool, ["function", *kinds.names()])
         kind = kinds.get(tool.kind)
         if agent.provenance.unset and not getattr(kind, "checks_variables", False):
-            check_variables(agent, tool)
+            check_tool_variables(agent, tool)
         kind_tools = await kind.describe(tool, agent)
         for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
             raise error
@@ -243,7 +243,7 @@ def find_unset(agent: PromptAgent, tool: ToolDefinition) -> list[Unset]:
     return list_unset(agent.provenance.unset, TOOL, tool, index)
 
 
-def check_variables(agent: PromptAgent, tool: ToolDefinition) -> None:
+def check_tool_variables(agent: PromptAgent, tool: ToolDefinition) -> None:
     """Raise ToolError if the connection of a tool needs a variable that is not set."""
     if unset := find_unset(agent, tool):
         raise ToolError(*explain_unset(unset, tool.name))

@@ -31,7 +31,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_destination, check_variables
+from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_destination, check_tool_variables
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
 from prompty.tools.mcp.sessions import CLOSE_SECONDS, CONNECT_SECONDS, ServerAddress, ServerConnection, run_on_loop
 from prompty.tools.openapi import OpenApiKind
@@ -308,7 +308,7 @@ class McpKind:
         openapi = agent.registry[TOOL_KINDS].get("openapi")
         permissions = openapi.permissions if isinstance(openapi, OpenApiKind) else Permissions()  # they apply here, too
         if not self.servers.is_registered(tool):
-            check_variables(agent, tool)
+            check_tool_variables(agent, tool)
         server = self.servers.find(tool, permissions)
         if server.address.permissions and server.address.url:  # the address is from the file
             trusted = permissions.find_trusted(parse_url(server.address.url))

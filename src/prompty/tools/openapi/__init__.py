@@ -31,7 +31,7 @@ from prompty.tools.kinds import (
     KindTool,
     UnmatchedBinding,
     check_tool_destination,
-    check_variables,
+    check_tool_variables,
     find_unset,
     locate_file,
 )
@@ -310,9 +310,9 @@ def _refuse_calls(operation: Operation, agent: PromptAgent, tool: OpenApiTool) -
     """Return an operation that cannot be called, because its connection needs a variable that is not set."""
 
     async def call(_: Json, __: ToolContext) -> None:
-        check_variables(agent, tool)
+        check_tool_variables(agent, tool)
 
-    return KindTool(function=operation.function, call=call, check=lambda _: check_variables(agent, tool))
+    return KindTool(function=operation.function, call=call, check=lambda _: check_tool_variables(agent, tool))
 
 
 def _check_connection(tool: OpenApiTool) -> UsableConnection:
