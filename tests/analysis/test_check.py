@@ -264,3 +264,8 @@ def test_of_too_many_warnings_the_first_hundred_are_listed_and_the_list_says_so(
 def test_an_error_is_listed_even_after_too_many_warnings() -> None:
     problems = check_text("---\n" + "".join(f"zz{n}: 1\n" for n in range(500)) + "name: 12\n---\nhi")
     assert "wrong-value" in [problem.code for problem in problems]
+
+
+@pytest.mark.parametrize("line", ["## Instructions", "<instructions>", "**Model:**", "# Human resources"])
+def test_a_heading_that_is_no_role_is_text(line: str) -> None:
+    assert check_text(f"---\nmodel: m\n---\n{line}\nBe kind.\n") == []

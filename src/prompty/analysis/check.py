@@ -71,7 +71,7 @@ def find_misspelt_roles(lines: Sequence[Line]) -> Iterator[Finding]:
     for line in lines:
         if "{" in line.text or read_marker(line.text):
             continue
-        if not has_roles and (heading := _HEADING.match(line.text)) and (role := _meant_role(heading[1])):
+        if not has_roles and (heading := _HEADING.match(line.text)) and (role := heading[1].lower()) in ROLES:
             message = (
                 f"`{line.text.strip()}` is not a role marker, and the body has none: all of it is a system message"
             )
