@@ -40,7 +40,7 @@ def test_a_strict_template_refuses_a_line_that_looks_like_a_role_marker(text: st
     with Script() as script:
         for run in (render, prepare, invoke, turn):
             with pytest.raises(InputError, match=r"Input 'q' has a line that looks like the role marker") as caught:
-                run(strict, {"q": text})  # type: ignore[operator]  # four functions of one form
+                run(strict, {"q": text})
             assert caught.value.name == "q"
             assert "strict: true" in caught.value.fix
     assert script.requests == []
