@@ -99,7 +99,7 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
         if name not in names and name.startswith("_"):
             raise AttributeError(f"module 'prompty' has no attribute '{name}'")
         if name not in names:
-            from prompty.old_names import find_name
+            from prompty.old_names import find_name  # only for a name that does not exist
 
             return find_name(name, list(names))
         value = globals()[name] = getattr(import_module(names[name]), name)

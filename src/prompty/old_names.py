@@ -2,14 +2,17 @@
 
 import warnings
 from collections.abc import Mapping
-from importlib import import_module
+from contextlib import suppress
 from typing import Any
 
 from prompty.api import invoke
 from prompty.api_async import invoke_async
 from prompty.drivers.run import AgentOrPath
+from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.errors import nearest
 from prompty.model.agent import ModelOptions
+from prompty.model.message import ToolCall
+from prompty.registry import import_object
 
 _FIXES = {
     "headless": "Write the prompt as text: prompty.invoke(prompty.loads('---\\nmodel: …\\n---\\nuser:\\n…'))",
@@ -35,6 +38,7 @@ _MODULES = [
     "openapi",
     "durable",
 ]
+_CORE_TYPES = {"PromptyStream": PromptyStream, "AsyncPromptyStream": AsyncPromptyStream, "ToolCall": ToolCall}
 _OPTIONS = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "stop": "stop_sequences"}
 
 
@@ -98,9 +102,10 @@ def _find_fix(name: str, known: list[str]) -> str:
     if name in _FIXES:
         return _FIXES[name]
     for module in _MODULES:
-        value = getattr(import_module(f"prompty.{module}"), name, None)
-        if str(getattr(value, "__module__", "")).startswith("prompty."):
-            return f"Write: from prompty.{module} import {name}"
+        with suppress(AttributeError):
+            value = import_object(f"prompty.{module}:{name}")
+            if str(getattr(value, "__module__", "")).startswith("prompty."):
+                return f"Write: from prompty.{module} import {name}"
     near = nearest(name, known)
     return f"Did you mean '{near}'?" if near else ""
 
@@ -110,9 +115,9 @@ def find_core_name(name: str) -> object:
     AttributeError."""
     if name.startswith("_"):
         raise AttributeError(name)
-    if name in ("PromptyStream", "AsyncPromptyStream", "ToolCall"):
+    if name in _CORE_TYPES:
         warnings.warn(f"prompty.core is v1's. Write: from prompty import {name}", DeprecationWarning, stacklevel=3)
-        return getattr(import_module("prompty"), name)
+        return _CORE_TYPES[name]
     fix = _FIXES.get(name, "See docs/how-to/migrate-from-v1.md.")
     raise ImportError(f"prompty.core is v1's, and '{name}' is gone. {fix}")
 

@@ -202,7 +202,7 @@ def test_replay(vector: Vector, server: Server, record_property: Record) -> None
     results = [record.split(":")[3:] for record in records if record.startswith("turn:tool_result:")]
     name = results[0][0] if results else ""
     reply: dict[str, Any] = {"tools": [{"id": "call-1", "name": name, "arguments": {}}]}
-    server.answer(*map(chat_reply, [reply, {"output": "Done."}] if results else [{"output": "Done."}]))
+    server.answer(*map(chat_reply, [*([reply] if results else []), {"output": "Done."}]))
     allowed = not any(record.startswith("turn:permission_completed:0:false") for record in records)
     events: list[Event] = []
 

@@ -199,7 +199,7 @@ def test_a_union_takes_the_values_of_each_of_its_kinds() -> None:
         union = {key: [{"type": "integer"}, {"type": "string", "enum": ["many"]}, {"type": "null"}]}
         check = compile_check({"type": "object", "properties": {"n": union}, "required": ["n"]})
         assert not any(check(value) for value in ({"n": 3}, {"n": "many"}, {"n": None}, {}))
-        assert check({"n": "few"}) == [(".n", 'is "few", which none of its kinds allows')]
+        assert check({"n": "few"}) == [(".n", 'is "few", which none of its branches allow')]
         assert check({"n": True})
 
 

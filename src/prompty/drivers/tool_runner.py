@@ -16,7 +16,7 @@ from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
 from prompty.model.tool import OpenApiTool, PromptyTool
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
-from prompty.providers import has_live_transport
+from prompty.providers import has_live_transport, has_substitute
 from prompty.safety.redaction import masked_traceback
 from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.function import ToolContext
@@ -66,7 +66,7 @@ class ToolRunner:
         return self.describe()
 
     async def find_kinds(self, *, is_async: bool) -> None:
-        if self._agent.provenance.unset and has_live_transport():
+        if self._agent.provenance.unset and has_live_transport() and not has_substitute():
             self._check_variables()
         self.tools |= await kind_tools(self._agent, self.tools.keys(), sync=not is_async)
 

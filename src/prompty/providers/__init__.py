@@ -115,10 +115,14 @@ def active_interceptors() -> tuple[TransportInterceptor, ...]:
 
 
 def has_live_transport() -> bool:
-    """Return False if the answers of this context are recorded or scripted: no server needs a key, or a pause before a
-    retry."""
+    """Return False if the answers of this context are recorded ones: no server needs a pause before a retry."""
     interceptors = _interceptors.get()
-    return not _substitutes.get() and (not interceptors or interceptors[-1].is_live)
+    return not interceptors or interceptors[-1].is_live
+
+
+def has_substitute() -> bool:
+    """Return True if a substitute such as a `Script` answers in this context."""
+    return bool(_substitutes.get())
 
 
 # Call ids that an API accepts: by default any text.
