@@ -360,6 +360,8 @@ def test_outputs_of_a_v1_file_are_a_promise_only_if_it_requests_json() -> None:
 
 # What a schema allows, with mistakes: the property must not depend on luck to see both.
 def values_of(schema: dict[str, Any]) -> st.SearchStrategy[object]:
+    if "anyOf" in schema:
+        return st.one_of(*map(values_of, schema["anyOf"]))
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     choices: list[st.SearchStrategy[object]] = []
     if "enum" in schema:
@@ -382,6 +384,7 @@ LEAVES: dict[str, st.SearchStrategy[object]] = {
     "integer": st.integers(-5, 5),
     "number": st.integers(-5, 5) | st.floats(-5, 5),
     "boolean": st.booleans(),
+    "null": st.none(),
 }
 
 
@@ -390,10 +393,16 @@ def without_optional_nulls(schema: dict[str, Any]) -> dict[str, Any]:
     relaxed = {**schema}
     if "properties" in schema:
         relaxed["properties"] = {name: without_optional_nulls(entry) for name, entry in schema["properties"].items()}
-        relaxed["required"] = [name for name, entry in schema["properties"].items() if "null" not in entry["type"]]
+        relaxed["required"] = [name for name, entry in schema["properties"].items() if not can_be_null(entry)]
     if "items" in schema:
         relaxed["items"] = without_optional_nulls(schema["items"])
+    if "anyOf" in schema:
+        relaxed["anyOf"] = [without_optional_nulls(branch) for branch in schema["anyOf"]]
     return relaxed
+
+
+def can_be_null(schema: dict[str, Any]) -> bool:
+    return any(map(can_be_null, schema["anyOf"])) if "anyOf" in schema else "null" in schema["type"]
 
 
 @settings(max_examples=200, deadline=None)
@@ -401,7 +410,7 @@ def without_optional_nulls(schema: dict[str, Any]) -> dict[str, Any]:
 def test_what_invoke_returns_fits_the_schema(data: st.DataObject) -> None:
     agent = agent_of(outputs=data.draw(properties))
     schema: Any = output_schema(agent)
-    assume(schema is not None)
+    assume(schema is not None and "oneOf" not in str(schema) and len(str(schema)) < 2_000)
     value = data.draw(values_of(schema))
     text = json.dumps(value)
     cut = data.draw(st.sampled_from([len(text), len(text), len(text) - 1, len(text) // 2]))
