@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from prompty.registry import DEFAULT, Registry
+from prompty.safety import redaction
 from tests.machine import TIMED, Neighbours
 from tests.soak import SOAK, keep as keep, keep_counts
 from tests.spec_report import report
@@ -92,3 +93,13 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_loaded_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test starts with nothing cached."""
     monkeypatch.setattr("prompty.pipeline.load._cache", {})
+
+
+@pytest.fixture
+def own_secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Start without secrets, and forget those of the test: `https://api.openai.com@…` would make that host one."""
+    monkeypatch.setattr(redaction, "_secrets", {})
+    monkeypatch.setattr(redaction, "_longest_first", ())
+    redaction._mask_cached.cache_clear()
+    yield
+    redaction._mask_cached.cache_clear()

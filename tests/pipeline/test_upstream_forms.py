@@ -17,7 +17,6 @@ from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Message, parse_messages
 from prompty.model.tool import CustomTool, FunctionTool, McpTool
 from prompty.pipeline.request import list_declared_functions
-from prompty.safety import redaction
 from prompty.testing import Script, call
 from prompty.tools.toolbox import fill_bindings
 from prompty.wire.structured import build_schema
@@ -26,12 +25,7 @@ from scripts.write_schema import PATH as SCHEMA
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_secret_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget fixed texts of bindings in other tests: findings and errors would mask them."""
-    monkeypatch.setattr(redaction, "_secrets", {})
-    monkeypatch.setattr(redaction, "_longest_first", ())
-    redaction._mask_cached.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_secrets")  # findings and errors would mask fixed texts of other tests
 
 
 def write(frontmatter: str, body: str = "user:\nHi") -> str:

@@ -31,6 +31,8 @@ from tests.internet import Internet
 from tests.keyrings import MemoryKeyring
 from tests.late import without_variables
 
+pytestmark = pytest.mark.usefixtures("own_secrets")
+
 SECRET = "a-credential-nobody-should-see"
 HOSTS = (
     "api.openai.com",
