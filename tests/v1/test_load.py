@@ -52,7 +52,7 @@ def test_a_variable_in_an_option_stops_only_a_call(monkeypatch: pytest.MonkeyPat
     text = "model: {api: chat, configuration: {type: openai, name: x}, parameters: {temperature: '${env:NOWHERE}'}}"
     agent = read(text, env={})
     assert explain(agent).body["temperature"] == "${env:NOWHERE}"
-    with pytest.raises(RequestError, match=r"<text>:2:86: .*'NOWHERE' not set, which `model.options.temperature`"):
+    with pytest.raises(RequestError, match=r"<text>:2:86: .*'NOWHERE' not set, which `model.parameters.temperature`"):
         invoke(agent)
     assert read(text, env={"NOWHERE": "0.5"}).model.options.temperature == 0.5
 
@@ -62,7 +62,7 @@ def test_a_variable_that_names_the_model_stops_only_a_call(monkeypatch: pytest.M
     text = "model: {api: chat, configuration: {type: openai, name: '${env:NOWHERE}'}}"
     agent = read(text, env={})
     assert prepare(agent)
-    with pytest.raises(RequestError, match=r"'NOWHERE' not set, which `model\.id` names"):
+    with pytest.raises(RequestError, match=r"'NOWHERE' not set, which `model\.configuration\.name` names"):
         invoke(agent)
     assert read(text, env={"NOWHERE": "gpt-4o"}).model.id == "gpt-4o"
 
