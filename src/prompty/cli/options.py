@@ -9,7 +9,6 @@ from typer import Argument, Option
 from prompty.cases.project_file import NO_PROJECT, Project
 from prompty.errors import RequestError
 from prompty.safety.json import read_json
-from prompty.tracing.files import FileSink
 from prompty.tracing.sinks import VARIABLE, trace_to
 from prompty.tracing.spans import set_sink
 
@@ -77,6 +76,8 @@ def start_tracing(sinks: list[str] | None, project: Project = NO_PROJECT) -> Non
     if sinks:
         trace_to(*sinks)
     elif project.trace is not None and not os.environ.get(VARIABLE):
+        from prompty.tracing.files import FileSink  # few commands write traces
+
         set_sink("file", FileSink(project.trace))  # not by a word, in which a comma would name another sink
 
 
