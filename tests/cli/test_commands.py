@@ -218,7 +218,7 @@ def test_inputs_are_read_as_they_are_declared(typed: Path) -> None:
 
 WRONG = {
     "no equals sign": ("n", "`n` does not have the form NAME=VALUE"),
-    "not a number": ("n=abc", "input 'n' is declared as integer"),
+    "not a number": ("n=abc", "input 'n' must be an integer, not 'abc'"),
     "a file that is not there": ("photo=@nope.png", "cannot be read"),
 }
 

@@ -183,6 +183,7 @@ def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
 # Problems with the file's model, which do not matter if the command line overrides it.
 _MODEL_PROBLEMS = frozenset(
     {"missing-model", "unknown-provider", "provider-in-model-id", "unknown-api-type", "wrong-connection-kind"}
+    | {"endpoint-scheme", "model-ends", "model-refuses", "option-refused", "small-output", "untrusted-endpoint"}
 )
 
 
@@ -196,7 +197,7 @@ def _report_problems(found: Sequence[Problem], project: Project, *, overridden: 
         settled = _MODEL_PROBLEMS
     elif project.model or find_default_model(DEFAULT)[0]:
         settled = ("missing-model",)
-    problems = [problem for problem in found if problem.code not in (*settled, "env-missing")]
+    problems = [one for one in found if one.code not in (*settled, "env-missing") and one.severity != "info"]
     for problem in problems:
         print_problem(problem, err)
     if any(problem.code == "version-1" for problem in problems):  # don't repeat it when the file is loaded

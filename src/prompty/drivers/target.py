@@ -173,7 +173,6 @@ def describe_failure(error: PromptyError, effect: Effect[object], targets: Seque
             api = target.api_of(effect.request)
             locate_error(error, target, api)
             if error.cause == TIMED_OUT and (timeout := effect.request.timeout) is not None:
-                error.retryable = False  # all attempts of a call share its time
                 error.advice = f"It had {timeout:g} s. Allow more with `timeout`, or --timeout on a command line."
             if error.status in _REQUEST_FAULTS and not error.advice:
                 error.advice = _find_advice(target.agent, api, effect.request)

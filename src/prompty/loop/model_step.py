@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
-from prompty.errors import GuardrailError, ModelError, Refused, StreamCut
+from prompty.errors import TIMED_OUT, GuardrailError, ModelError, Refused, StreamCut
 from prompty.loop.context import (
     SUMMARY,
     Context,
@@ -98,7 +98,8 @@ def call_model(
             if observed:
                 yield Emit(ModelReply(reply))
             return reply
-        is_final = not failure.retryable or attempt > max_retries
+        is_out_of_time = failure.cause == TIMED_OUT and request.timeout is not None  # which all attempts share
+        is_final = not failure.retryable or attempt > max_retries or is_out_of_time
         yield Emit(ModelFailed(call, attempt, failure, is_final))
         if is_final:
             raise failure

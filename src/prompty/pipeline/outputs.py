@@ -106,7 +106,7 @@ def _describe(reason: ResultReason, text: str, problems: Problems) -> str:
         case "empty":
             return "the answer is empty"
         case "text":
-            return f"the answer is text, not JSON of the declared `outputs`: {_show(text)}"
+            return "the answer is text, not JSON of the declared `outputs`"
     causes = [_describe_problem(path, cause) for path, cause in problems[:_MAX_PROBLEMS]]
     return f"the answer does not fit the declared `outputs`: {'; '.join(causes)}"
 
@@ -145,9 +145,9 @@ def compile_check(schema: Mapping[str, Any]) -> ShapeCheck:
     def check(value: object) -> Problems:
         kind = type(value)
         if kind not in types and (kind is bool or not isinstance(value, types)):
-            return [("", f"is {_show(value)}, not {' or '.join(_WORDS[name] for name in names)}")]
+            return [("", f"is {_name_kind(value)}, not {' or '.join(_WORDS[name] for name in names)}")]
         if allowed is not None and not any(_is_same(value, one) for one in allowed):
-            return [("", f"is {_show(value)}, not one of {', '.join(map(_show, allowed))}")]
+            return [("", f"is not one of {', '.join(map(_show, allowed))}")]
         return check_entries(value) if isinstance(value, dict | list) else ()
 
     return check
@@ -158,7 +158,7 @@ def _compile_union(choices: Sequence[ShapeCheck], *, only_one: bool) -> ShapeChe
         fitting = sum(not choice(value) for choice in choices)
         if fitting == 1 or (fitting and not only_one):
             return ()
-        return [("", f"is {_show(value)}, which {'several' if fitting else 'none'} of its branches allow")]
+        return [("", f"is {_name_kind(value)}, which {'several' if fitting else 'none'} of its branches allow")]
 
     return check
 
@@ -198,6 +198,13 @@ def _is_same(value: object, other: object) -> bool:
 
 def _describe_problem(path: str, cause: str) -> str:
     return f"`{path.removeprefix('.')}` {cause}" if path else f"it {cause}"
+
+
+def _name_kind(value: object) -> str:
+    """Return the kind of a value. Messages have no value of an answer: errors go to traces, which have no content."""
+    if isinstance(value, int | float):
+        return "a boolean" if isinstance(value, bool) else "a number"
+    return next((_WORDS[name] for name, types in _TYPES.items() if isinstance(value, types)), type(value).__name__)
 
 
 def _show(value: object) -> str:

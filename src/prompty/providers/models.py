@@ -8,6 +8,7 @@ from prompty.model.connection import ReferenceConnection
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.providers import PROVIDERS
+from prompty.providers.endpoint import find_server_name
 from prompty.providers.wiretap import get_base_url
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.wire.json_bytes import as_count, as_mapping, as_object, read_bytes
@@ -43,6 +44,9 @@ def list_models(agent: PromptAgent) -> list[ListedModel]:
     except ModelError as error:
         # A server knows the key of its caller, and may repeat it.
         cause = mask_secrets(f"{mask_url(get_base_url(transport))} did not say which models it has: {error.cause}")
+        if error.status is None and error.retryable:
+            fix = "Start Ollama: `ollama serve`." if find_server_name(agent) == "ollama" else "Is the server running?"
+            cause += f"\n    {fix}"
         raise ModelError(cause, status=error.status, retryable=error.retryable) from None
 
 

@@ -345,7 +345,9 @@ def _list(tools: Any, result: Any) -> None:
     agent, kind = _kind()
     server = KnownServer("own", ServerAddress(command=("own",)), Pins("own"))
     connection = _Connection(_Client(tools, result))
-    servers: Any = SimpleNamespace(find=lambda *_: server, connection=lambda _: connection)
+    servers: Any = SimpleNamespace(
+        find=lambda *_: server, connection=lambda _: connection, is_registered=lambda _: True
+    )
     kind.servers = servers
     projected = in_event_loop(project_tools(agent, ())).result()
     Toolset(OfferedTool(function=one.function) for one in projected)
