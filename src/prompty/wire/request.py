@@ -23,11 +23,13 @@ def map_options(options: ModelOptions, table: Mapping[str, str]) -> Json:
 
     A name such as `reasoning.effort` is a key of a group, which `additionalProperties` may have begun.
     """
+    given = options.model_fields_set
+    if not given:
+        return {}
     extra = options.additional_properties or {}
     mapped: Json = {}
     for name, wire_name in table.items():
-        value = getattr(options, name)
-        if value not in (None, ()):
+        if name in given and (value := getattr(options, name)) not in (None, ()):
             group, dot, key = wire_name.partition(".")
             if dot:
                 begun = extra.get(group) or {}

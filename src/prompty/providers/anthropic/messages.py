@@ -112,7 +112,11 @@ def _join_instructions(messages: Sequence[Message]) -> str | list[Json]:
 
 def headers(agent: PromptAgent) -> Mapping[str, str]:
     """Return the header of the API version that has sampling options, if the prompt sets one (W11)."""
-    return _SAMPLING_VERSION if _SAMPLING & map_options(agent.model.options, OPTIONS).keys() else {}
+    options = agent.model.options
+    given = options.model_fields_set
+    if not given or (_SAMPLING.isdisjoint(given) and not options.additional_properties):
+        return {}
+    return _SAMPLING_VERSION if _SAMPLING & map_options(options, OPTIONS).keys() else {}
 
 
 def _function_to_wire(function: Function) -> Json:
