@@ -212,7 +212,7 @@ def secrets_in(agent: PromptAgent) -> Iterator[str]:
     """Yield an agent's secrets.
 
     These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
-    looks like a credential. The text of a reference is none.
+    looks like a credential. The text of an unresolved reference is not a secret.
     """
     references = {entry.text for entry in agent.provenance.unset}
     yield from (secret for secret in _list_secrets(agent, references) if secret not in references)

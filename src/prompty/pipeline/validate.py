@@ -167,7 +167,7 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
 
 
 def accepts_null(declared: Property) -> bool:
-    """Return True if null is a value. For any other property it means that there is none."""
+    """Return True if a property accepts null as its value. Otherwise null means that the value is missing."""
     if declared.nullable or not declared.branches:
         return declared.nullable
     fitting = sum(map(accepts_null, declared.branches))
@@ -229,8 +229,8 @@ def _find_union_misfits(
 def _find_branch_misfits(
     branch: Property, value: object, name: str, depth: int = 0, *, hidden: bool = False
 ) -> list[InputProblem]:
-    """Return the mismatches between a value and a branch. Unlike an input of its own, media are checked here: they
-    decide which branch is meant."""
+    """Return the mismatches between a value and a branch. Media and threads are checked too, because their kind decides
+    which branch applies."""
     is_media = isinstance(value, MediaPart) and branch.kind != "union"
     if branch.kind in RICH_KINDS or is_media:
         if (value is None and branch.nullable) or _is_rich(branch.kind, value):

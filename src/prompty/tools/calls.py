@@ -250,7 +250,7 @@ def to_text(value: object) -> str:
 
 
 def _describe(value: object) -> str:
-    """Return the text of an object that is not data. Without a text of its own, that would be its address."""
+    """Return the text of an object that is not data, but not the default one, which has its address."""
     if type(value).__str__ is not object.__str__ or type(value).__repr__ is not object.__repr__:
         return str(value)
     name = type(value).__name__

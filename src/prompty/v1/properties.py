@@ -149,7 +149,7 @@ def _translate_union(declared: V1Data, key: str, branches: Any, *, strict: bool)
     if nullable := branches[-1] == {"type": "null"}:
         branches = branches[:-1]
     translated = [_translate_schema(branch, strict) for branch in branches]
-    # Null as a branch of its own is written once, at the end.
+    # `nullable` writes one null branch, at the end, so a branch must not allow null again.
     if not translated or any(branch is None or (nullable and "nullable" in branch) for branch in translated):
         return None
     return {"kind": "union", **({"nullable": True} if nullable else {}), **declared, key: translated}
