@@ -33,7 +33,7 @@ share /dev
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf ~/.config/pip/pip.conf ~/.pip/pip.conf; do
     if [ -e "$file" ]; then mkdir -p "$system$(dirname "$file")"; cp --dereference "$file" "$system$file"; fi
 done
-cp --recursive --dereference /etc/ssl/. "$system/etc/ssl/"
+cp --dereference /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/"
 for path in $({ python3 -m pip config list; env | grep '^PIP_'; } | grep --only-matching --extended-regexp '(file://)?/[^ ,'"'"'"]+' | sed 's|^file://||'); do
     if [ -f "$path" ]; then mkdir -p "$system$(dirname "$path")"; cp --dereference "$path" "$system$path"; fi
     if [ -d "$path" ] && [ "$path" != / ]; then share "$path"; fi
