@@ -68,3 +68,62 @@ def silenced_without_reason(file: Path) -> list[str]:
 def test_a_silenced_check_names_itself_and_its_reason() -> None:
     files = [file for file in EVERYTHING if file != Path(__file__)]
     assert [place for file in files for place in silenced_without_reason(file)] == []
+
+
+VALIDATORS = ROOT / "src/prompty/safety/schemas.py"
+VALIDATION_LIBRARIES = ("jsonschema_rs", "jsonschema", "fastjsonschema")
+
+
+def imports_validators(source: str) -> bool:
+    """Return True if code can reach a library that builds validators. Imports for types alone don't count."""
+    tree = ast.parse(source)
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    for_types = {id(inner) for block in blocks for statement in block.body for inner in ast.walk(statement)}
+    names: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import() if id(node) not in for_types:
+                names += [alias.name for alias in node.names]
+            case ast.ImportFrom() if id(node) not in for_types:
+                names.append(node.module or "")
+            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if "import" in ast.unparse(node.func):
+                names.append(name)
+            case ast.Subscript(slice=ast.Constant(value=str(name))) if ast.unparse(node.value).endswith("modules"):
+                names.append(name)
+    return any(name.partition(".")[0] in VALIDATION_LIBRARIES for name in names)
+
+
+def test_one_module_builds_validators() -> None:
+    assert imports_validators(VALIDATORS.read_text(encoding="utf-8"))
+    others = [file for file in SOURCES if file != VALIDATORS]
+    assert [file for file in others if imports_validators(file.read_text(encoding="utf-8"))] == []
+
+
+def test_an_import_of_validators_is_found_in_every_form() -> None:
+    for source in (
+        "import jsonschema_rs",
+        "import json, jsonschema_rs as rs",
+        "from jsonschema_rs import validator_for",
+        "from jsonschema_rs import meta, is_valid, validate",
+        "from jsonschema_rs.jsonschema_rs import Draft7Validator",
+        "def f():\n    from jsonschema_rs import Draft202012Validator as Checker",
+        "from importlib import import_module\nimport_module('jsonschema_rs').validator_for({})",
+        "__import__('jsonschema_rs')",
+        "import sys\nsys.modules['jsonschema_rs']",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import jsonschema_rs",
+        "import jsonschema",
+    ):
+        assert imports_validators(source), source
+    assert not imports_validators("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import jsonschema_rs")
+
+
+def test_every_validator_is_built_with_the_refusal_of_references() -> None:
+    calls = [node for node in ast.walk(ast.parse(VALIDATORS.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    built = [node for node in calls if ast.unparse(node.func).startswith("jsonschema_rs.")]
+    assert sorted(ast.unparse(node.func) for node in built) == [
+        "jsonschema_rs.meta.is_valid",  # it takes no retriever, and its schema names a known dialect
+        "jsonschema_rs.validator_for",
+    ]
+    [factory] = [node for node in built if ast.unparse(node.func) == "jsonschema_rs.validator_for"]
+    given = {keyword.arg: ast.unparse(keyword.value) for keyword in factory.keywords}
+    assert given["retriever"] == "_refuse_reference"

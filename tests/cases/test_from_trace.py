@@ -69,6 +69,15 @@ def run_offline(test_file: Path) -> list[TrialResult]:
     return Runner(RunnerOptions()).run(list(plan_trials([read_suite(test_file)])))
 
 
+def test_a_link_that_leads_nowhere_is_not_written_through(prompt: Path) -> None:
+    trace = trace_turn(prompt, "Paid.", order=7)
+    outside = prompt.with_name("outside")
+    prompt.with_name("pay.test.yaml").symlink_to(outside)
+    with pytest.raises(RequestError, match=r"pay\.test\.yaml already exists"):
+        add_case(read_trace(trace), prompt)
+    assert not outside.exists()
+
+
 def test_a_traced_turn_becomes_a_case_that_passes_offline(prompt: Path) -> None:
     trace = trace_turn(prompt, call("look", order=7), "Paid.", order=7, note="yes: {{x}} # no\n- a")
     added = add_case(read_trace(trace), prompt)

@@ -48,7 +48,7 @@ MISTAKES = {
     ),
     "a schema that is none": (
         "cases:\n  - name: a\n    expect: {replay: {json_schema: {type: texxt}}}\n",
-        "3: not a JSON Schema: \"texxt\" is not valid under any of the schemas listed in the 'anyOf' keyword | "
+        "3: not a JSON Schema: type: the value is not valid under any of the schemas listed in the 'anyOf' keyword | "
         "Correct the schema.",
     ),
     "a path that cannot be read": (

@@ -1,17 +1,21 @@
 """Baselines, comparisons, JUnit and the summary: pure functions on results."""
 
 import json
+import re
+from html import unescape
 from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 from junitparser import Error, Failure, JUnitXml, Skipped
+from markdown_it import MarkdownIt
 
 from prompty.cases.comparison import compare, describe_comparison, get_case_key, read_baseline, write_baseline
 from prompty.cases.report import write_junit, write_summary
 from prompty.cases.results import CaseRun, CheckResult, Status, TrialResult, run_from_json
 from prompty.errors import RequestError
+from prompty.safety.visible import visible
 
 STATUSES: list[Status] = ["passed", "failed", "error", "skipped"]
 
@@ -112,6 +116,29 @@ def test_the_summary_lists_files_and_what_did_not_pass() -> None:
     assert "| answer | 1 | 1 | 0 | 0 |" in text
     assert "- **answer::b\\|c \\[openai:m\\]**: replay: \\*x\\*" in text
     assert "1 worse" in text
+
+
+LINKS = (
+    "https://evil.example/a",
+    "HTTP://evil.example",
+    "ftp://x.example",
+    "www.evil.example",
+    "a@evil.example",
+    "@all",
+)
+
+
+@given(
+    st.lists(st.sampled_from([*LINKS, "\u202e", "\u2028", "\u2066", "<b>", "*", "#1", " ", "a", "\\", "`"]), max_size=6)
+)
+def test_the_summary_has_no_links_and_no_hidden_characters(words: list[str]) -> None:
+    text = "".join(words)
+    source = write_summary([make_result("a", "failed", text)])
+    assert not re.search(r"://|www\.|@\w|#\w|[\u202e\u2028\u2066]", source, re.IGNORECASE)
+    [line] = [line for line in source.splitlines() if line.startswith("- ")]
+    html = MarkdownIt("commonmark").render(line.partition(": ")[2])
+    shown = unescape(re.sub(r"<!-- -->|</?p>", "", html)).strip()
+    assert shown == f"replay: {' '.join(visible(' '.join(text.split())).split())}".strip()
 
 
 def test_a_run_survives_json() -> None:

@@ -49,6 +49,19 @@ def test_no_file_is_overwritten(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["greet.prompty", "greet.test.yaml"]
 
 
+@pytest.mark.parametrize("name", ["greet.prompty", "greet.test.yaml"])
+def test_a_link_that_leads_nowhere_is_not_written_through(folder: Path, name: str) -> None:
+    outside = folder.parent / f"outside-{name}"
+    (folder / name).symlink_to(outside)
+    _, err = run("import", "promptfooconfig.yaml", code=1)
+    assert f"{name} already exists\n    Write to another folder: --output FOLDER." in err
+    assert not outside.exists()
+    assert [path.name for path in folder.glob("greet.*")] == [name]
+    (folder / "new").symlink_to(outside)
+    assert "File exists" in run("import", "promptfooconfig.yaml", "--output", "new", code=1)[1]
+    assert not outside.exists()
+
+
 def test_rows_need_a_prompt_and_a_config_has_its_own(folder: Path) -> None:
     assert "--prompt FILE.prompty" in run("import", "rows.csv", code=1)[1]
     assert "Remove --prompt." in run("import", "promptfooconfig.yaml", "--prompt", "greet.prompty", code=1)[1]

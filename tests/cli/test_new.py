@@ -101,6 +101,17 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "tools.py").read_text() == "mine"
 
 
+def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "tools.py").symlink_to(tmp_path / "outside")
+    done = run(folder, "new", "tools")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: tools.py already exists\n    Choose another name: prompty new tools NAME.\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["app"]
+    assert [path.name for path in folder.iterdir()] == ["tools.py"]
+
+
 WRONG = {
     "template": (("chatt",), "Did you mean 'chat'?"),
     "folder": (("chat", "none/x"), "there is no folder 'none'"),

@@ -7,6 +7,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+from prompty.durable import probes
 from prompty.durable.probes import ProbeServer, parse_address, probe
 from prompty.errors import RequestError
 
@@ -47,6 +48,26 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(server: ProbeServer) ->
     with socket.create_connection(("127.0.0.1", server.port)) as silent:
         silent.send(b"GET /rea")
         assert get(server, "/readyz") == (200, "ok\n")
+
+
+@pytest.mark.parametrize("sent", [b"x", b"x: y\r\n"])
+def test_a_client_that_never_ends_its_request_is_cut_off(
+    server: ProbeServer, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "REQUEST_SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.send(b"GET /readyz HTTP/1.1\r\n")
+        slow.settimeout(0.05)
+        for _ in range(200):  # each piece comes long before a limit of single reads would end
+            try:
+                slow.send(sent)
+                if slow.recv(100) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+    pytest.fail("the server still reads the request")
 
 
 def test_it_listens_on_addresses_of_either_version() -> None:

@@ -15,8 +15,9 @@ from prompty.pipeline.dotenv import parse_env
 from prompty.pipeline.migrate import migrate_text
 from prompty.pipeline.references import References
 from prompty.safety.redaction import find_secret, is_credential_name, mask_line
+from prompty.safety.schemas import get_validator
 from prompty.safety.yaml import YamlError, read_yaml
-from prompty.tools.calls import check_arguments, get_validator, parse_arguments
+from prompty.tools.calls import check_arguments, parse_arguments
 from prompty.v1.translate import translate
 from tests.machine import time_factor
 

@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 
 from prompty.errors import ArgumentsError, InputError
 from prompty.model.tool import FunctionTool
-from prompty.tools.calls import check_arguments, get_validator, parse_arguments
+from prompty.safety.schemas import get_validator
+from prompty.tools.calls import check_arguments, parse_arguments
 from prompty.tools.toolbox import fill_bindings
 
 READ: dict[str, tuple[str, Any]] = {
@@ -103,5 +104,5 @@ def test_a_value_that_the_validator_cannot_read_has_a_problem() -> None:
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])
 def test_a_schema_that_refers_to_something_outside_is_refused(reference: str) -> None:
-    with pytest.raises(ValueError, match="retrieving it failed"):
+    with pytest.raises(ValueError, match=r"outside the schema|No base URI"):
         get_validator({"type": "object", "properties": {"a": {"$ref": reference}}})

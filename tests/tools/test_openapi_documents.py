@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
-from prompty.tools.calls import get_validator, is_valid
+from prompty.safety.schemas import get_validator, is_legal, is_valid
 from prompty.tools.openapi import find_base_url, find_scheme
 from prompty.tools.openapi.client import Permissions
-from prompty.tools.openapi.document import is_legal, parse_document
+from prompty.tools.openapi.document import parse_document
 from prompty.tools.openapi.operations import list_operations
 from prompty.tools.openapi.request import build_call
 from tests.machine import time_factor

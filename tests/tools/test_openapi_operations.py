@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from prompty.errors import ToolError
-from prompty.tools.calls import get_validator, is_valid
-from prompty.tools.openapi.document import is_legal
+from prompty.safety.schemas import get_validator, is_legal, is_valid
 from prompty.tools.openapi.operations import Selection, list_operations
 from tests.tools.openapi_parts import document, one_operation, operation_of, read
 

@@ -7,14 +7,14 @@ run only if the cheaper ones have passed. A path such as `messages[0].content` l
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple, Protocol
-
-import jsonschema_rs
 
 from prompty.cases.case_file import Check, Level, Range, Similarity
 from prompty.cases.results import CheckResult
+from prompty.model.message import Json
 from prompty.safety.json import read_json
+from prompty.safety.schemas import get_validator
 
 _MAX_SHOWN = 160
 
@@ -139,7 +139,7 @@ _CHEAP: dict[str, Callable[[Check, Observation], str]] = {
     "contains": _check_contains,
     "not_contains": _check_not_contains,
     "regex": _check_regex,
-    "json_schema": lambda check, seen: _validate(_write(check.json_schema), seen.read_value()),
+    "json_schema": lambda check, seen: _validate(check.json_schema or {}, seen.read_value()),
     "length": _check_length,
     "dropped": _check_dropped,
     "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
@@ -178,14 +178,9 @@ def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -
 _ABSENT = object()
 
 
-@lru_cache(maxsize=256)
-def _build_validator(schema: str) -> Any:
-    return jsonschema_rs.validator_for(json.loads(schema))
-
-
-def _validate(schema: str, value: object) -> str:
+def _validate(schema: Json, value: object) -> str:
     try:
-        error = next(_build_validator(schema).iter_errors(value), None)
+        error = next(get_validator(schema).iter_errors(value), None)
     except ValueError as unusable:
         return f"the JSON Schema is invalid: {unusable}"
     if error is None:

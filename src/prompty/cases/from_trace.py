@@ -19,6 +19,7 @@ from prompty.cases.trial import Mode
 from prompty.errors import InvalidMessage, RequestError
 from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.tool import CustomTool, FunctionTool
+from prompty.pipeline.files import create_files
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.testing.script import Script
@@ -57,7 +58,14 @@ def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
     before = path.read_text(encoding="utf-8") if path.exists() else None
     tools = load_prompt(prompt, prompt.parent).tools
     case = build_case(run, [tool.name for tool in tools if isinstance(tool, FunctionTool | CustomTool)])
-    path.write_text(append_case(before, case, path), encoding="utf-8", newline="\n")
+    text = append_case(before, case, path)
+    if before is None:
+        try:
+            create_files({path: text.encode()})
+        except FileExistsError as error:  # a link that leads nowhere
+            raise RequestError(str(error), "Remove it.") from None
+    else:
+        path.write_text(text, encoding="utf-8", newline="\n")
     written: list[Path] = []
     try:
         suite = read_suite(path)

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-import jsonschema_rs
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -28,6 +27,7 @@ from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap, SourceText, first_findings, first_problems
+from prompty.safety.schemas import get_validator
 from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_yaml
 
 SUFFIXES = (".test.yaml", ".test.yml")
@@ -348,10 +348,9 @@ def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
     except re.error as error:
         yield "regex", f"the regular expression is invalid: {error}", "Correct it, and quote it with '…'."
     try:
-        jsonschema_rs.validator_for(check.json_schema or {})
+        get_validator(check.json_schema or {})
     except ValueError as error:
-        cause, _, _ = str(error).partition("\n")
-        yield "json_schema", f"not a JSON Schema: {cause}", "Correct the schema."
+        yield "json_schema", f"not a JSON Schema: {error}", "Correct the schema."
     try:
         parse_path(check.path or "")
     except ValueError as error:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from prompty.cases.comparison import Comparison
 from prompty.cases.results import Status, TrialResult, count_statuses
 from prompty.model.message import Json
+from prompty.safety.visible import visible
 from prompty.viewer.page import build_page
 
 
@@ -101,6 +102,8 @@ def _clean(text: str) -> str:
 MAX_LISTED = 50
 _MAX_REASON = 300
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@-])")
+# GitHub turns bare URLs, addresses and mentions into links, even if escaped. A comment inside them prevents it.
+_LINKED = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=[@#])", re.IGNORECASE)
 
 
 def write_summary(results: Sequence[TrialResult], notes: Sequence[str] = ()) -> str:
@@ -133,4 +136,5 @@ def _get_reason(result: TrialResult) -> str:
 
 
 def _escape(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
+    shown = escape(" ".join(visible(text).split()), quote=False)
+    return _LINKED.sub("<!-- -->", _SPECIAL.sub(r"\\\1", shown))

@@ -8,6 +8,7 @@ from typer import Argument, Option
 from prompty.cases.imports.importing import ROWS, Imported, import_config, import_rows
 from prompty.cases.reading import SUFFIXES
 from prompty.cli.console import err, fail, out, print_problem
+from prompty.pipeline.files import create_files
 from prompty.safety.visible import visible
 
 ForeignFile = Annotated[
@@ -36,18 +37,18 @@ def import_tests(file: ForeignFile, prompt: RowsPrompt = None, output: Output = 
 
 
 def _write(found: Imported, folder: Path) -> None:
-    texts: dict[Path, str] = {}
+    texts: dict[Path, bytes] = {}
     for prompt in found.files:
         for suffix, text in ((".prompty", prompt.prompt), (SUFFIXES[0], prompt.tests)):
             if text is not None:
-                texts[folder / f"{prompt.name}{suffix}"] = text
+                texts[folder / f"{prompt.name}{suffix}"] = text.encode()
     if not texts:
         fail("nothing was imported\n    The list above says why.")
-    if existing := [str(path) for path in texts if path.exists()]:
-        fail(f"{', '.join(existing)} already exists\n    Write to another folder: --output FOLDER.")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8", newline="\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        create_files(texts)
+    except FileExistsError as error:
+        fail(f"{error}\n    Write to another folder: --output FOLDER.")
     cases = sum(prompt.cases for prompt in found.files)
     out.print(visible(f"Created {', '.join(map(str, texts))}: {cases} {'case' if cases == 1 else 'cases'}."))
     left = len(found.problems)

@@ -11,6 +11,7 @@ from typer import Argument
 
 from prompty.cli.console import fail, out
 from prompty.errors import nearest
+from prompty.pipeline.files import create_files
 from prompty.providers.facts import read_package_facts
 from prompty.safety.visible import visible
 
@@ -64,19 +65,19 @@ def new(
     chosen = TEMPLATES[template]
     target = Path((name or template).removesuffix(".prompty"))
     written = {target.with_name(target.name + suffix): suffix for suffix in (".prompty", *chosen.others)}
-    _check_targets(target, list(written), template)
-    for path, suffix in written.items():
-        path.write_bytes(_read_template(template, suffix, target))
+    _check_target(target)
+    try:
+        create_files({path: _read_template(template, suffix, target) for path, suffix in written.items()})
+    except FileExistsError as error:
+        fail(f"{error}\n    Choose another name: prompty new {template} NAME.")
     _print_next_steps(chosen, target, list(written))
 
 
-def _check_targets(target: Path, paths: list[Path], template: str) -> None:
+def _check_target(target: Path) -> None:
     if not target.name.replace("-", "").replace("_", "").isalnum():
         fail(f"'{target.name}' is not a valid prompt name\n    Use letters, digits, - and _.")
     if not target.absolute().parent.is_dir():
         fail(f"there is no folder '{target.parent}'\n    Create it first.")
-    if existing := [str(path) for path in paths if path.exists()]:
-        fail(f"{', '.join(existing)} already exists\n    Choose another name: prompty new {template} NAME.")
 
 
 def _read_template(template: str, suffix: str, target: Path) -> bytes:

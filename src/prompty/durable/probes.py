@@ -4,17 +4,22 @@ It runs on a thread of its own, on an address that the host chooses. It answers 
 but nothing of what a run says.
 """
 
+import io
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar, Self
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from prompty.errors import RequestError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 Page = Callable[[], tuple[HTTPStatus, bytes]]
-READ_SECONDS = 5.0
+REQUEST_SECONDS = 5.0
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -78,9 +83,26 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
 
+class _Incoming(io.RawIOBase):
+    """The bytes of a request. All of them must come before the deadline, so that a slow client holds no thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._deadline = connection, monotonic() + REQUEST_SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        self._connection.settimeout(max(self._deadline - monotonic(), 0.001))
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     pages: ClassVar[Mapping[str, Page]] = {}
-    timeout = READ_SECONDS
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Incoming(self.connection))
 
     def do_GET(self) -> None:
         page = self.pages.get(self.path)

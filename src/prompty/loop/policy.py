@@ -14,7 +14,7 @@ from prompty.loop.effects import Rewrite, Verdict
 from prompty.model.conditions import get_conditions
 from prompty.model.message import Json, Message
 from prompty.model.paused import GatedCall
-from prompty.tools.calls import get_validator
+from prompty.safety.schemas import get_validator
 
 ALLOW = Verdict(True)
 

@@ -25,14 +25,12 @@ from prompty.model.event import ToolGated
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.safety.redaction import MASK
+from prompty.safety.schemas import Validator, get_validator, is_valid
 from prompty.tools.calls import (
-    Validator,
     complete_arguments,
     copy_json,
     drop_defaults,
     error_message,
-    get_validator,
-    is_valid,
     resolve_arguments,
     result_message,
 )

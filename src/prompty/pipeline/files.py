@@ -1,4 +1,7 @@
-"""Read the files of a prompt. Only this module opens files, so an editor can pass unsaved buffers here."""
+"""Read the files of a prompt, and create new ones.
+
+Only this module opens a prompt's files, so an editor can pass unsaved buffers here.
+"""
 
 import os
 import stat
@@ -57,6 +60,15 @@ def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = Fal
     except UnicodeDecodeError as error:
         message = f"{label} is not UTF-8 text (byte {error.start})"
         raise Unreadable("file-encoding", message, "Save it as UTF-8.") from None
+
+
+def create_files(contents: Mapping[Path, bytes]) -> None:
+    """Create new files. Raise FileExistsError if one of them exists, even as a link that leads nowhere."""
+    if existing := [str(path) for path in contents if os.path.lexists(path)]:
+        raise FileExistsError(f"{', '.join(existing)} already exists")
+    for path, content in contents.items():
+        with path.open("xb") as file:  # does not follow a link that was made since
+            file.write(content)
 
 
 def _open(path: str, _: int) -> int:

@@ -2,11 +2,10 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast, get_args
+from typing import Any, cast, get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
@@ -15,9 +14,7 @@ from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Json, Message, ToolCall, Usage
 from prompty.safety.json import is_deeper, is_larger, may_have_surrogates, read_json, repair_json, repair_text
 from prompty.safety.redaction import mask_secrets
-
-if TYPE_CHECKING:
-    import jsonschema_rs
+from prompty.safety.schemas import Validator, is_valid
 
 logger: logging.Logger = logging.getLogger("prompty")
 _FENCE = "```"
@@ -32,7 +29,7 @@ MAX_RESULT_PARTS = 1_000
 _PARTS = get_args(ContentPart)
 
 
-def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", defaults: Json) -> Json:
+def resolve_arguments(text: str, bound: Iterable[str], validator: Validator, defaults: Json) -> Json:
     """Parse the arguments, drop those that the host binds, add defaults, and validate (L4)."""
     arguments = parse_arguments(text)
     for name in bound:
@@ -43,7 +40,7 @@ def resolve_arguments(text: str, bound: Iterable[str], validator: "Validator", d
     return arguments
 
 
-def complete_arguments(arguments: Json, validator: "Validator", defaults: Json) -> Json:
+def complete_arguments(arguments: Json, validator: Validator, defaults: Json) -> Json:
     """Validate arguments and add a default for each that is missing. Raise `ArgumentsError` if they are invalid."""
     missing = {name: copy_json(value) for name, value in defaults.items() if name not in arguments}
     complete = {**arguments, **missing} if missing else arguments
@@ -96,39 +93,6 @@ def _strip_fence(text: str) -> str:
     first_line, newline, rest = text[: -len(_FENCE)].partition("\n")
     tag = first_line.removeprefix(_FENCE).strip()
     return rest.strip() if newline and (not tag or tag.isalnum()) else text
-
-
-class Validator(Protocol):
-    """Validates values against one JSON Schema."""
-
-    def is_valid(self, value: object, /) -> bool: ...
-    def validate(self, value: object, /) -> None: ...
-    def iter_errors(self, value: object, /) -> "Iterator[jsonschema_rs.ValidationError]": ...
-
-
-def get_validator(schema: Json) -> Validator:
-    """Return the cached validator for a JSON Schema."""
-    return _build_validator(json.dumps(schema))
-
-
-@lru_cache(maxsize=512)  # building one costs more than using it
-def _build_validator(schema: str) -> Validator:
-    import jsonschema_rs  # a call without tools needs neither its 3 MB nor its 12 ms
-
-    return cast(Validator, jsonschema_rs.validator_for(schema, retriever=_refuse_reference))
-
-
-def _refuse_reference(reference: str) -> NoReturn:
-    """Refuse to read files or call servers for a schema."""
-    raise ValueError(f"it refers to {reference[:200]}, outside the schema")
-
-
-def is_valid(value: object, validator: Validator) -> bool:
-    """Return True if a value is valid. A value nested too deep for the validator is not."""
-    try:
-        return validator.is_valid(value)
-    except ValueError:
-        return False
 
 
 def check_arguments(arguments: Json, validator: Validator) -> None:

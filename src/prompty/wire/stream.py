@@ -5,6 +5,7 @@ Pure, so sync and async code share it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
 from prompty.errors import ModelError, Refused, StreamCut
@@ -14,6 +15,7 @@ from prompty.safety.json import is_json_object
 from prompty.wire.json_bytes import MALFORMED, as_object, as_text, find_page, malformed, read_bytes
 
 MAX_EVENT_BYTES = 64_000_000
+MAX_CALLS = 1_000  # of one answer
 _MARKED = b"\xef\xbb\xbfdata:"  # some servers start a stream with a byte order mark
 T = TypeVar("T")
 
@@ -102,21 +104,31 @@ class _OpenCall:
         return (not call_id or self.id in ("", call_id)) and (not name or self.name in ("", name))
 
 
+def check_call_count(count: int) -> None:
+    """Raise `ModelError` if an answer has too many calls."""
+    if count > MAX_CALLS:
+        raise ModelError(f"the answer has more than {MAX_CALLS:,} tool calls")
+
+
 class CallAssembler:
     """Assembles calls that arrive in pieces, by index. If a server omits or repeats the index, a new id or a new name
-    starts a new call."""
+    starts a new call. A piece takes the same time however many calls there are."""
 
     def __init__(self) -> None:
         self._calls: list[_OpenCall] = []
         self._at: dict[int, int] = {}
+        self._first: dict[tuple[str, str], int] = {}  # by id and name, and by id and "" whatever the name
+        self._unnamed: dict[str, list[int]] = {}  # by id, as heaps: the calls whose name may still come
 
     def add(self, index: int | None, call_id: object, name: object, arguments: str | None) -> ToolCallDelta:
         """Add a piece of a call. An id may be a number, but a name must be text."""
         id_text, name_text = as_text(call_id), as_text(name)
         position = self._get_position(index, id_text, name_text)
         call = self._calls[position]
-        call.id = call.id or id_text
-        call.name = call.name or name_text
+        if (id_text and not call.id) or (name_text and not call.name):
+            call.id = call.id or id_text
+            call.name = call.name or name_text
+            self._register(position)
         if arguments:
             call.arguments.append(arguments)
         return ToolCallDelta(position, call.id, call.name, arguments or "")
@@ -130,7 +142,9 @@ class CallAssembler:
         position = self._find_call(index, call_id, name)
         if position is None:
             position = len(self._calls)
+            check_call_count(position + 1)
             self._calls.append(_OpenCall(call_id, name, index))
+            self._register(position)
         if index is not None:
             self._at[index] = position
         return position
@@ -140,9 +154,25 @@ class CallAssembler:
         if not self._calls or (index is not None and index not in self._at):
             return None
         current = len(self._calls) - 1 if index is None else self._at[index]
-        same_id = (position for position, call in enumerate(self._calls) if call_id and call.id == call_id)
-        candidates = (current, *same_id)
-        return next((position for position in candidates if self._calls[position].matches(call_id, name)), None)
+        return current if self._calls[current].matches(call_id, name) else self._find_by_id(call_id, name)
+
+    def _find_by_id(self, call_id: str, name: str) -> int | None:
+        """Return the first call with this id whose name is the same or still to come."""
+        unnamed = self._unnamed.get(call_id, []) if name else []
+        while unnamed and self._calls[unnamed[0]].name:
+            heappop(unnamed)
+        found = [self._first[call_id, name]] if (call_id, name) in self._first else []
+        return min(found + unnamed[:1], default=None)
+
+    def _register(self, position: int) -> None:
+        """Make a call that is new, or has got its id or its name, findable by its id."""
+        call = self._calls[position]
+        if not call.id:
+            return
+        for key in ((call.id, ""), (call.id, call.name)):
+            self._first[key] = min(position, self._first.get(key, position))
+        if not call.name:
+            heappush(self._unnamed.setdefault(call.id, []), position)
 
     def calls(self, *, truncated: bool = False) -> tuple[ToolCall, ...]:
         """Return the calls in the order of their indexes, with generated ids where the server sent none.

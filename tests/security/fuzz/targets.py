@@ -29,8 +29,9 @@ from prompty.providers import PROVIDERS, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
 from prompty.registry import Registry
+from prompty.safety.schemas import get_validator
 from prompty.testing.script import AsyncLocalTransport, LocalTransport
-from prompty.tools.calls import failure_message, get_validator, resolve_arguments, result_message
+from prompty.tools.calls import failure_message, resolve_arguments, result_message
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import TOOL_KINDS, KindTool, project_tools
 from prompty.tools.mcp import KnownServer, McpKind, Pins

@@ -31,7 +31,7 @@ from prompty.wire.request import (
     refuse_one_of,
     require_text,
 )
-from prompty.wire.stream import CallAssembler, sort_by_index
+from prompty.wire.stream import CallAssembler, check_call_count, sort_by_index
 
 Block = dict[str, Any]
 
@@ -302,6 +302,7 @@ def reply(payload: Json) -> Reply:
         raise ModelError(cause, retryable=retryable)
     stop_reason = data.get("stop_reason") or ""
     blocks = _drop_incomplete(data["content"], stop_reason)
+    check_call_count(sum(map(_is_call, blocks)))
     calls = tuple(_parse_call(block) for block in blocks if _is_call(block))
     text = _join_texts(blocks, "text")
     # text before a refusal is often the start of an answer, so the explanation takes precedence
@@ -377,14 +378,17 @@ class _OpenBlock:
     index: int | None
     is_open_call: bool
     pieces: list[str] = field(default_factory=list)
+    citations: list[object] = field(default_factory=list)
 
     def assemble(self) -> Block:
         """Return the block as an answer without a stream holds it."""
-        text = "".join(self.pieces)
-        kind = self.start.get("type")
+        text, start = "".join(self.pieces), self.start
+        if self.citations:
+            start = {**start, "citations": [*(start.get("citations") or []), *self.citations]}
+        kind = start.get("type")
         if kind in ("text", "thinking"):
-            return {**self.start, kind: text}
-        return {**self.start, "input": _parse_input(text)} if text else self.start
+            return {**start, kind: text}
+        return {**start, "input": _parse_input(text)} if text else start
 
 
 class MessagesDecoder:
@@ -444,13 +448,14 @@ class MessagesDecoder:
             case {"type": "signature_delta", "signature": signature}:
                 start["signature"] = signature
             case {"type": "citations_delta", "citation": citation}:
-                start["citations"] = [*(start.get("citations") or []), citation]
+                block.citations.append(citation)
 
     def _update_message(self, data: dict[str, Any]) -> None:
         """Set the stop reason and the usage, whose totals replace those of the start (P5)."""
         usage = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
         self._message |= data.get("delta") or {}
-        self._message["usage"] = {**(self._message.get("usage") or {}), **usage}
+        self._message["usage"] = self._message.get("usage") or {}
+        self._message["usage"] |= usage
         if self._message.get("stop_reason") == "refusal":
             raise Refused(self._reply(self._blocks).refusal or "")
 

@@ -301,7 +301,7 @@ class ChatDecoder:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []
-        self._details: list[Json] = []
+        self._details = _ReasoningDetails()
         self._calls = CallAssembler()
         self._finish_reason: str | None = None
         self._usage: object = None
@@ -331,13 +331,14 @@ class ChatDecoder:
             self._reasoning.append(reasoning)
             deltas.append(ReasoningDelta(reasoning))
         for piece in delta.get("reasoning_details") or []:
-            _add_detail(self._details, piece)
+            self._details.add(piece)
         for call in delta.get("tool_calls") or []:
             deltas.append(_add_call(self._calls, call.get("index"), call))
         if refusal := delta.get("refusal"):
             self._refusal.append(refusal)
 
     def _reply(self) -> Reply:
+        details = self._details.list_blocks()
         return Reply(
             text="".join(self._text),
             tool_calls=self._calls.calls(truncated=self._finish_reason in _TRUNCATED),
@@ -346,7 +347,7 @@ class ChatDecoder:
             usage=_parse_usage(self._usage),
             id=self._id,
             model=self._model,
-            opaque={"reasoning_details": self._details} if self._details else {},
+            opaque={"reasoning_details": details} if details else {},
         )
 
     def finish(self) -> Reply:
@@ -357,17 +358,33 @@ class ChatDecoder:
         return self._reply()
 
 
-def _add_detail(details: list[Json], piece: Json) -> None:
-    """Append a piece of structured reasoning to its block. A signature covers the text of a whole block: sent back in
-    pieces, it is refused."""
-    last = details[-1] if details else {}
-    name = _GROWING_FIELDS.get(str(piece.get("type")))
-    same_block = piece.get("index") is not None and all(last.get(key) == piece.get(key) for key in ("type", "index"))
-    if name is None or not same_block:
-        details.append(dict(piece))
-        return
-    text = f"{last.get(name) or ''}{piece.get(name) or ''}"
-    last |= {key: value for key, value in piece.items() if value is not None} | {name: text}
+class _ReasoningDetails:
+    """Assembles structured reasoning. A signature covers the text of a whole block: sent back in pieces, it is
+    refused."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Json] = []
+        self._texts: list[list[str]] = []  # of each block, in pieces
+
+    def add(self, piece: Json) -> None:
+        name = _GROWING_FIELDS.get(str(piece.get("type")))
+        text = str(piece.get(name) or "") if name else ""
+        last = self._blocks[-1] if self._blocks else {}
+        same_block = piece.get("index") is not None and all(
+            last.get(key) == piece.get(key) for key in ("type", "index")
+        )
+        if name is None or not same_block:
+            self._blocks.append(dict(piece))
+            self._texts.append([text])
+            return
+        self._texts[-1].append(text)
+        last |= {key: value for key, value in piece.items() if value is not None and key != name}
+
+    def list_blocks(self) -> list[Json]:
+        return [
+            {**block, _GROWING_FIELDS[str(block["type"])]: "".join(texts)} if len(texts) > 1 else block
+            for block, texts in zip(self._blocks, self._texts, strict=True)
+        ]
 
 
 def stream_body(body: Json) -> Json:

@@ -26,7 +26,7 @@ from prompty.wire.request import (
     require_text,
     to_data_uri,
 )
-from prompty.wire.stream import CallAssembler, sort_by_index
+from prompty.wire.stream import CallAssembler, check_call_count, sort_by_index
 from prompty.wire.structured import SCHEMA_NAME
 
 Item = dict[str, Any]
@@ -176,12 +176,14 @@ def _get_failure(data: Item) -> tuple[str, bool]:
 def _parse(data: Item) -> Reply:
     output: list[Item] = data.get("output") or []
     complete = _drop_incomplete(output, incomplete=data.get("status") == "incomplete")
-    calls = tuple(_parse_call(item) for item in _filter_type(complete, "function_call"))
+    items = _filter_type(complete, "function_call")
+    check_call_count(len(items))
+    calls = tuple(map(_parse_call, items))
     messages = [part for item in _filter_type(output, "message") for part in item.get("content") or []]
     text = "".join(part.get("text") or "" for part in _filter_type(messages, "output_text"))
     # OpenAI sends a summary of the reasoning; servers of open models send the reasoning itself.
-    items = _filter_type(output, "reasoning")
-    reasoning = [part for item in items for key in ("summary", "content") for part in item.get(key) or []]
+    thoughts = _filter_type(output, "reasoning")
+    reasoning = [part for item in thoughts for key in ("summary", "content") for part in item.get(key) or []]
     return Reply(
         text=text if output else data.get("output_text") or "",
         tool_calls=calls,

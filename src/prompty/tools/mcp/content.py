@@ -17,8 +17,9 @@ from prompty.errors import ToolError
 from prompty.extras import require
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.request import Function
+from prompty.safety.schemas import get_validator
 from prompty.safety.visible import visible
-from prompty.tools.calls import ReportedFailure, get_validator, to_text
+from prompty.tools.calls import ReportedFailure, to_text
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents, Tool
@@ -156,7 +157,7 @@ def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
     try:
         get_validator(schema)
     except ValueError as error:
-        raise ToolError(f"{place} is not a JSON Schema: {str(error).partition(chr(10))[0]}", fix) from None
+        raise ToolError(f"{place} is not a JSON Schema: {error}", fix) from None
     return schema
 
 

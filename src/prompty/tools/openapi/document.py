@@ -12,19 +12,17 @@ import stat
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote
-
-import jsonschema_rs
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
 from prompty.safety.json import may_have_surrogates, reject_constant, repair_json
+from prompty.safety.schemas import is_pattern
 from prompty.safety.visible import visible
 from prompty.safety.yaml import JSON, Rules, read_yaml
 from prompty.tools.kinds import locate_file
@@ -280,7 +278,7 @@ class Schemas:
                 return self._convert_reference(value, references)
             case "description":
                 return clean_description(value) or _DROPPED
-            case "pattern" if isinstance(value, str) and _is_pattern(value):
+            case "pattern" if isinstance(value, str) and is_pattern(value):
                 return value
         return _DROPPED
 
@@ -296,21 +294,6 @@ def required_properties(schema: Json) -> list[str]:
     declared = properties if isinstance(properties, dict) else {}
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     return [name for name in dict.fromkeys(names) if not is_read_only(declared.get(name))]
-
-
-@lru_cache(maxsize=2048)
-def _is_pattern(text: str) -> bool:
-    """Return True for a regular expression that the argument validator supports."""
-    try:
-        jsonschema_rs.validator_for({"pattern": text})
-    except ValueError:
-        return False
-    return True
-
-
-def is_legal(schema: Json) -> bool:
-    """Return True for legal JSON Schema 2020-12."""
-    return jsonschema_rs.meta.is_valid({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
 def _convert_bounds(schema: Json) -> Json:

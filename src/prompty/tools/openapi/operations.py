@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple, cast
 from prompty.errors import ToolError
 from prompty.model.message import Json
 from prompty.model.request import Function
+from prompty.safety.schemas import is_legal
 from prompty.tools.openapi.document import (
     ApiDocument,
     Schemas,
     argument_name,
     clean_description,
     function_name,
-    is_legal,
     is_read_only,
     make_unique,
     required_properties,
