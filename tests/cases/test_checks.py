@@ -17,19 +17,21 @@ class Recording:
 
     def __init__(self, *, passes: bool = True) -> None:
         self.ran: list[str] = []
+        self.seen: list[object] = []
         self._passes = passes
 
     def run_function(self, name: str, observation: Observation) -> CheckOutcome:
-        return self._note("python")
+        return self._note("python", observation)
 
     def measure_similarity(self, similar: object, observation: Observation) -> CheckOutcome:
-        return self._note("similar")
+        return self._note("similar", observation)
 
     def ask_judge(self, check: Check, observation: Observation) -> CheckOutcome:
-        return self._note("judge")
+        return self._note("judge", observation)
 
-    def _note(self, name: str) -> CheckOutcome:
+    def _note(self, name: str, observation: Observation) -> CheckOutcome:
         self.ran.append(name)
+        self.seen.append((observation.text, observation.read_value()))
         return CheckOutcome(self._passes, "" if self._passes else name)
 
 
@@ -135,6 +137,20 @@ def test_dear_checks_run_in_the_order_of_cost_and_only_if_cheaper_ones_passed() 
     results = run_checks("replay", [cheap], see("Hello"), lambda: recording)
     assert recording.ran == ["python"]
     assert [(result.name, result.passed) for result in results] == [("contains", True), ("python", False)]
+
+
+def test_functions_similarity_and_judges_look_at_the_part_that_the_path_names() -> None:
+    dear = {"judge": "j.prompty", "at_least": 4, "similar": {"to": "x", "prompt": "e.prompty"}, "python": "m:f"}
+    recording = Recording()
+    check = Check.model_validate({**dear, "path": "items[0]"})
+    run_checks("replay", [check], see({"items": [{"label": "spam"}], "note": "x"}), lambda: recording)
+    assert recording.seen == [('{"label": "spam"}', {"label": "spam"})] * 3
+    recording = Recording(passes=False)
+    [result] = run_checks("replay", [check], see({"items": ["spam"]}), lambda: recording)
+    assert (recording.seen, result.message) == ([("spam", "spam")], "`items[0]`: python")
+    recording = Recording()
+    [result] = run_checks("replay", [check], see({"items": []}), lambda: recording)
+    assert (recording.ran, result.message) == ([], "`items` is a list of 0, without `0`")
 
 
 json_values = st.recursive(

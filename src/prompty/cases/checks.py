@@ -54,22 +54,25 @@ def run_checks(
 ) -> list[CheckResult]:
     """Return a result for each condition. Expensive checks run only if the cheaper ones have passed."""
     results: list[CheckResult] = []
+    looked: list[tuple[Check, Observation]] = []
     for check in checks:
         seen = observation if check.path is None else _select(check.path, observation)
         if isinstance(seen, str):
             results.append(CheckResult(level, "path", False, seen))
             continue
+        looked.append((check, seen))
         for name in check.conditions:
             if name in _CHEAP:
                 message = _CHEAP[name](check, seen)
-                results.append(_fail(level, name, message, check) if message else _get_passed(level, name))
+                failed = CheckResult(level, name, False, _name_part(check, message)) if message else None
+                results.append(failed or _get_passed(level, name))
     for name, evaluate in _EXPENSIVE.items():
-        for check in checks:
+        for check, seen in looked:
             if name in check.conditions:
                 if not all(result.passed or result.advisory for result in results):
                     return results
-                verdict = evaluate(evaluators(), check, observation)
-                results.append(CheckResult(level, name, *verdict))
+                verdict = evaluate(evaluators(), check, seen)
+                results.append(CheckResult(level, name, *verdict._replace(message=_name_part(check, verdict.message))))
     return results
 
 
@@ -78,8 +81,8 @@ def _get_passed(level: Level, name: str) -> CheckResult:
     return CheckResult(level, name, True)
 
 
-def _fail(level: Level, name: str, message: str, check: Check) -> CheckResult:
-    return CheckResult(level, name, False, message if check.path is None else f"`{check.path}`: {message}")
+def _name_part(check: Check, message: str) -> str:
+    return f"`{check.path}`: {message}" if message and check.path is not None else message
 
 
 _EXPENSIVE: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = {
