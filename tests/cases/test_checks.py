@@ -61,6 +61,12 @@ PASSING = {
     "a length": ({"length": 5}, see("Hello")),
     "entries of a list": ({"path": "a", "length": {"min": 2}}, see({"a": [1, 2]})),
     "a part": ({"path": "choices[0].text", "contains": "Hi"}, see({"choices": [{"text": "Hi!"}]})),
+    "a part of JSON in a text": ({"path": "a[0]", "equals": 1}, see(' {"a": [1]}\n')),
+    "a schema for JSON in a text": ({"json_schema": {"type": "object", "required": ["a"]}}, see('{"a": 1}')),
+    "JSON in a fence": ({"path": "a", "equals": "```"}, see('```json\n{"a": "```"}\n```\n')),
+    "JSON in a fence without a name": ({"equals": [1, 2]}, see("```\n[1, 2]\n```")),
+    "a part that is text": ({"path": "a", "json_schema": {"type": "string"}}, see('{"a": "5"}')),
+    "text that looks like a number": ({"equals": "5"}, see("5")),
     "tools in order": ({"tools": ["look", "pay"]}, PAID),
     "tools with some arguments": ({"tools": ["look", {"pay": {"amount": 500}}]}, PAID),
     "no tools": ({"tools": []}, see("Hello")),
@@ -87,7 +93,38 @@ FAILING = {
         see({"a": {"b": [0]}}),
         "`a.b` is a list of 1, without `2`",
     ),
-    "a part of a text": ({"path": "a", "equals": 1}, see("Hello"), "`it` is a value, without `a`"),
+    "a part of a text": (
+        {"path": "a", "equals": 1},
+        see("Hello"),
+        'the answer is not JSON (Expecting value at line 1, column 1), found "Hello"',
+    ),
+    "a part of a part that is text": (
+        {"path": "a.b", "equals": 1},
+        see({"a": '{"b": 1}'}),
+        "`a` is a value, without `b`",
+    ),
+    "a schema for a text": (
+        {"json_schema": {"type": "string"}},
+        see("Hello " * 50),
+        'the answer is not JSON (Expecting value at line 1, column 1), found "'
+        + ("Hello " * 50)[:159]
+        + "… (302 characters)",
+    ),
+    "JSON between other words": (
+        {"path": "a", "equals": 1},
+        see('Here: {"a": 1}'),
+        'the answer is not JSON (Expecting value at line 1, column 1), found "Here: {\\"a\\": 1}"',
+    ),
+    "two fences": (
+        {"json_schema": {}},
+        see("```json\n1\n```\n```json\n2\n```"),
+        'the answer is not JSON (Extra data at line 2, column 1), found "```json\\n1\\n```\\n```json\\n2\\n```"',
+    ),
+    "a key twice in JSON": (
+        {"path": "a", "equals": 1},
+        see('{"a": 1, "a": 2}'),
+        'the answer is not JSON (duplicate key \'a\'), found "{\\"a\\": 1, \\"a\\": 2}"',
+    ),
     "a part that differs": ({"path": "a", "equals": 1}, see({"a": 2}), "`a`: expected 1, found 2"),
     "other tools": ({"tools": ["pay", "look"]}, PAID, "expected the calls pay, look, found look, pay"),
     "missing tools": ({"tools": ["look"]}, see("x"), "expected the calls look, found none"),

@@ -463,3 +463,14 @@ def test_a_case_whose_answer_does_not_fit_the_outputs_fails_with_its_answer(tmp_
         ]
         assert "the answer is text" in result.reasons[0]
         assert result.runs[0].output_tokens
+
+
+def test_an_answer_that_is_not_json_is_shown_where_outputs_are_declared(tmp_path: Path) -> None:
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {path: greeting, equals: Hello}}}]"
+    with Script("Sorry, I cannot greet."):
+        result = run_only_case(tmp_path, case, prompt=SHAPED, mode=RECORD)
+    assert result.status == "failed"
+    assert result.reasons == [
+        'replay: the answer is text, not JSON of the declared `outputs`, found "Sorry, I cannot greet."',
+        'replay: the answer is not JSON (Expecting value at line 1, column 1), found "Sorry, I cannot greet."',
+    ]

@@ -2,6 +2,8 @@
 
 Checks run in the order of their cost: text and data first, then functions, similarity, and judges. The expensive checks
 run only if the cheaper ones have passed. A path such as `messages[0].content` leads to one value, without wildcards.
+
+Where a check needs data and the answer is text, the text must be JSON, alone or in one fence.
 """
 
 import json
@@ -17,6 +19,11 @@ from prompty.cases.results import CheckResult
 from prompty.safety.json import read_json
 
 _MAX_SHOWN = 160
+_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)```\s*", re.DOTALL)
+
+
+class _NotJson(ValueError):
+    """A check needs data, and the answer is text that is not JSON."""
 
 
 class Observation(NamedTuple):
@@ -24,6 +31,7 @@ class Observation(NamedTuple):
 
     text: str
     read_value: Callable[[], object]
+    is_part: bool = False
     dropped: Sequence[str] = ()
     tokens: int | None = None
     calls: Sequence[tuple[str, object]] = ()
@@ -63,7 +71,7 @@ def run_checks(
         looked.append((check, seen))
         for name in check.conditions:
             if name in _CHEAP:
-                message = _CHEAP[name](check, seen)
+                message = _find_failure(name, check, seen)
                 failed = CheckResult(level, name, False, _name_part(check, message)) if message else None
                 results.append(failed or _get_passed(level, name))
     for name, evaluate in _EXPENSIVE.items():
@@ -81,6 +89,14 @@ def _get_passed(level: Level, name: str) -> CheckResult:
     return CheckResult(level, name, True)
 
 
+def _find_failure(name: str, check: Check, seen: Observation) -> str:
+    """Return the reason why a condition fails, or ""."""
+    try:
+        return _CHEAP[name](check, seen)
+    except _NotJson as error:
+        return str(error)
+
+
 def _name_part(check: Check, message: str) -> str:
     return f"`{check.path}`: {message}" if message and check.path is not None else message
 
@@ -95,35 +111,49 @@ _EXPENSIVE: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = 
 def _select(path: str, observation: Observation) -> Observation | str:
     """Return the part at a path, or the reason why there is none."""
     try:
-        value = get_value(observation.read_value(), path)
-    except LookupError as error:
+        value = get_value(_read_data(observation), path)
+    except (LookupError, _NotJson) as error:
         return str(error.args[0])
-    return observation._replace(text=value if isinstance(value, str) else _write(value), read_value=lambda: value)
+    text = value if isinstance(value, str) else _write(value)
+    return observation._replace(text=text, read_value=lambda: value, is_part=True)
+
+
+def _read_data(seen: Observation) -> object:
+    """Return a value, and the JSON in it if it is the text of a whole answer. Raise _NotJson if there is none."""
+    value = seen.read_value()
+    if seen.is_part or not isinstance(value, str):
+        return value
+    fenced = _FENCE.fullmatch(value)
+    try:
+        return read_json(fenced[1] if fenced else value)
+    except ValueError as error:
+        raise _NotJson(f"the answer is not JSON ({error}), found {show_value(value)}") from None
 
 
 def _check_equals(check: Check, seen: Observation) -> str:
-    value, wanted = seen.read_value(), check.equals
+    wanted = check.equals
+    value = _read_data(seen) if isinstance(wanted, dict | list) else seen.read_value()
     same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
-    return "" if same else f"expected {_show(wanted)}, found {_show(value)}"
+    return "" if same else f"expected {show_value(wanted)}, found {show_value(value)}"
 
 
 def _check_contains(check: Check, seen: Observation) -> str:
     for wanted in check.contains:
         if wanted not in seen.text:
-            return f"expected text that contains {_show(wanted)}, found {_show(seen.text)}"
+            return f"expected text that contains {show_value(wanted)}, found {show_value(seen.text)}"
     return ""
 
 
 def _check_not_contains(check: Check, seen: Observation) -> str:
     for unwanted in check.not_contains:
         if unwanted in seen.text:
-            return f"expected text without {_show(unwanted)}, found {_show(seen.text)}"
+            return f"expected text without {show_value(unwanted)}, found {show_value(seen.text)}"
     return ""
 
 
 def _check_regex(check: Check, seen: Observation) -> str:
     found = re.search(check.regex or "", seen.text)
-    return "" if found else f"expected text that matches {check.regex!r}, found {_show(seen.text)}"
+    return "" if found else f"expected text that matches {check.regex!r}, found {show_value(seen.text)}"
 
 
 def _check_length(check: Check, seen: Observation) -> str:
@@ -142,7 +172,7 @@ _CHEAP: dict[str, Callable[[Check, Observation], str]] = {
     "contains": _check_contains,
     "not_contains": _check_not_contains,
     "regex": _check_regex,
-    "json_schema": lambda check, seen: _validate(_write(check.json_schema), seen.read_value()),
+    "json_schema": lambda check, seen: _validate(_write(check.json_schema), _read_data(seen)),
     "length": _check_length,
     "dropped": _check_dropped,
     "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
@@ -173,8 +203,8 @@ def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -
         for key, value in arguments.items():
             actual = given.get(key, _ABSENT) if isinstance(given, dict) else _ABSENT
             if actual != value:
-                shown = "nothing" if actual is _ABSENT else _show(actual)
-                return f"expected `{name}` to be called with `{key}` = {_show(value)}, found {shown}"
+                shown = "nothing" if actual is _ABSENT else show_value(actual)
+                return f"expected `{name}` to be called with `{key}` = {show_value(value)}, found {shown}"
     return ""
 
 
@@ -205,7 +235,7 @@ def _write(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _show(value: object) -> str:
+def show_value(value: object) -> str:
     """Return a value as JSON, truncated."""
     text = _write(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text):,} characters)"

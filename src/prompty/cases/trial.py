@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from prompty.analysis.explain import explain
 from prompty.api import invoke, resume, turn
 from prompty.cases.case_file import LEVELS, Case, Level
-from prompty.cases.checks import Evaluators, Observation, run_checks
+from prompty.cases.checks import Evaluators, Observation, run_checks, show_value
 from prompty.cases.evaluators import parse_score, passes
 from prompty.cases.plan import Trial, get_recording_path
 from prompty.cases.results import CaseRun, CheckResult
@@ -232,7 +232,8 @@ class _Steps:
 
     def _reject(self, error: ResultError, replies: Sequence[Reply]) -> Result[Any]:
         """Fail the case because its answer does not fit the prompt's `outputs`, and return the answer as it came."""
-        self.results.append(CheckResult(level="replay", name="outputs", passed=False, message=error.cause))
+        found = f", found {show_value(error.text)}" if error.reason == "text" else ""
+        self.results.append(CheckResult(level="replay", name="outputs", passed=False, message=error.cause + found))
         counted = tuple(CountedReply(self.context.agent, reply) for reply in replies)
         return Result(
             value=parse_structured(error.text),
