@@ -67,6 +67,15 @@ PASSING = {
     "JSON in a fence without a name": ({"equals": [1, 2]}, see("```\n[1, 2]\n```")),
     "a part that is text": ({"path": "a", "json_schema": {"type": "string"}}, see('{"a": "5"}')),
     "text that looks like a number": ({"equals": "5"}, see("5")),
+    "text in another case": ({"contains": ["ADA", "straße"], "ignore_case": True}, see("Ada, STRASSE 1")),
+    "equal text in another case": ({"equals": "yes", "ignore_case": True}, see("YES")),
+    "equal data, where case means nothing": ({"equals": 5, "ignore_case": True}, see(5)),
+    "the second of two": ({"any_of": [{"contains": "x"}, {"regex": "^H"}]}, see("Hello")),
+    "alternatives of a part": (
+        {"path": "a", "any_of": [{"equals": "b"}, {"path": "c", "equals": 1}]},
+        see({"a": {"c": 1}}),
+    ),
+    "alternatives in alternatives": ({"any_of": [{"any_of": [{"equals": 1}, {"tokens": 2}]}]}, see("x", tokens=2)),
     "tools in order": ({"tools": ["look", "pay"]}, PAID),
     "tools with some arguments": ({"tools": ["look", {"pay": {"amount": 500}}]}, PAID),
     "no tools": ({"tools": []}, see("Hello")),
@@ -84,6 +93,16 @@ FAILING = {
         {"json_schema": {"properties": {"a": {"items": {"type": "string"}}}}},
         see({"a": ["x", 1]}),
         'the value is not valid at `a[1]`: 1 is not of type "string"',
+    ),
+    "unwanted text in another case": (
+        {"not_contains": "ELL", "ignore_case": True},
+        see("Hello"),
+        'expected text without "ELL", found "Hello"',
+    ),
+    "no alternative": (
+        {"any_of": [{"contains": "x"}, {"path": "a", "equals": 2, "length": 3}]},
+        see({"a": 1}),
+        'none of 2 checks holds: expected text that contains "x", found "{\\"a\\": 1}"; `a`: expected 2, found 1',
     ),
     "too long": ({"length": {"max": 3}}, see("Hello"), "expected length of at most 3, found 5"),
     "too short": ({"length": {"min": 6}}, see("Hello"), "expected length of at least 6, found 5"),
@@ -223,6 +242,38 @@ def test_any_text_is_a_path_or_an_error(text: str) -> None:
 def test_equals_passes_exactly_for_equal_json(first: Any, second: Any) -> None:
     passes = not messages_of({"equals": first}, see(second))
     assert passes == (first == second and isinstance(first, bool) == isinstance(second, bool))
+
+
+cheap_checks = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "equals": json_values,
+            "contains": st.text("aB ", max_size=2),
+            "not_contains": st.text("Ab ", max_size=2),
+            "ignore_case": st.booleans(),
+            "regex": st.sampled_from(["^a", "b$", "(?i)A", ""]),
+        },
+    ).filter(lambda check: check.keys() - {"ignore_case"}),
+    lambda inner: st.builds(
+        lambda one, several: {**one, "any_of": several}, inner, st.lists(inner, min_size=1, max_size=3)
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.lists(cheap_checks, min_size=1, max_size=4), json_values | st.text("abAB ", max_size=4))
+def test_any_of_passes_exactly_if_one_of_its_checks_does(checks: list[dict[str, Any]], value: Any) -> None:
+    passes = not messages_of({"any_of": checks}, see(value))
+    assert passes == any(not messages_of(check, see(value)) for check in checks)
+
+
+@given(st.text(max_size=6), st.text(max_size=12))
+def test_ignoring_case_finds_a_text_in_any_case(wanted: str, text: str) -> None:
+    for changed in (text, text.upper(), text.lower(), text.casefold()):
+        found = not messages_of({"contains": wanted, "ignore_case": True}, see(changed))
+        assert found == (wanted.casefold() in changed.casefold())
+        assert found != (not messages_of({"not_contains": wanted, "ignore_case": True}, see(changed)))
 
 
 def test_evaluators_of_tests_fit_the_protocol(tmp_path: Path) -> None:

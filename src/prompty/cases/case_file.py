@@ -50,16 +50,34 @@ class Similarity(SuitePart):
     at_least: float = Field(0.8, ge=-1, le=1, description="The smallest cosine that passes.")
 
 
-class Check(SuitePart):
-    """One or more conditions on a level's observation. All of them must hold."""
+class ValueCheck(SuitePart):
+    """One or more conditions on a value. All of them must hold."""
 
     path: str | None = Field(None, description="The part to look at, for example `messages[0].content`.")
     equals: Any = Field(None, description="The value must be equal to this one.")
     contains: Texts = Field((), description="The text must contain all of these.")
     not_contains: Texts = Field((), description="The text must contain none of these.")
+    ignore_case: bool = Field(False, description="`equals`, `contains` and `not_contains` ignore case.")
     regex: str | None = Field(None, description="The text must match this regular expression somewhere.")
     json_schema: dict[str, Any] | None = Field(None, description="The value must be valid by this JSON Schema.")
     length: Bounds = Field(None, description="The number of characters of a text, or of entries of a list.")
+    any_of: "tuple[ValueCheck, ...] | None" = Field(None, description="At least one of these checks must hold.")
+
+    @cached_property
+    def conditions(self) -> tuple[str, ...]:
+        """The keys of the conditions, cheapest first. A null condition is ignored, except `equals`."""
+        given = self.model_fields_set
+        return tuple(
+            name
+            for name in type(self).model_fields
+            if name in given and (name == "equals" or getattr(self, name) is not None)
+        )
+
+
+class Check(ValueCheck):
+    """One or more conditions on a level's observation. All of them must hold."""
+
+    any_of: "tuple[Check, ...] | None" = Field(None, description="At least one of these checks must hold.")
     dropped: tuple[str, ...] | None = Field(None, description="Wire: the options that the provider does not take.")
     tokens: Bounds = Field(None, description="Wire: estimated tokens of the request. Answers: tokens of the answer.")
     tools: tuple[str | dict[str, dict[str, Any]], ...] | None = Field(
@@ -73,16 +91,6 @@ class Check(SuitePart):
     judge: str | None = Field(None, description="Answers: a .prompty file that scores the answer.")
     at_least: float | None = Field(None, description="With `judge`: the smallest score that passes.")
     judge_inputs: dict[str, Any] = Field({}, description="With `judge`: further inputs of the judge.")
-
-    @cached_property
-    def conditions(self) -> tuple[str, ...]:
-        """The keys of the conditions, cheapest first. A null condition is ignored, except `equals`."""
-        given = self.model_fields_set
-        return tuple(
-            name
-            for name in Check.model_fields
-            if name in given and (name == "equals" or getattr(self, name) is not None)
-        )
 
 
 Checks = Annotated[tuple[Check, ...], BeforeValidator(_to_checks, json_schema_input_type=Check | tuple[Check, ...])]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jsonschema_rs
 
-from prompty.cases.case_file import Check, Level, Range, Similarity
+from prompty.cases.case_file import Check, Level, Range, Similarity, ValueCheck
 from prompty.cases.results import CheckResult
 from prompty.safety.json import read_json
 
@@ -89,7 +89,16 @@ def _get_passed(level: Level, name: str) -> CheckResult:
     return CheckResult(level, name, True)
 
 
-def _find_failure(name: str, check: Check, seen: Observation) -> str:
+def _find_first_failure(check: ValueCheck, observation: Observation) -> str:
+    """Return the reason for the first failure of a check without expensive conditions, or ""."""
+    seen = observation if check.path is None else _select(check.path, observation)
+    if isinstance(seen, str):
+        return seen
+    failures = (_find_failure(name, check, seen) for name in check.conditions if name in _CHEAP)
+    return _name_part(check, next(filter(None, failures), ""))
+
+
+def _find_failure(name: str, check: ValueCheck, seen: Observation) -> str:
     """Return the reason why a condition fails, or ""."""
     try:
         return _CHEAP[name](check, seen)
@@ -97,7 +106,7 @@ def _find_failure(name: str, check: Check, seen: Observation) -> str:
         return str(error)
 
 
-def _name_part(check: Check, message: str) -> str:
+def _name_part(check: ValueCheck, message: str) -> str:
     return f"`{check.path}`: {message}" if message and check.path is not None else message
 
 
@@ -130,33 +139,45 @@ def _read_data(seen: Observation) -> object:
         raise _NotJson(f"the answer is not JSON ({error}), found {show_value(value)}") from None
 
 
-def _check_equals(check: Check, seen: Observation) -> str:
+def _check_equals(check: ValueCheck, seen: Observation) -> str:
     wanted = check.equals
     value = _read_data(seen) if isinstance(wanted, dict | list) else seen.read_value()
-    same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+    if check.ignore_case and isinstance(value, str) and isinstance(wanted, str):
+        same = value.casefold() == wanted.casefold()
+    else:
+        same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
     return "" if same else f"expected {show_value(wanted)}, found {show_value(value)}"
 
 
-def _check_contains(check: Check, seen: Observation) -> str:
-    for wanted in check.contains:
-        if wanted not in seen.text:
-            return f"expected text that contains {show_value(wanted)}, found {show_value(seen.text)}"
-    return ""
+def _check_contains(check: ValueCheck, seen: Observation) -> str:
+    wanted = next((text for text in check.contains if not _has_text(check, seen, text)), None)
+    return "" if wanted is None else f"expected text that contains {show_value(wanted)}, found {show_value(seen.text)}"
 
 
-def _check_not_contains(check: Check, seen: Observation) -> str:
-    for unwanted in check.not_contains:
-        if unwanted in seen.text:
-            return f"expected text without {show_value(unwanted)}, found {show_value(seen.text)}"
-    return ""
+def _check_not_contains(check: ValueCheck, seen: Observation) -> str:
+    unwanted = next((text for text in check.not_contains if _has_text(check, seen, text)), None)
+    return "" if unwanted is None else f"expected text without {show_value(unwanted)}, found {show_value(seen.text)}"
 
 
-def _check_regex(check: Check, seen: Observation) -> str:
+def _has_text(check: ValueCheck, seen: Observation, text: str) -> bool:
+    return text.casefold() in seen.text.casefold() if check.ignore_case else text in seen.text
+
+
+def _check_any_of(check: ValueCheck, seen: Observation) -> str:
+    reasons: list[str] = []
+    for alternative in check.any_of or ():
+        reasons.append(_find_first_failure(alternative, seen))
+        if not reasons[-1]:
+            return ""
+    return f"none of {len(reasons)} checks holds: {'; '.join(reasons)}"
+
+
+def _check_regex(check: ValueCheck, seen: Observation) -> str:
     found = re.search(check.regex or "", seen.text)
     return "" if found else f"expected text that matches {check.regex!r}, found {show_value(seen.text)}"
 
 
-def _check_length(check: Check, seen: Observation) -> str:
+def _check_length(check: ValueCheck, seen: Observation) -> str:
     value = seen.text if check.path is None else seen.read_value()
     return _compare("length", check.length, len(value) if isinstance(value, str | list | dict) else None)
 
@@ -167,13 +188,14 @@ def _check_dropped(check: Check, seen: Observation) -> str:
 
 
 # The conditions on data by their keys. Each returns the reason for a failure, or "".
-_CHEAP: dict[str, Callable[[Check, Observation], str]] = {
+_CHEAP: dict[str, Callable[[Any, Observation], str]] = {
     "equals": _check_equals,
     "contains": _check_contains,
     "not_contains": _check_not_contains,
     "regex": _check_regex,
     "json_schema": lambda check, seen: _validate(_write(check.json_schema), _read_data(seen)),
     "length": _check_length,
+    "any_of": _check_any_of,
     "dropped": _check_dropped,
     "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
     "tokens": lambda check, seen: _compare("tokens", check.tokens, seen.tokens),
