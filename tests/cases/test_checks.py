@@ -2,11 +2,12 @@
 
 import json
 import re
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from prompty.cases.case_file import Check, Level
 from prompty.cases.checks import CheckOutcome, Evaluators, Observation, get_value, parse_path, run_checks
@@ -49,6 +50,8 @@ PAID = see(
     "Done.", calls=[("look", {"at": "a"}), ("pay", {"amount": 500, "to": "Ada"})], rounds=3, tokens=12, cost=0.01
 )
 
+BOUGHT = see("Done.", calls=[("look", {"at": "a"}), ("look", {"at": "b"}), ("pay", {"amount": 5})])
+
 PASSING = {
     "equal text": ({"equals": "Hello"}, see("Hello")),
     "equal data": ({"equals": {"a": [1, None]}}, see({"a": [1, None]})),
@@ -78,6 +81,25 @@ PASSING = {
     "alternatives in alternatives": ({"any_of": [{"any_of": [{"equals": 1}, {"tokens": 2}]}]}, see("x", tokens=2)),
     "tools in order": ({"tools": ["look", "pay"]}, PAID),
     "tools with some arguments": ({"tools": ["look", {"pay": {"amount": 500}}]}, PAID),
+    "at least these tools": ({"tools": {"contains": ["look"]}}, PAID),
+    "at least these tools, in order": ({"tools": {"contains": ["look", {"pay": {"to": "Ada"}}]}}, PAID),
+    "tools in any order": ({"tools": {"equals": ["pay", "look"], "any_order": True}}, PAID),
+    "some tools in any order": ({"tools": {"contains": ["pay", "look"], "any_order": True}}, BOUGHT),
+    "tools that are never called": ({"tools": {"not_contains": ["delete", {"pay": {"amount": 5}}]}}, PAID),
+    "arguments by pattern": (
+        {
+            "tools": [
+                "look",
+                {"pay": [{"path": "to", "regex": "^A"}, {"path": "amount", "json_schema": {"minimum": 5}}]},
+            ]
+        },
+        PAID,
+    ),
+    "arguments by alternatives": (
+        {"tools": {"contains": [{"pay": [{"path": "to", "any_of": [{"equals": "Bob"}, {"contains": "d"}]}]}]}},
+        PAID,
+    ),
+    "one tool alone": ({"tools": "look"}, see("x", calls=[("look", {})])),
     "no tools": ({"tools": []}, see("Hello")),
     "rounds, tokens and cost": ({"rounds": {"max": 3}, "tokens": {"min": 1, "max": 12}, "cost": {"max": 0.01}}, PAID),
     "dropped options in any order": ({"dropped": ["topK", "seed"]}, see({}, dropped=["seed", "topK"])),
@@ -156,6 +178,45 @@ FAILING = {
         {"tools": [{"look": {"on": 1}}, "pay"]},
         PAID,
         "expected `look` to be called with `on` = 1, found nothing",
+    ),
+    "a tool that was not called": (
+        {"tools": {"contains": ["look", "ship"]}},
+        PAID,
+        "expected at least the calls look, ship in this order, "
+        'found look {"at": "a"}, pay {"amount": 500, "to": "Ada"}',
+    ),
+    "tools in another order": (
+        {"tools": {"contains": [{"pay": {"amount": 500}}, "look"]}},
+        PAID,
+        'expected at least the calls pay {"amount": 500}, look in this order, '
+        'found look {"at": "a"}, pay {"amount": 500, "to": "Ada"}',
+    ),
+    "more calls than expected": (
+        {"tools": {"equals": ["pay", "look"], "any_order": True}},
+        BOUGHT,
+        "expected the calls pay, look in any order, found look, look, pay",
+    ),
+    "one call for two": (
+        {"tools": {"equals": [{"look": {"at": "a"}}, {"look": {"at": "a"}}, "pay"], "any_order": True}},
+        BOUGHT,
+        'expected at least the calls look {"at": "a"}, look {"at": "a"}, pay in any order, '
+        'found look {"at": "a"}, look {"at": "b"}, pay {"amount": 5}',
+    ),
+    "a tool that must not be called": (
+        {"tools": {"not_contains": ["delete", {"pay": [{"path": "amount", "json_schema": {"minimum": 100}}]}]}},
+        PAID,
+        'expected no call pay [{"path": "amount", "json_schema": {"minimum": 100}}], '
+        'found pay {"amount": 500, "to": "Ada"}',
+    ),
+    "arguments that do not match": (
+        {"tools": {"contains": [{"pay": [{"path": "to", "regex": "^B"}]}]}},
+        PAID,
+        "the arguments of `pay`: `to`: expected text that matches '^B', found \"Ada\"",
+    ),
+    "arguments that are not JSON": (
+        {"tools": [{"look": [{"path": "at", "equals": 1}]}]},
+        see("x", calls=[("look", '{"at": 1')]),
+        "the arguments of `look`: `it` is a value, without `at`",
     ),
     "unknown cost": ({"cost": {"max": 1}}, see("x"), "the cost is unknown"),
     "dropped options": ({"dropped": []}, see({}, dropped=["topK"]), "dropped options: expected none, found topK"),
@@ -274,6 +335,32 @@ def test_ignoring_case_finds_a_text_in_any_case(wanted: str, text: str) -> None:
         found = not messages_of({"contains": wanted, "ignore_case": True}, see(changed))
         assert found == (wanted.casefold() in changed.casefold())
         assert found != (not messages_of({"not_contains": wanted, "ignore_case": True}, see(changed)))
+
+
+call_names = st.sampled_from(["look", "pay"])
+call_arguments = st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 1), max_size=2)
+made_calls = st.lists(st.tuples(call_names, call_arguments), max_size=5)
+wanted_calls = st.lists(
+    st.one_of(call_names, st.builds(lambda name, given: {name: given}, call_names, call_arguments)), max_size=4
+)
+
+
+def fits(wanted: str | dict[str, Any], made: tuple[str, dict[str, int]]) -> bool:
+    [(name, arguments)] = [(wanted, {})] if isinstance(wanted, str) else wanted.items()
+    return name == made[0] and arguments.items() <= made[1].items()
+
+
+@settings(max_examples=400)
+@given(wanted_calls, wanted_calls, made_calls, st.booleans(), st.booleans())
+def test_expected_calls_match_as_trying_every_choice_of_calls_does(
+    wanted: list[Any], unwanted: list[Any], made: list[Any], exact: bool, any_order: bool
+) -> None:
+    choose = permutations if any_order else combinations
+    choices = [choice for choice in choose(made, len(wanted)) if all(map(fits, wanted, choice))]
+    holds = bool(choices) and (not exact or len(made) == len(wanted))
+    holds = holds and not any(fits(entry, call) for entry in unwanted for call in made)
+    check = {"equals" if exact else "contains": wanted, "not_contains": unwanted, "any_order": any_order}
+    assert (not messages_of({"tools": check}, see("x", calls=made))) == holds
 
 
 def test_evaluators_of_tests_fit_the_protocol(tmp_path: Path) -> None:

@@ -86,6 +86,37 @@ MISTAKES = {
         "cases:\n  - name: a\n    expect:\n      replay:\n        any_of:\n          - {path: 'a[x]', equals: 1}\n",
         "6: the path `a[x]` is invalid at character 2 | Write it like `choices[0].message`.",
     ),
+    "two tools in one entry": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        tools:\n"
+        "          contains:\n            - {a: {}, b: {}}\n",
+        "7: an entry names one call | Write one `- tool: {…}` for each call.",
+    ),
+    "an entry without a tool": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: [{}]}\n",
+        "4: an entry names one call | Write one `- tool: {…}` for each call.",
+    ),
+    "an order of nothing": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: {any_order: true}}\n",
+        "4: there is no call to compare | Add `equals:` or `contains:` with a list of calls.",
+    ),
+    "a misspelt key of tools": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: {contain: [a]}}\n",
+        "4: unknown key `contain` | Write `contains`.",
+    ),
+    "a key of answers for an argument": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: [{pay: [{path: to, tokens: 3}]}]}\n",
+        "4: unknown key `tokens` | Use one of path, equals, contains, not_contains, ignore_case, regex, json_schema, "
+        "length, any_of, or remove it.",
+    ),
+    "a bad expression for an argument": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        tools:\n          not_contains:\n"
+        "            - pay: [{path: 'a[x]', equals: 1}]\n",
+        "7: the path `a[x]` is invalid at character 2 | Write it like `choices[0].message`.",
+    ),
+    "a number of calls": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: 5}\n",
+        "4: expected a mapping, found `5` | Write keys and values, indented below `tools:`.",
+    ),
     "one name twice": (
         "cases:\n  - name: a b\n  - name: A-b\n",
         "3: the name 'A-b', or the recording's file name, is the same as for case 1 | Give each case a unique name.",

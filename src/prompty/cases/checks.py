@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jsonschema_rs
 
-from prompty.cases.case_file import Check, Level, Range, Similarity, ValueCheck
+from prompty.cases.calls import find_unmatched
+from prompty.cases.case_file import CallEntry, Check, Level, Range, Similarity, ToolCalls, ValueCheck
 from prompty.cases.results import CheckResult
 from prompty.safety.json import read_json
 
@@ -26,6 +27,9 @@ class _NotJson(ValueError):
     """A check needs data, and the answer is text that is not JSON."""
 
 
+ToolUse = tuple[str, object]  # the name of a tool, and its arguments
+
+
 class Observation(NamedTuple):
     """The subject of a level's checks. `read_value` returns it as JSON, and `text` is its readable form."""
 
@@ -34,7 +38,7 @@ class Observation(NamedTuple):
     is_part: bool = False
     dropped: Sequence[str] = ()
     tokens: int | None = None
-    calls: Sequence[tuple[str, object]] = ()
+    calls: Sequence[ToolUse] = ()
     rounds: int | None = None
     cost: float | None = None
     seconds: float | None = None
@@ -145,8 +149,12 @@ def _check_equals(check: ValueCheck, seen: Observation) -> str:
     if check.ignore_case and isinstance(value, str) and isinstance(wanted, str):
         same = value.casefold() == wanted.casefold()
     else:
-        same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+        same = _is_same(value, wanted)
     return "" if same else f"expected {show_value(wanted)}, found {show_value(value)}"
+
+
+def _is_same(value: object, wanted: object) -> bool:
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
 def _check_contains(check: ValueCheck, seen: Observation) -> str:
@@ -197,7 +205,7 @@ _CHEAP: dict[str, Callable[[Any, Observation], str]] = {
     "length": _check_length,
     "any_of": _check_any_of,
     "dropped": _check_dropped,
-    "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
+    "tools": lambda check, seen: _check_calls(check.tools, seen.calls),
     "tokens": lambda check, seen: _compare("tokens", check.tokens, seen.tokens),
     "rounds": lambda check, seen: _compare("rounds", check.rounds, seen.rounds),
     "cost": lambda check, seen: _compare("cost", check.cost, seen.cost),
@@ -215,19 +223,70 @@ def _compare(name: str, limits: Range | None, found: float | None) -> str:
     return f"expected {name} of {wanted or f'at most {high:g}'}, found {found:g}"
 
 
-def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -> str:
+def _check_calls(wanted: ToolCalls, found: Sequence[ToolUse]) -> str:
     """Return the first difference between expected and actual calls. Arguments that are not listed are ignored."""
-    expected = [(entry, {}) if isinstance(entry, str) else next(iter(entry.items())) for entry in wanted]
-    names, called = [name for name, _ in expected], [name for name, _ in found]
-    if names != called:
-        return f"expected the calls {_list(names)}, found {_list(called)}"
-    for (name, arguments), (_, given) in zip(expected, found, strict=True):
-        for key, value in arguments.items():
-            actual = given.get(key, _ABSENT) if isinstance(given, dict) else _ABSENT
-            if actual != value:
-                shown = "nothing" if actual is _ABSENT else show_value(actual)
-                return f"expected `{name}` to be called with `{key}` = {show_value(value)}, found {shown}"
+    if wanted.equals is not None and (message := _compare_calls(wanted.equals, found, wanted.any_order)):
+        return message
+    if missing := _find_missing_call(wanted.contains, found, wanted.any_order):
+        return missing
+    for entry in wanted.not_contains:
+        for made in found:
+            if not _compare_call(entry, made):
+                return f"expected no call {_show_call(*_split_entry(entry))}, found {_show_call(*made)}"
     return ""
+
+
+def _compare_calls(wanted: Sequence[CallEntry], found: Sequence[ToolUse], any_order: bool) -> str:
+    names, called = [_split_entry(entry)[0] for entry in wanted], [name for name, _ in found]
+    if names != called and (not any_order or sorted(names) != sorted(called)):
+        return f"expected the calls {_list(names)}{' in any order' if any_order else ''}, found {_list(called)}"
+    if any_order:
+        return _find_missing_call(wanted, found, any_order)
+    return next(filter(None, map(_compare_call, wanted, found)), "")
+
+
+def _find_missing_call(wanted: Sequence[CallEntry], found: Sequence[ToolUse], any_order: bool) -> str:
+    missing = find_unmatched(
+        len(wanted),
+        len(found),
+        lambda expected, position: not _compare_call(wanted[expected], found[position]),
+        any_order=any_order,
+    )
+    if missing is None:
+        return ""
+    same = [made for made in found if made[0] == _split_entry(wanted[missing])[0]]
+    difference = _compare_call(wanted[missing], same[0]) if len(same) == 1 else ""
+    expected = ", ".join(_show_call(*_split_entry(entry)) for entry in wanted)
+    calls = ", ".join(_show_call(*made) for made in found) or "none"
+    order = "in any order" if any_order else "in this order"
+    return difference or f"expected at least the calls {expected} {order}, found {calls}"
+
+
+def _compare_call(entry: CallEntry, made: ToolUse) -> str:
+    """Return the difference between an expected and an actual call, or ""."""
+    (name, arguments), (called, given) = _split_entry(entry), made
+    if name != called:
+        return f"expected a call of `{name}`, found `{called}`"
+    if not isinstance(arguments, dict):
+        part = Observation(_write(given), lambda: given, is_part=True)
+        failure = next(filter(None, (_find_first_failure(check, part) for check in arguments)), "")
+        return f"the arguments of `{name}`: {failure}" if failure else ""
+    for key, value in arguments.items():
+        actual = given.get(key, _ABSENT) if isinstance(given, dict) else _ABSENT
+        if not _is_same(actual, value):
+            shown = "nothing" if actual is _ABSENT else show_value(actual)
+            return f"expected `{name}` to be called with `{key}` = {show_value(value)}, found {shown}"
+    return ""
+
+
+def _split_entry(entry: CallEntry) -> tuple[str, dict[str, Any] | tuple[ValueCheck, ...]]:
+    return (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
+
+
+def _show_call(name: str, arguments: object) -> str:
+    if isinstance(arguments, tuple):
+        arguments = [check.model_dump(exclude_unset=True) for check in arguments]
+    return f"{name} {show_value(arguments)}" if arguments else name
 
 
 _ABSENT = object()

@@ -27,6 +27,7 @@ from prompty.cases.case_file import (
     Defaults,
     JudgeRules,
     Level,
+    ToolCalls,
     ValueCheck,
 )
 from prompty.cases.checks import parse_path
@@ -259,6 +260,8 @@ _KNOWN_KEYS = {
     "case": _list_keys(Case),
     "expect": LEVELS,
     "check": _list_keys(Check),
+    "value": _list_keys(ValueCheck),
+    "tools": _list_keys(ToolCalls),
     "range": ("min", "max"),
     "similar": ("to", "prompt", "at_least"),
 }
@@ -269,6 +272,8 @@ def _get_part(keys: Sequence[str | int]) -> str:
     above = [key for key in keys[:-1] if isinstance(key, str)]
     if not above:
         return "file"
+    if "expect" in above and "tools" in above[above.index("expect") :]:
+        return "tools" if above[-1] == "tools" else "value"
     if above[-1] in (*LEVELS, "any_of"):
         return "check"
     if above[-1] in ("expect", "defaults", "judge", "similar"):
@@ -334,18 +339,39 @@ def _find_wrong_checks(part: Defaults, keys: KeyPath, source_map: SourceMap) -> 
                 yield source_map.locate((*place, *path), "wrong-value", message, fix)
 
 
-def find_check_mistakes(check: Check, level: Level) -> Iterator[tuple[KeyPath, str, str]]:
+def find_check_mistakes(check: ValueCheck, level: Level) -> Iterator[tuple[KeyPath, str, str]]:
     """Yield the keys, the cause and the fix of each mistake in a check and in the checks below it."""
-    for key, message, fix in (*_find_wrong_level(check, level), *_find_incomplete(check), *_find_unusable(check)):
+    of_level = _find_wrong_level(check, level) if isinstance(check, Check) else ()
+    for key, message, fix in (*of_level, *_find_incomplete(check), *_find_unusable(check)):
         yield (key,), message, fix
-    for index, alternative in enumerate(check.any_of or ()):
+    below = [(("any_of", index), alternative) for index, alternative in enumerate(check.any_of or ())]
+    for keys, alternative in below:
         for key in sorted(alternative.model_fields_set & _EVALUATORS):
             message = f"`{key}` runs code or a model, and cannot be one of several alternatives"
-            yield ("any_of", index, key), message, "Write it beside `any_of`, not in it."
+            yield (*keys, key), message, "Write it beside `any_of`, not in it."
         if not alternative.conditions:
-            yield ("any_of", index), "the check has no condition, so it always holds", "Add one, or remove the check."
-        for path, message, fix in find_check_mistakes(alternative, level):
-            yield ("any_of", index, *path), message, fix
+            yield keys, "the check has no condition, so it always holds", "Add one, or remove the check."
+    if isinstance(check, Check) and check.tools is not None:
+        yield from _find_wrong_calls(check.tools, level)
+    for keys, inner in below:
+        for path, message, fix in find_check_mistakes(inner, level):
+            yield (*keys, *path), message, fix
+
+
+def _find_wrong_calls(tools: ToolCalls, level: Level) -> Iterator[tuple[KeyPath, str, str]]:
+    given = tools.model_fields_set - {"any_order"}
+    if not given or (tools.any_order and given == {"not_contains"}):
+        fix = "Add `equals:` or `contains:` with a list of calls."
+        yield ("tools",), "there is no call to compare", fix
+    for key in sorted(given):
+        for index, entry in enumerate(getattr(tools, key) or ()):
+            place = ("tools", key, index)
+            if isinstance(entry, dict) and len(entry) != 1:
+                yield place, "an entry names one call", "Write one `- tool: {…}` for each call."
+            for name, arguments in entry.items() if isinstance(entry, dict) else ():
+                for number, inner in enumerate(arguments if isinstance(arguments, tuple) else ()):
+                    for path, message, fix in find_check_mistakes(inner, level):
+                        yield (*place, name, number, *path), message, fix
 
 
 def _find_wrong_level(check: Check, level: Level) -> Iterator[tuple[str, str, str]]:
