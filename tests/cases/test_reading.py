@@ -59,6 +59,64 @@ MISTAKES = {
         "cases:\n  - name: a\n    expect: {wire: {path: temperature}}\n",
         "3: there is no condition for this path | Add `equals:`, `contains:` or another condition.",
     ),
+    "case without a text": (
+        "cases:\n  - name: a\n    expect: {replay: {regex: x, ignore_case: true}}\n",
+        "3: there is no text to compare | Add `equals:`, `contains:` or `not_contains:`. "
+        "In a `regex:`, write `(?i)` at its start.",
+    ),
+    "no alternatives": (
+        "cases:\n  - name: a\n    expect: {replay: {any_of: []}}\n",
+        "3: there is no check in it | Write one `- …` for each alternative below `any_of:`.",
+    ),
+    "an alternative without a condition": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        any_of:\n          - {contains: a}\n          - {}\n",
+        "7: the check has no condition, so it always holds | Add one, or remove the check.",
+    ),
+    "a judge among alternatives": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        any_of:\n          - {contains: a}\n"
+        "          - {judge: j.prompty}\n",
+        "7: `judge` runs code or a model, and cannot be one of several alternatives | "
+        "Write it beside `any_of`, not in it.",
+    ),
+    "a misspelt key of an alternative": (
+        "cases:\n  - name: a\n    expect:\n      replay: {any_of: [{contians: x}]}\n",
+        "4: unknown key `contians` | Write `contains`.",
+    ),
+    "a bad expression in an alternative": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        any_of:\n          - {path: 'a[x]', equals: 1}\n",
+        "6: the path `a[x]` is invalid at character 2 | Write it like `choices[0].message`.",
+    ),
+    "two tools in one entry": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        tools:\n"
+        "          contains:\n            - {a: {}, b: {}}\n",
+        "7: an entry names one call | Write one `- tool: {…}` for each call.",
+    ),
+    "an entry without a tool": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: [{}]}\n",
+        "4: an entry names one call | Write one `- tool: {…}` for each call.",
+    ),
+    "an order of nothing": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: {any_order: true}}\n",
+        "4: there is no call to compare | Add `equals:` or `contains:` with a list of calls.",
+    ),
+    "a misspelt key of tools": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: {contain: [a]}}\n",
+        "4: unknown key `contain` | Write `contains`.",
+    ),
+    "a key of answers for an argument": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: [{pay: [{path: to, tokens: 3}]}]}\n",
+        "4: unknown key `tokens` | Use one of path, equals, contains, not_contains, ignore_case, regex, json_schema, "
+        "length, any_of, or remove it.",
+    ),
+    "a bad expression for an argument": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        tools:\n          not_contains:\n"
+        "            - pay: [{path: 'a[x]', equals: 1}]\n",
+        "7: the path `a[x]` is invalid at character 2 | Write it like `choices[0].message`.",
+    ),
+    "a number of calls": (
+        "cases:\n  - name: a\n    expect:\n      replay: {tools: 5}\n",
+        "4: expected a mapping, found `5` | Write keys and values, indented below `tools:`.",
+    ),
     "one name twice": (
         "cases:\n  - name: a b\n  - name: A-b\n",
         "3: the name 'A-b', or the recording's file name, is the same as for case 1 | Give each case a unique name.",

@@ -181,6 +181,25 @@ def test_a_result_of_a_tool_that_does_not_exist_is_an_error(tmp_path: Path) -> N
     assert "declares no function 'lok'" in result.reasons[0]
 
 
+def test_a_result_for_one_call_of_a_tool_replaces_the_one_for_every_call(tmp_path: Path) -> None:
+    cases = """\
+    cases:
+      - name: looks again
+        inputs: {amount: 500}
+        tools: {look: in stock, look 2: sold out, pay: {paid: true}}
+        expect: {replay: {tools: {contains: [look, look, look], not_contains: [pay]}}}
+    """
+    script = [[call("look", item="a"), call("look", item="b")], call("look", item="a"), "Done."]
+    with Script(*script) as asked:
+        assert run_only_case(tmp_path, cases, SHOP, mode=RECORD).status == "passed"
+    results = [message["content"] for message in asked.requests[2]["messages"] if message["role"] == "tool"]
+    assert results == ["in stock", "sold out", "in stock"]
+    result = run_only_case(tmp_path, cases.replace("look: in stock, ", ""), SHOP)
+    assert "has results for some calls of 'look', but none for the others\n    Add `look: …`" in result.reasons[0]
+    result = run_only_case(tmp_path, cases.replace("look 2", "look two"), SHOP)
+    assert "declares no function 'look two'" in result.reasons[0]
+
+
 def test_functions_of_the_caller_run_and_a_person_must_approve(tmp_path: Path) -> None:
     def look(item: str) -> str:
         return f"{item} is in stock"
@@ -463,3 +482,14 @@ def test_a_case_whose_answer_does_not_fit_the_outputs_fails_with_its_answer(tmp_
         ]
         assert "the answer is text" in result.reasons[0]
         assert result.runs[0].output_tokens
+
+
+def test_an_answer_that_is_not_json_is_shown_where_outputs_are_declared(tmp_path: Path) -> None:
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {path: greeting, equals: Hello}}}]"
+    with Script("Sorry, I cannot greet."):
+        result = run_only_case(tmp_path, case, prompt=SHAPED, mode=RECORD)
+    assert result.status == "failed"
+    assert result.reasons == [
+        'replay: the answer is text, not JSON of the declared `outputs`, found "Sorry, I cannot greet."',
+        'replay: the answer is not JSON (Expecting value at line 1, column 1), found "Sorry, I cannot greet."',
+    ]

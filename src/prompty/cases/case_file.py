@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 Level = Literal["render", "wire", "replay", "live"]
 ROWS_REFERENCE = r"^\$\{file:(.+\.(?:csv|jsonl|ndjson))\}$"
@@ -50,20 +50,64 @@ class Similarity(SuitePart):
     at_least: float = Field(0.8, ge=-1, le=1, description="The smallest cosine that passes.")
 
 
-class Check(SuitePart):
-    """One or more conditions on a level's observation. All of them must hold."""
+class ValueCheck(SuitePart):
+    """One or more conditions on a value. All of them must hold."""
 
     path: str | None = Field(None, description="The part to look at, for example `messages[0].content`.")
     equals: Any = Field(None, description="The value must be equal to this one.")
     contains: Texts = Field((), description="The text must contain all of these.")
     not_contains: Texts = Field((), description="The text must contain none of these.")
+    ignore_case: bool = Field(False, description="`equals`, `contains` and `not_contains` ignore case.")
     regex: str | None = Field(None, description="The text must match this regular expression somewhere.")
     json_schema: dict[str, Any] | None = Field(None, description="The value must be valid by this JSON Schema.")
     length: Bounds = Field(None, description="The number of characters of a text, or of entries of a list.")
+    any_of: "tuple[ValueCheck, ...] | None" = Field(None, description="At least one of these checks must hold.")
+
+    @cached_property
+    def conditions(self) -> tuple[str, ...]:
+        """The keys of the conditions, cheapest first. A null condition is ignored, except `equals`."""
+        given = self.model_fields_set
+        return tuple(
+            name
+            for name in type(self).model_fields
+            if name in given and (name == "equals" or getattr(self, name) is not None)
+        )
+
+
+# Each union has a discriminator, so that a mistake is reported for the form that was written.
+Arguments = Annotated[
+    Annotated[dict[str, Any], Tag("<values>")] | Annotated[tuple[ValueCheck, ...], Tag("<checks>")],
+    Discriminator(lambda value: "<checks>" if isinstance(value, list | tuple) else "<values>"),
+]
+CallEntry = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[dict[str, Arguments], Tag("<call>")],
+    Discriminator(lambda value: "<name>" if isinstance(value, str) else "<call>"),
+]
+Calls = Annotated[tuple[CallEntry, ...], BeforeValidator(_to_list, json_schema_input_type=str | tuple[CallEntry, ...])]
+_CALLS = "A name, `{pay: {amount: 5}}` with arguments that are equal, or `{pay: [{path: to, regex: ^A}]}` with checks."
+
+
+class ToolCalls(SuitePart):
+    """Conditions on the tools that were called. A list alone is `equals`. Arguments that are not named are ignored."""
+
+    equals: Calls | None = Field(None, max_length=500, description=f"These calls, and no others. {_CALLS}")
+    contains: Calls = Field((), max_length=500, description="At least these calls, with any others around them.")
+    not_contains: Calls = Field((), max_length=500, description="None of these calls.")
+    any_order: bool = Field(False, description="`equals` and `contains` allow any order.")
+
+
+def _to_calls(value: Any) -> Any:
+    return {"equals": value} if isinstance(value, str | list | tuple) else value
+
+
+class Check(ValueCheck):
+    """One or more conditions on a level's observation. All of them must hold."""
+
+    any_of: "tuple[Check, ...] | None" = Field(None, description="At least one of these checks must hold.")
     dropped: tuple[str, ...] | None = Field(None, description="Wire: the options that the provider does not take.")
     tokens: Bounds = Field(None, description="Wire: estimated tokens of the request. Answers: tokens of the answer.")
-    tools: tuple[str | dict[str, dict[str, Any]], ...] | None = Field(
-        None, description="Answers: the tools called, in order. `{pay: {amount: 5}}` also checks arguments."
+    tools: Annotated[ToolCalls | None, BeforeValidator(_to_calls, json_schema_input_type=Calls | ToolCalls | None)] = (
+        Field(None, description="Answers: the tools called. A list names all calls, in order.")
     )
     rounds: Bounds = Field(None, description="Answers: how often the model was asked.")
     cost: Bounds = Field(None, description="Answers: the cost in dollars.")
@@ -73,16 +117,6 @@ class Check(SuitePart):
     judge: str | None = Field(None, description="Answers: a .prompty file that scores the answer.")
     at_least: float | None = Field(None, description="With `judge`: the smallest score that passes.")
     judge_inputs: dict[str, Any] = Field({}, description="With `judge`: further inputs of the judge.")
-
-    @cached_property
-    def conditions(self) -> tuple[str, ...]:
-        """The keys of the conditions, cheapest first. A null condition is ignored, except `equals`."""
-        given = self.model_fields_set
-        return tuple(
-            name
-            for name in Check.model_fields
-            if name in given and (name == "equals" or getattr(self, name) is not None)
-        )
 
 
 Checks = Annotated[tuple[Check, ...], BeforeValidator(_to_checks, json_schema_input_type=Check | tuple[Check, ...])]
@@ -114,7 +148,9 @@ class Defaults(SuitePart):
     """Values for every case. A case adds to `inputs`, `tools`, `tags` and `expect`, and replaces the others."""
 
     inputs: dict[str, Any] = Field({}, description="The inputs of the prompt.")
-    tools: dict[str, Any] = Field({}, description="Results of tools by name. A tool named here does not run.")
+    tools: dict[str, Any] = Field(
+        {}, description="Results of tools by name. A tool named here does not run. `look 2` is for the second call."
+    )
     models: tuple[str, ...] | None = Field(None, description="Run each case with each of these: `provider:id`.")
     variants: tuple[str, ...] | None = Field(
         None, description="Run each case with each of these variants. An empty text is the file itself."

@@ -2,6 +2,8 @@
 
 Checks run in the order of their cost: text and data first, then functions, similarity, and judges. The expensive checks
 run only if the cheaper ones have passed. A path such as `messages[0].content` leads to one value, without wildcards.
+
+Where a check needs data and the answer is text, the text must be JSON, alone or in one fence.
 """
 
 import json
@@ -10,13 +12,22 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from prompty.cases.case_file import Check, Level, Range, Similarity
+from prompty.cases.calls import find_unmatched
+from prompty.cases.case_file import CallEntry, Check, Level, Range, Similarity, ToolCalls, ValueCheck
 from prompty.cases.results import CheckResult
 from prompty.model.message import Json
 from prompty.safety.json import read_json
 from prompty.safety.schemas import get_validator
 
 _MAX_SHOWN = 160
+_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)```\s*", re.DOTALL)
+
+
+class _NotJson(ValueError):
+    """A check needs data, and the answer is text that is not JSON."""
+
+
+ToolUse = tuple[str, object]  # the name of a tool, and its arguments
 
 
 class Observation(NamedTuple):
@@ -24,9 +35,10 @@ class Observation(NamedTuple):
 
     text: str
     read_value: Callable[[], object]
+    is_part: bool = False
     dropped: Sequence[str] = ()
     tokens: int | None = None
-    calls: Sequence[tuple[str, object]] = ()
+    calls: Sequence[ToolUse] = ()
     rounds: int | None = None
     cost: float | None = None
     seconds: float | None = None
@@ -54,22 +66,25 @@ def run_checks(
 ) -> list[CheckResult]:
     """Return a result for each condition. Expensive checks run only if the cheaper ones have passed."""
     results: list[CheckResult] = []
+    looked: list[tuple[Check, Observation]] = []
     for check in checks:
         seen = observation if check.path is None else _select(check.path, observation)
         if isinstance(seen, str):
             results.append(CheckResult(level, "path", False, seen))
             continue
+        looked.append((check, seen))
         for name in check.conditions:
             if name in _CHEAP:
-                message = _CHEAP[name](check, seen)
-                results.append(_fail(level, name, message, check) if message else _get_passed(level, name))
+                message = _find_failure(name, check, seen)
+                failed = CheckResult(level, name, False, _name_part(check, message)) if message else None
+                results.append(failed or _get_passed(level, name))
     for name, evaluate in _EXPENSIVE.items():
-        for check in checks:
+        for check, seen in looked:
             if name in check.conditions:
                 if not all(result.passed or result.advisory for result in results):
                     return results
-                verdict = evaluate(evaluators(), check, observation)
-                results.append(CheckResult(level, name, *verdict))
+                verdict = evaluate(evaluators(), check, seen)
+                results.append(CheckResult(level, name, *verdict._replace(message=_name_part(check, verdict.message))))
     return results
 
 
@@ -78,8 +93,25 @@ def _get_passed(level: Level, name: str) -> CheckResult:
     return CheckResult(level, name, True)
 
 
-def _fail(level: Level, name: str, message: str, check: Check) -> CheckResult:
-    return CheckResult(level, name, False, message if check.path is None else f"`{check.path}`: {message}")
+def _find_first_failure(check: ValueCheck, observation: Observation) -> str:
+    """Return the reason for the first failure of a check without expensive conditions, or ""."""
+    seen = observation if check.path is None else _select(check.path, observation)
+    if isinstance(seen, str):
+        return seen
+    failures = (_find_failure(name, check, seen) for name in check.conditions if name in _CHEAP)
+    return _name_part(check, next(filter(None, failures), ""))
+
+
+def _find_failure(name: str, check: ValueCheck, seen: Observation) -> str:
+    """Return the reason why a condition fails, or ""."""
+    try:
+        return _CHEAP[name](check, seen)
+    except _NotJson as error:
+        return str(error)
+
+
+def _name_part(check: ValueCheck, message: str) -> str:
+    return f"`{check.path}`: {message}" if message and check.path is not None else message
 
 
 _EXPENSIVE: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = {
@@ -92,38 +124,68 @@ _EXPENSIVE: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = 
 def _select(path: str, observation: Observation) -> Observation | str:
     """Return the part at a path, or the reason why there is none."""
     try:
-        value = get_value(observation.read_value(), path)
-    except LookupError as error:
+        value = get_value(_read_data(observation), path)
+    except (LookupError, _NotJson) as error:
         return str(error.args[0])
-    return observation._replace(text=value if isinstance(value, str) else _write(value), read_value=lambda: value)
+    text = value if isinstance(value, str) else _write(value)
+    return observation._replace(text=text, read_value=lambda: value, is_part=True)
 
 
-def _check_equals(check: Check, seen: Observation) -> str:
-    value, wanted = seen.read_value(), check.equals
-    same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
-    return "" if same else f"expected {_show(wanted)}, found {_show(value)}"
+def _read_data(seen: Observation) -> object:
+    """Return a value, and the JSON in it if it is the text of a whole answer. Raise _NotJson if there is none."""
+    value = seen.read_value()
+    if seen.is_part or not isinstance(value, str):
+        return value
+    fenced = _FENCE.fullmatch(value)
+    try:
+        return read_json(fenced[1] if fenced else value)
+    except ValueError as error:
+        raise _NotJson(f"the answer is not JSON ({error}), found {show_value(value)}") from None
 
 
-def _check_contains(check: Check, seen: Observation) -> str:
-    for wanted in check.contains:
-        if wanted not in seen.text:
-            return f"expected text that contains {_show(wanted)}, found {_show(seen.text)}"
-    return ""
+def _check_equals(check: ValueCheck, seen: Observation) -> str:
+    wanted = check.equals
+    value = _read_data(seen) if isinstance(wanted, dict | list) else seen.read_value()
+    if check.ignore_case and isinstance(value, str) and isinstance(wanted, str):
+        same = value.casefold() == wanted.casefold()
+    else:
+        same = _is_same(value, wanted)
+    return "" if same else f"expected {show_value(wanted)}, found {show_value(value)}"
 
 
-def _check_not_contains(check: Check, seen: Observation) -> str:
-    for unwanted in check.not_contains:
-        if unwanted in seen.text:
-            return f"expected text without {_show(unwanted)}, found {_show(seen.text)}"
-    return ""
+def _is_same(value: object, wanted: object) -> bool:
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def _check_regex(check: Check, seen: Observation) -> str:
+def _check_contains(check: ValueCheck, seen: Observation) -> str:
+    wanted = next((text for text in check.contains if not _has_text(check, seen, text)), None)
+    return "" if wanted is None else f"expected text that contains {show_value(wanted)}, found {show_value(seen.text)}"
+
+
+def _check_not_contains(check: ValueCheck, seen: Observation) -> str:
+    unwanted = next((text for text in check.not_contains if _has_text(check, seen, text)), None)
+    return "" if unwanted is None else f"expected text without {show_value(unwanted)}, found {show_value(seen.text)}"
+
+
+def _has_text(check: ValueCheck, seen: Observation, text: str) -> bool:
+    return text.casefold() in seen.text.casefold() if check.ignore_case else text in seen.text
+
+
+def _check_any_of(check: ValueCheck, seen: Observation) -> str:
+    reasons: list[str] = []
+    for alternative in check.any_of or ():
+        reasons.append(_find_first_failure(alternative, seen))
+        if not reasons[-1]:
+            return ""
+    return f"none of {len(reasons)} checks holds: {'; '.join(reasons)}"
+
+
+def _check_regex(check: ValueCheck, seen: Observation) -> str:
     found = re.search(check.regex or "", seen.text)
-    return "" if found else f"expected text that matches {check.regex!r}, found {_show(seen.text)}"
+    return "" if found else f"expected text that matches {check.regex!r}, found {show_value(seen.text)}"
 
 
-def _check_length(check: Check, seen: Observation) -> str:
+def _check_length(check: ValueCheck, seen: Observation) -> str:
     value = seen.text if check.path is None else seen.read_value()
     return _compare("length", check.length, len(value) if isinstance(value, str | list | dict) else None)
 
@@ -134,15 +196,16 @@ def _check_dropped(check: Check, seen: Observation) -> str:
 
 
 # The conditions on data by their keys. Each returns the reason for a failure, or "".
-_CHEAP: dict[str, Callable[[Check, Observation], str]] = {
+_CHEAP: dict[str, Callable[[Any, Observation], str]] = {
     "equals": _check_equals,
     "contains": _check_contains,
     "not_contains": _check_not_contains,
     "regex": _check_regex,
-    "json_schema": lambda check, seen: _validate(check.json_schema or {}, seen.read_value()),
+    "json_schema": lambda check, seen: _validate(check.json_schema or {}, _read_data(seen)),
     "length": _check_length,
+    "any_of": _check_any_of,
     "dropped": _check_dropped,
-    "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
+    "tools": lambda check, seen: _check_calls(check.tools, seen.calls),
     "tokens": lambda check, seen: _compare("tokens", check.tokens, seen.tokens),
     "rounds": lambda check, seen: _compare("rounds", check.rounds, seen.rounds),
     "cost": lambda check, seen: _compare("cost", check.cost, seen.cost),
@@ -160,19 +223,70 @@ def _compare(name: str, limits: Range | None, found: float | None) -> str:
     return f"expected {name} of {wanted or f'at most {high:g}'}, found {found:g}"
 
 
-def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -> str:
+def _check_calls(wanted: ToolCalls, found: Sequence[ToolUse]) -> str:
     """Return the first difference between expected and actual calls. Arguments that are not listed are ignored."""
-    expected = [(entry, {}) if isinstance(entry, str) else next(iter(entry.items())) for entry in wanted]
-    names, called = [name for name, _ in expected], [name for name, _ in found]
-    if names != called:
-        return f"expected the calls {_list(names)}, found {_list(called)}"
-    for (name, arguments), (_, given) in zip(expected, found, strict=True):
-        for key, value in arguments.items():
-            actual = given.get(key, _ABSENT) if isinstance(given, dict) else _ABSENT
-            if actual != value:
-                shown = "nothing" if actual is _ABSENT else _show(actual)
-                return f"expected `{name}` to be called with `{key}` = {_show(value)}, found {shown}"
+    if wanted.equals is not None and (message := _compare_calls(wanted.equals, found, wanted.any_order)):
+        return message
+    if missing := _find_missing_call(wanted.contains, found, wanted.any_order):
+        return missing
+    for entry in wanted.not_contains:
+        for made in found:
+            if not _compare_call(entry, made):
+                return f"expected no call {_show_call(*_split_entry(entry))}, found {_show_call(*made)}"
     return ""
+
+
+def _compare_calls(wanted: Sequence[CallEntry], found: Sequence[ToolUse], any_order: bool) -> str:
+    names, called = [_split_entry(entry)[0] for entry in wanted], [name for name, _ in found]
+    if names != called and (not any_order or sorted(names) != sorted(called)):
+        return f"expected the calls {_list(names)}{' in any order' if any_order else ''}, found {_list(called)}"
+    if any_order:
+        return _find_missing_call(wanted, found, any_order)
+    return next(filter(None, map(_compare_call, wanted, found)), "")
+
+
+def _find_missing_call(wanted: Sequence[CallEntry], found: Sequence[ToolUse], any_order: bool) -> str:
+    missing = find_unmatched(
+        len(wanted),
+        len(found),
+        lambda expected, position: not _compare_call(wanted[expected], found[position]),
+        any_order=any_order,
+    )
+    if missing is None:
+        return ""
+    same = [made for made in found if made[0] == _split_entry(wanted[missing])[0]]
+    difference = _compare_call(wanted[missing], same[0]) if len(same) == 1 else ""
+    expected = ", ".join(_show_call(*_split_entry(entry)) for entry in wanted)
+    calls = ", ".join(_show_call(*made) for made in found) or "none"
+    order = "in any order" if any_order else "in this order"
+    return difference or f"expected at least the calls {expected} {order}, found {calls}"
+
+
+def _compare_call(entry: CallEntry, made: ToolUse) -> str:
+    """Return the difference between an expected and an actual call, or ""."""
+    (name, arguments), (called, given) = _split_entry(entry), made
+    if name != called:
+        return f"expected a call of `{name}`, found `{called}`"
+    if not isinstance(arguments, dict):
+        part = Observation(_write(given), lambda: given, is_part=True)
+        failure = next(filter(None, (_find_first_failure(check, part) for check in arguments)), "")
+        return f"the arguments of `{name}`: {failure}" if failure else ""
+    for key, value in arguments.items():
+        actual = given.get(key, _ABSENT) if isinstance(given, dict) else _ABSENT
+        if not _is_same(actual, value):
+            shown = "nothing" if actual is _ABSENT else show_value(actual)
+            return f"expected `{name}` to be called with `{key}` = {show_value(value)}, found {shown}"
+    return ""
+
+
+def _split_entry(entry: CallEntry) -> tuple[str, dict[str, Any] | tuple[ValueCheck, ...]]:
+    return (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
+
+
+def _show_call(name: str, arguments: object) -> str:
+    if isinstance(arguments, tuple):
+        arguments = [check.model_dump(exclude_unset=True) for check in arguments]
+    return f"{name} {show_value(arguments)}" if arguments else name
 
 
 _ABSENT = object()
@@ -197,7 +311,7 @@ def _write(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _show(value: object) -> str:
+def show_value(value: object) -> str:
     """Return a value as JSON, truncated."""
     text = _write(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text):,} characters)"

@@ -17,7 +17,18 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from prompty.cases.case_file import LEVELS, ROWS_REFERENCE, Case, CaseFile, Check, Defaults, JudgeRules, Level
+from prompty.cases.case_file import (
+    LEVELS,
+    ROWS_REFERENCE,
+    Case,
+    CaseFile,
+    Check,
+    Defaults,
+    JudgeRules,
+    Level,
+    ToolCalls,
+    ValueCheck,
+)
 from prompty.cases.checks import parse_path
 from prompty.cases.project_file import find_project
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
@@ -36,7 +47,8 @@ _MAX_NAME_LENGTH = 100
 _UNSAFE = re.compile(r"[^\w=+-]")
 _FILE = re.compile(r"\$\{file:([^{}]+)\}")
 _ROWS = re.compile(ROWS_REFERENCE)
-_ANSWER_KEYS = frozenset({"tools", "rounds", "cost", "python", "similar", "judge", "at_least", "judge_inputs"})
+_EVALUATORS = frozenset({"python", "similar", "judge"})
+_ANSWER_KEYS = frozenset({"tools", "rounds", "cost", "at_least", "judge_inputs"}) | _EVALUATORS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +260,8 @@ _KNOWN_KEYS = {
     "case": _list_keys(Case),
     "expect": LEVELS,
     "check": _list_keys(Check),
+    "value": _list_keys(ValueCheck),
+    "tools": _list_keys(ToolCalls),
     "range": ("min", "max"),
     "similar": ("to", "prompt", "at_least"),
 }
@@ -258,7 +272,9 @@ def _get_part(keys: Sequence[str | int]) -> str:
     above = [key for key in keys[:-1] if isinstance(key, str)]
     if not above:
         return "file"
-    if above[-1] in LEVELS:
+    if "expect" in above and "tools" in above[above.index("expect") :]:
+        return "tools" if above[-1] == "tools" else "value"
+    if above[-1] in (*LEVELS, "any_of"):
         return "check"
     if above[-1] in ("expect", "defaults", "judge", "similar"):
         return above[-1]
@@ -319,12 +335,46 @@ def _find_wrong_checks(part: Defaults, keys: KeyPath, source_map: SourceMap) -> 
     for level in LEVELS:
         for index, check in enumerate(getattr(part.expect, level)):
             place = (*keys, "expect", level, index) if index else (*keys, "expect", level)
-            for key, message, fix in find_check_mistakes(check, level):
-                yield source_map.locate((*place, key), "wrong-value", message, fix, on_key=not key)
+            for path, message, fix in find_check_mistakes(check, level):
+                yield source_map.locate((*place, *path), "wrong-value", message, fix)
 
 
-def find_check_mistakes(check: Check, level: Level) -> Iterator[tuple[str, str, str]]:
-    """Yield the key, the cause and the fix of each mistake in a check."""
+def find_check_mistakes(check: ValueCheck, level: Level) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield the keys, the cause and the fix of each mistake in a check and in the checks below it."""
+    of_level = _find_wrong_level(check, level) if isinstance(check, Check) else ()
+    for key, message, fix in (*of_level, *_find_incomplete(check), *_find_unusable(check)):
+        yield (key,), message, fix
+    below = [(("any_of", index), alternative) for index, alternative in enumerate(check.any_of or ())]
+    for keys, alternative in below:
+        for key in sorted(alternative.model_fields_set & _EVALUATORS):
+            message = f"`{key}` runs code or a model, and cannot be one of several alternatives"
+            yield (*keys, key), message, "Write it beside `any_of`, not in it."
+        if not alternative.conditions:
+            yield keys, "the check has no condition, so it always holds", "Add one, or remove the check."
+    if isinstance(check, Check) and check.tools is not None:
+        yield from _find_wrong_calls(check.tools, level)
+    for keys, inner in below:
+        for path, message, fix in find_check_mistakes(inner, level):
+            yield (*keys, *path), message, fix
+
+
+def _find_wrong_calls(tools: ToolCalls, level: Level) -> Iterator[tuple[KeyPath, str, str]]:
+    given = tools.model_fields_set - {"any_order"}
+    if not given or (tools.any_order and given == {"not_contains"}):
+        fix = "Add `equals:` or `contains:` with a list of calls."
+        yield ("tools",), "there is no call to compare", fix
+    for key in sorted(given):
+        for index, entry in enumerate(getattr(tools, key) or ()):
+            place = ("tools", key, index)
+            if isinstance(entry, dict) and len(entry) != 1:
+                yield place, "an entry names one call", "Write one `- tool: {…}` for each call."
+            for name, arguments in entry.items() if isinstance(entry, dict) else ():
+                for number, inner in enumerate(arguments if isinstance(arguments, tuple) else ()):
+                    for path, message, fix in find_check_mistakes(inner, level):
+                        yield (*place, name, number, *path), message, fix
+
+
+def _find_wrong_level(check: Check, level: Level) -> Iterator[tuple[str, str, str]]:
     given = check.model_fields_set
     if level in ("render", "wire"):
         for key in sorted(given & _ANSWER_KEYS):
@@ -337,12 +387,22 @@ def find_check_mistakes(check: Check, level: Level) -> Iterator[tuple[str, str, 
         yield "tokens", "rendered messages have no token count", "Write it under `wire:`."
     if given & {"at_least", "judge_inputs"} and check.judge is None:
         yield "at_least", "there is no `judge`", "Add `judge: FILE.prompty`, or remove it."
+    if check.python is not None and not re.fullmatch(r"[\w.]+:\w+", check.python):
+        yield "python", "does not have the form `module:function`", "Write `python: module:function`."
+
+
+def _find_incomplete(check: ValueCheck) -> Iterator[tuple[str, str, str]]:
+    given = check.model_fields_set
     if given == {"path"}:
         yield "path", "there is no condition for this path", "Add `equals:`, `contains:` or another condition."
-    yield from _find_unusable(check)
+    if check.ignore_case and not given & {"equals", "contains", "not_contains"}:
+        fix = "Add `equals:`, `contains:` or `not_contains:`. In a `regex:`, write `(?i)` at its start."
+        yield "ignore_case", "there is no text to compare", fix
+    if check.any_of == ():
+        yield "any_of", "there is no check in it", "Write one `- …` for each alternative below `any_of:`."
 
 
-def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
+def _find_unusable(check: ValueCheck) -> Iterator[tuple[str, str, str]]:
     try:
         re.compile(check.regex or "")
     except re.error as error:
@@ -355,8 +415,6 @@ def _find_unusable(check: Check) -> Iterator[tuple[str, str, str]]:
         parse_path(check.path or "")
     except ValueError as error:
         yield "path", str(error), "Write it like `choices[0].message`."
-    if check.python is not None and not re.fullmatch(r"[\w.]+:\w+", check.python):
-        yield "python", "does not have the form `module:function`", "Write `python: module:function`."
 
 
 def write_yaml(data: object) -> str:

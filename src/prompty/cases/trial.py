@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from prompty.analysis.explain import explain
 from prompty.api import invoke, resume, turn
 from prompty.cases.case_file import LEVELS, Case, Level
-from prompty.cases.checks import Evaluators, Observation, run_checks
+from prompty.cases.checks import Evaluators, Observation, run_checks, show_value
 from prompty.cases.evaluators import parse_score, passes
 from prompty.cases.plan import Trial, get_recording_path
 from prompty.cases.results import CaseRun, CheckResult
@@ -232,7 +233,8 @@ class _Steps:
 
     def _reject(self, error: ResultError, replies: Sequence[Reply]) -> Result[Any]:
         """Fail the case because its answer does not fit the prompt's `outputs`, and return the answer as it came."""
-        self.results.append(CheckResult(level="replay", name="outputs", passed=False, message=error.cause))
+        found = f", found {show_value(error.text)}" if error.reason == "text" else ""
+        self.results.append(CheckResult(level="replay", name="outputs", passed=False, message=error.cause + found))
         counted = tuple(CountedReply(self.context.agent, reply) for reply in replies)
         return Result(
             value=parse_structured(error.text),
@@ -250,16 +252,19 @@ class _Steps:
             return found
         tools = [*_make_stubs(agent, self.case.tools), *self.context.functions]
         _require_functions(agent, tools)
-        end = turn(agent, inputs, details=True, on_event=listen, tools=tools)
+        # Calls that run in parallel have no number.
+        has_numbers = any(" " in name for name in self.case.tools)
+        order: Literal["parallel", "sequential"] = "sequential" if has_numbers else "parallel"
+        end = turn(agent, inputs, details=True, on_event=listen, tools=tools, tool_execution=order)
         for _ in range(MAX_PAUSES):
             if not isinstance(end, Paused):
                 return end
-            waiting = sorted({call.name for call in end.pending} - self.case.tools.keys())
+            waiting = sorted({call.name for call in end.pending} - {name.partition(" ")[0] for name in self.case.tools})
             if waiting:
                 fix = f"Add a result to the case, `tools: {{{waiting[0]}: …}}`, so that it is not called."
                 raise RequestError(f"the call of '{waiting[0]}' needs approval", fix)
             verdicts = [True] * len(end.pending)
-            end = resume(agent, end, verdicts, inputs, details=True, on_event=listen, tools=tools)
+            end = resume(agent, end, verdicts, inputs, details=True, on_event=listen, tools=tools, tool_execution=order)
         raise RequestError(f"the turn paused more than {MAX_PAUSES} times", "Look at its calls with `prompty run`.")
 
 
@@ -287,18 +292,30 @@ def _parse_arguments(text: str) -> object:
 
 
 def _make_stubs(agent: PromptAgent, results: Mapping[str, object]) -> Iterator[object]:
-    """Yield a function for each tool with a result in the case. It returns that result for any arguments."""
+    """Yield a function for each tool with a result in the case. It returns that result for any arguments.
+
+    The key `look 2` is for the second call of `look`. Calls without a result of their own get that of `look`.
+    """
     declared = {tool.name for tool in agent.tools if isinstance(tool, FunctionTool | CustomTool)}
-    for name, result in results.items():
-        if name not in declared:
+    by_call: dict[str, dict[int, object]] = {}
+    for key, result in results.items():
+        name, _, number = key.partition(" ")
+        if name not in declared or not (number.isdecimal() or key == name):
             known = ", ".join(sorted(declared)) or "none"
-            raise ToolError(f"the prompt declares no function '{name}'", f"Use one of its functions: {known}.")
-        yield _make_stub(name, result)
+            raise ToolError(f"the prompt declares no function '{key}'", f"Use one of its functions: {known}.")
+        by_call.setdefault(name, {})[int(number or 0)] = result
+    for name, numbered in by_call.items():
+        if 0 not in numbered:
+            fix = f"Add `{name}: …` beside `{name} {min(numbered)}`."
+            raise ToolError(f"the case has results for some calls of '{name}', but none for the others", fix)
+        yield _make_stub(name, numbered)
 
 
-def _make_stub(name: str, result: object) -> Callable[..., object]:
+def _make_stub(name: str, results: Mapping[int, object]) -> Callable[..., object]:
+    numbers = count(1)
+
     def stub(**arguments: object) -> object:
-        return result
+        return results.get(next(numbers), results[0])
 
     stub.__name__ = stub.__qualname__ = name
     stub.__doc__ = None
