@@ -1,28 +1,47 @@
-"""Run blocking functions on threads and coroutines from sync code, and lock files between processes."""
+"""Run blocking functions on threads and coroutines from sync code, and lock files between processes.
+
+Coroutines of sync code share an event loop on a thread of its own. One that calls sync code blocks that thread until
+the call returns, so the call must not need the same loop. Each context therefore knows the loops that wait for it, and
+its coroutines run on the first loop that does not.
+"""
 
 import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from contextvars import copy_context
-from functools import cache
+from contextvars import ContextVar, copy_context
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+from prompty.errors import RequestError
 
 T = TypeVar("T")
+END_SECONDS = 5.0  # that a cancelled coroutine has for its `finally`
+_waiting: ContextVar[frozenset[asyncio.AbstractEventLoop]] = ContextVar("prompty_waiting_loops", default=frozenset())
 
 
-def in_thread(function: Callable[[], T]) -> Future[T]:
+def waiting_loops() -> frozenset[asyncio.AbstractEventLoop]:
+    """Return the event loops that stand still until the calling sync code returns."""
+    try:
+        return _waiting.get() | {asyncio.get_running_loop()}
+    except RuntimeError:
+        return _waiting.get()
+
+
+def in_thread(function: Callable[[], T], *, blocks: bool = False) -> Future[T]:
     """Run a function on a new daemon thread, with the caller's context variables.
 
-    A thread cannot be stopped, and a tool that hangs must not keep the process alive.
+    A thread cannot be stopped, and a tool that hangs must not keep the process alive. A caller that `blocks` waits for
+    the function without giving control back to its event loop.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from now on it cannot be cancelled: its thread would continue
     context = copy_context()
+    if blocks:
+        context.run(_waiting.set, waiting_loops())
 
     def work() -> None:
         try:
@@ -34,22 +53,136 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
     return future
 
 
-def in_event_loop(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine from sync code, with the caller's context variables. Cancelling the future cancels it."""
-    loop, context = _event_loop(), copy_context()
+class LoopFuture(Future[T]):
+    """The result of a coroutine on the event loop of another thread. Cancelling it cancels the coroutine."""
 
-    async def in_context() -> T:
-        return await loop.create_task(coroutine, context=context)
+    START_SECONDS: ClassVar[float] = 2.0  # after which a loop that has not started a coroutine counts as blocked
 
-    return asyncio.run_coroutine_threadsafe(in_context(), loop)
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        super().__init__()
+        self._coroutine, self._context = coroutine, copy_context()
+        self._waiting = waiting_loops() if loop is None else _waiting.get()
+        self._loop = loop or _find_loop(self._waiting)
+        self._task: asyncio.Task[T] | None = None
+        self._start = threading.Lock()  # held from the start on
+        self._ended = threading.Event()
+        self._submit()
+
+    @property
+    def is_started(self) -> bool:
+        return self._start.locked()
+
+    def start_elsewhere(self) -> None:
+        """Start the coroutine on the next loop, unless it has started: its loop is blocked."""
+        if not self.is_started:
+            self._waiting |= {self._loop}
+            self._loop = _find_loop(self._waiting)
+            self._submit()
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the result. Without a timeout, the coroutine starts elsewhere if its loop is blocked."""
+        while timeout is None and not self.is_started:
+            with suppress(TimeoutError):
+                self.exception(self.START_SECONDS)
+                break
+            self.start_elsewhere()
+        return super().result(timeout)
+
+    def cancel(self) -> bool:
+        was_cancelled = super().cancel()
+        if self._start.acquire(blocking=False):
+            self._coroutine.close()
+            self._ended.set()
+        elif was_cancelled and (task := self._task) is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        return was_cancelled
+
+    def wait_for_end(self) -> None:
+        """Wait for a cancelled coroutine to end, for a limited time, unless that keeps its loop from running."""
+        if self._task is None or self._task.get_loop() not in waiting_loops():
+            self._ended.wait(END_SECONDS)
+
+    def _submit(self) -> None:
+        loop = self._loop
+        loop.call_soon_threadsafe(self._begin, loop)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._start.acquire(blocking=False):
+            self._context.run(_waiting.set, self._waiting)
+            self._task = loop.create_task(self._coroutine, context=self._context)
+            self._task.add_done_callback(self._finish)
+            if self.cancelled():
+                self._task.cancel()
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        with suppress(InvalidStateError):  # cancelled meanwhile
+            if task.cancelled():
+                self.cancel()
+                self.set_running_or_notify_cancel()
+            elif error := task.exception():
+                self.set_exception(error)
+            else:
+                self.set_result(task.result())
+        self._ended.set()
 
 
-@cache
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """Return the shared event loop for sync programs. It runs until the process ends."""
+def in_event_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> LoopFuture[T]:
+    """Run a coroutine from sync code, with the caller's context variables, on a shared event loop or on this one.
+
+    Raise RequestError if the caller keeps the loop from running.
+    """
+    if loop is not None and loop in waiting_loops():
+        coroutine.close()
+        raise RequestError(
+            "this call needs an event loop that waits for it", "Call it on another thread, or after you have returned."
+        )
+    return LoopFuture(coroutine, loop)
+
+
+def run_in_event_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from sync code and return its result. An interrupted wait cancels it."""
+    future = in_event_loop(coroutine)
+    try:
+        return future.result()
+    finally:
+        future.cancel()
+
+
+def start_loop(name: str) -> asyncio.AbstractEventLoop:
+    """Start an event loop on a daemon thread. It runs until the process ends."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="prompty event loop", daemon=True).start()
+    threading.Thread(target=_run_forever, args=(loop,), name=name, daemon=True).start()
     return loop
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop again when a coroutine has stopped it, as SystemExit does: others wait for their results."""
+    while not loop.is_closed():
+        with suppress(BaseException):  # raised where the coroutine's result is awaited
+            loop.run_forever()
+
+
+_loops: list[asyncio.AbstractEventLoop] = []
+_starting = threading.Lock()
+
+
+def _find_loop(waiting: frozenset[asyncio.AbstractEventLoop]) -> asyncio.AbstractEventLoop:
+    """Return the first shared loop that does not wait for the caller."""
+    with _starting:
+        found = next((loop for loop in _loops if loop not in waiting), None)
+        if found is None:
+            _loops.append(found := start_loop("prompty event loop"))
+        return found
+
+
+def _forget_loops() -> None:
+    """Forget the loops after a fork: the child has none of their threads."""
+    _loops.clear()
+    _starting.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_forget_loops)
 
 
 def _import_if_present(name: str) -> Any:

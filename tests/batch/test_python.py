@@ -14,6 +14,7 @@ from prompty.batches import RowResult
 from prompty.errors import InputError, ModelError, RequestError, ResultError, WrongArgument
 from prompty.model.request import WireRequest
 from prompty.testing import Script, call
+from tests.watchdog import within
 
 FILE = """---
 model: gpt-4o
@@ -194,3 +195,64 @@ async def types(agent: prompty.PromptAgent) -> None:
     assert_type(batch(agent, [{"n": 1}]), list[RowResult[Any]])
     assert_type(batch("x.prompty", [{"n": 1}], output_type=Number, concurrency=2)[0].value, Number)
     assert_type(await batch_async(agent, [], output_type=Number), list[RowResult[Number]])
+
+
+def test_rows_are_made_in_the_callers_thread(run_batch: Any) -> None:
+    threads = []
+
+    def make_rows() -> Any:
+        for n in range(3):
+            threads.append(threading.current_thread())
+            yield {"n": n}
+
+    with Script(*[echo] * 3):
+        assert [row.value for row in run_batch(loads(FILE), make_rows())] == ["0", "1", "2"]
+    assert set(threads) == {threading.current_thread()}
+
+
+def test_rows_may_come_from_other_prompts_with_async_tools(run_batch: Any) -> None:
+    @prompty.tool
+    async def count() -> int:
+        return 7
+
+    def count_or_answer(request: WireRequest) -> Any:
+        messages: Any = request.body["messages"]
+        return messages[-1]["content"] if messages[-1]["role"] == "tool" else call("count")
+
+    def make_rows() -> Any:
+        for _ in range(2):
+            with Script(*[count_or_answer] * 2):
+                n = prompty.turn(loads(FILE), {"n": 0}, tools=[count])
+            yield {"n": int(n)}
+
+    def run() -> Any:
+        with Script(*[echo] * 2):
+            return run_batch(loads(FILE), make_rows())
+
+    assert [row.value for row in within(run)] == ["7", "7"]
+
+
+def test_an_error_of_the_rows_is_raised_and_ends_those_that_run() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    @prompty.tool
+    async def wait() -> str:
+        try:
+            begun.set()
+            await asyncio.sleep(60)
+            return "too late"
+        finally:
+            await asyncio.sleep(0.05)
+            ended.set()
+
+    def make_rows() -> Any:
+        yield {"n": 1}
+        begun.wait(60)
+        raise ValueError("no more")
+
+    def run() -> None:
+        with Script(call("wait")), pytest.raises(ValueError, match="no more"):
+            batch(loads(FILE), make_rows(), tools=[wait])
+
+    within(run)
+    assert ended.is_set()

@@ -1,16 +1,19 @@
 """Run a prompt once for each row of a list, in this process: `prompty.batch` and `prompty.batch_async`."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from prompty.api import make_settings, takes_options
 from prompty.api_async import turn_async
 from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.throttle import CallTimer, Throttle
-from prompty.concurrency import in_event_loop
+from prompty.concurrency import LoopFuture, in_event_loop
 from prompty.drivers.run import AgentOrPath, Result
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import Listener, TurnOptions
@@ -20,6 +23,7 @@ from prompty.model.paused import Paused
 from prompty.pipeline.load import open_agent
 
 T = TypeVar("T")
+_END = object()  # in place of a row after the last one
 CONCURRENCY = 16
 _OF_ONE_CONVERSATION = ("memory", "messages", "paused_key", "session_id", "steering")
 
@@ -72,13 +76,26 @@ def batch(
     """Run one turn for each row of inputs. Return a `RowResult` for each, in the order of the rows.
 
     A failed row does not stop the others: its error is in its result. At most `concurrency` rows run at once, and fewer
-    while the provider is overloaded. A budget applies to each row. Interrupt it to cancel the running rows.
+    while the provider is overloaded. A budget applies to each row. Interrupt it to cancel the running rows. A generator
+    of rows runs in the caller's thread, and may call prompty itself.
     """
-    future = in_event_loop(_run_rows(agent_or_path, rows, output_type, concurrency, _check("batch", rows, options)))
+    turn_options = _check("batch", rows, concurrency, options)
+    wanted: SimpleQueue[Future[Any] | None] = SimpleQueue()  # rows that the event loop asks this thread for
+
+    async def next_row() -> Any:
+        wanted.put(row := Future())
+        return await asyncio.wrap_future(row)
+
+    iterator = iter(rows)
+    future = in_event_loop(_run_rows(agent_or_path, next_row, output_type, concurrency, turn_options))
+    future.add_done_callback(lambda _: wanted.put(None))
     try:
+        while (row := _take_request(wanted, future)) is not None:
+            row.set_result(next(iterator, _END))
         return future.result()
     finally:
-        future.cancel()
+        if future.cancel():
+            future.wait_for_end()
 
 
 @overload
@@ -108,13 +125,21 @@ async def batch_async(
     **options: Any,
 ) -> list[RowResult[Any]]:
     """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the running rows."""
-    return await _run_rows(agent_or_path, rows, output_type, concurrency, _check("batch_async", rows, options))
+    turn_options = _check("batch_async", rows, concurrency, options)
+    iterator = iter(rows)
+
+    async def next_row() -> Any:
+        return next(iterator, _END)
+
+    return await _run_rows(agent_or_path, next_row, output_type, concurrency, turn_options)
 
 
-def _check(function: str, rows: object, options: Mapping[str, Any]) -> dict[str, Any]:
+def _check(function: str, rows: object, concurrency: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of each turn. Raise for a mistake that would make every row fail."""
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise WrongArgument(f"{function}(rows)", rows, "a list of inputs", "Write [{'name': value}, …].")
+    if concurrency < 1:
+        raise RequestError(f"concurrency is {concurrency!r}", "Pass a whole number of at least 1.")
     make_settings(function, TurnOptions, options)
     for name in _OF_ONE_CONVERSATION:
         if options.get(name) is not None:
@@ -122,21 +147,26 @@ def _check(function: str, rows: object, options: Mapping[str, Any]) -> dict[str,
     return {"max_retries": MAX_RETRIES, **options}
 
 
+def _take_request(wanted: "SimpleQueue[T]", future: LoopFuture[Any]) -> T:
+    while True:
+        with suppress(Empty):
+            return wanted.get(timeout=None if future.is_started else future.START_SECONDS)
+        future.start_elsewhere()
+
+
 async def _run_rows(
     source: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    next_row: Callable[[], Awaitable[Any]],
     output_type: type[Any] | None,
     concurrency: int,
     options: Mapping[str, Any],
 ) -> list[RowResult[Any]]:
-    if concurrency < 1:
-        raise RequestError(f"concurrency is {concurrency!r}", "Pass a whole number of at least 1.")
     agent = source if isinstance(source, PromptAgent) else await asyncio.to_thread(open_agent, source, "batch()")
     throttle = Throttle(concurrency)
     tasks: list[asyncio.Task[RowResult[Any]]] = []
     running: set[asyncio.Task[RowResult[Any]]] = set()
     try:
-        for inputs in rows:
+        while (inputs := await next_row()) is not _END:
             while not throttle.has_free_slot(len(running)):
                 timeout = throttle.pause_seconds or None
                 if running:
@@ -151,6 +181,8 @@ async def _run_rows(
     finally:
         for task in running:
             task.cancel()
+        if running:
+            await asyncio.wait(running)
 
 
 async def _run_row(

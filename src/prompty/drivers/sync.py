@@ -12,7 +12,7 @@ from random import uniform
 from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken
-from prompty.concurrency import in_event_loop, in_thread
+from prompty.concurrency import LoopFuture, in_event_loop, in_thread, run_in_event_loop
 from prompty.drivers.driver import (
     LOCK_POLL,
     Driver,
@@ -218,7 +218,7 @@ class SyncDriver(Driver):
         if self.tools is None:
             return ()
         if self.tools.has_kinds:
-            return in_event_loop(self.tools.describe_kinds(is_async=False)).result()
+            return run_in_event_loop(self.tools.describe_kinds(is_async=False))
         return self.tools.describe()
 
     def _wait_to_retry(self, seconds: float) -> None:
@@ -309,18 +309,9 @@ def run_stage(runner: ToolRunner, stage: CallTools, *, uncancellable: bool) -> G
 
 def _run_here(runner: ToolRunner, planned: PlannedCall) -> Message:
     try:
-        value = _bind_call(runner, planned)()
-        return runner.succeeded(planned, _resolve(value.result() if isinstance(value, Future) else value))
+        return runner.succeeded(planned, _resolve(runner.prepare(planned)()))
     except Exception as error:
         return runner.failed(planned, error)
-
-
-def _bind_call(runner: ToolRunner, planned: PlannedCall) -> Callable[[], object]:
-    """Return the function that runs a call. For an async tool it returns a future of the event loop thread."""
-    call = runner.prepare(planned)
-    if runner.is_async(planned):
-        return lambda: in_event_loop(cast(Coroutine[Any, Any, object], call()))
-    return call
 
 
 def _run_in_parallel(runner: ToolRunner, stage: CallTools) -> Generator[Event, None, Results]:
@@ -347,12 +338,14 @@ def _run_in_parallel(runner: ToolRunner, stage: CallTools) -> Generator[Event, N
 
 def _start_call(runner: ToolRunner, planned: PlannedCall) -> Future[object]:
     try:
-        call = _bind_call(runner, planned)
+        call = runner.prepare(planned)
     except Exception as error:
         failure: Future[object] = Future()
         failure.set_exception(error)
         return failure
-    return cast(Future[object], call()) if runner.is_async(planned) else in_thread(call)
+    if runner.is_async(planned):
+        return in_event_loop(cast(Coroutine[Any, Any, object], call()))
+    return in_thread(call, blocks=True)
 
 
 def _next_finished(
@@ -360,9 +353,15 @@ def _next_finished(
 ) -> list[tuple[_Running, Message]]:
     """Wait for the next calls that return, raise or time out, and remove them from `running`."""
     left = min(call.due for call in running.values()) - time.monotonic()
+    not_started = [future for future in running if isinstance(future, LoopFuture) and not future.is_started]
+    if not_started:
+        left = min(left, LoopFuture.START_SECONDS)
     done, _ = wait([*running, cancelled], None if left == float("inf") else max(left, 0), FIRST_COMPLETED)
     now = time.monotonic()
     ended = [future for future, call in running.items() if future in done or call.due <= now]
+    if not done and not ended:
+        for future in not_started:
+            future.start_elsewhere()
     return [(call, _message_of(runner, future, call.planned)) for future in ended for call in [running.pop(future)]]
 
 
@@ -378,7 +377,7 @@ def _message_of(runner: ToolRunner, future: Future[object], planned: PlannedCall
 
 def _resolve(value: object) -> object:
     """Return a value, or await it on the event loop thread if a sync function returned an awaitable."""
-    return in_event_loop(_await(value)).result() if inspect.isawaitable(value) else value
+    return run_in_event_loop(_await(value)) if inspect.isawaitable(value) else value
 
 
 async def _await(awaitable: Any) -> object:

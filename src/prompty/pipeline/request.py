@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from shlex import quote
 
-from prompty.concurrency import in_event_loop
+from prompty.concurrency import run_in_event_loop
 from prompty.errors import InvalidMessage, PromptyWarning, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, parse_messages
@@ -93,7 +93,7 @@ def list_declared_functions(agent: PromptAgent) -> list[Function]:
 
 def list_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions of a prompt's tools, in sync code. Tools of other kinds may use the network."""
-    return in_event_loop(list_offered_functions(agent)).result() if has_kinds(agent) else list_declared_functions(agent)
+    return run_in_event_loop(list_offered_functions(agent)) if has_kinds(agent) else list_declared_functions(agent)
 
 
 def has_kinds(agent: PromptAgent) -> bool:

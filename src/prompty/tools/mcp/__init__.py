@@ -33,7 +33,14 @@ from prompty.safety.visible import visible
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_destination, check_tool_variables
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
-from prompty.tools.mcp.sessions import CLOSE_SECONDS, CONNECT_SECONDS, ServerAddress, ServerConnection, run_on_loop
+from prompty.tools.mcp.sessions import (
+    CLOSE_SECONDS,
+    CONNECT_SECONDS,
+    ServerAddress,
+    ServerConnection,
+    run_on_loop,
+    sessions_loop,
+)
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.client import Permissions, parse_url
 
@@ -181,7 +188,7 @@ class Servers:
 
     def _close_at_exit(self) -> None:
         with suppress(Exception):  # at exit, there is nowhere to report it
-            in_event_loop(self.close()).result(timeout=EXIT_SECONDS)
+            in_event_loop(self.close(), sessions_loop()).result(timeout=EXIT_SECONDS)
 
     def _unknown(self, name: str, place: str) -> ToolError:
         known = ", ".join(sorted(self._registered)) or "none"
@@ -277,7 +284,7 @@ def approve_mcp_changes(name: str, *, registry: Registry = DEFAULT) -> list[str]
 def close_mcp_servers(*, registry: Registry = DEFAULT) -> None:
     """Close all sessions and their processes. Servers stay registered, and open again on next use."""
     if (servers := _servers(registry)).any_used:
-        in_event_loop(servers.close()).result()
+        in_event_loop(servers.close(), sessions_loop()).result()
 
 
 async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:
@@ -391,9 +398,14 @@ def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
 
 
 async def _call(connection: ServerConnection, name: str, arguments: Json, context: ToolContext) -> list[ContentPart]:
+    loop = asyncio.get_running_loop()
+
     async def report(progress: float, total: float | None, message: str | None) -> None:
+        with suppress(RuntimeError):  # the caller's loop has ended
+            loop.call_soon_threadsafe(tell, progress, total, visible(message or ""))
+
+    def tell(progress: float, total: float | None, text: str) -> None:
         of_total = "" if total is None else f" of {total:g}"
-        text = visible(message or "")
         context.logger.info("%s: %g%s %s", context.name, progress, of_total, mask_secrets(text))
         context.progress(progress, total, text)
 

@@ -1,7 +1,7 @@
 """Sessions with MCP servers, shared by all turns.
 
-The SDK requires that one task opens and closes a session. So each session has an owner: a task on the event loop of
-`concurrency`, which opens the connection, starts the requests in its queue, and closes. Sync code and other event
+The SDK requires that one task opens and closes a session. So each session has an owner: a task on an event loop that
+runs nothing else, which opens the connection, starts the requests in its queue, and closes. Sync code and other event
 loops reach it through `run_on_loop`. A lost session is replaced on next use.
 
 The SDK negotiates the protocol version. It is imported only here, on first use of a server.
@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from logging import ERROR, INFO, Logger, getLevelNamesMapping, getLogger
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from prompty.concurrency import in_event_loop, in_thread
+from prompty.concurrency import in_event_loop, in_thread, start_loop
 from prompty.errors import PromptyError
 from prompty.extras import require
 from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
@@ -262,7 +262,12 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        return self._owner.done()
+        return self._owner.done() or self.is_parents
+
+    @property
+    def is_parents(self) -> bool:
+        """True after a fork: the session belongs to the parent process."""
+        return self._owner.get_loop() is not asyncio.get_running_loop()
 
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger) -> T:
         """Run `work` with the connection. Cancelling this cancels only `work`."""
@@ -357,7 +362,7 @@ class Session:
 
 
 class ServerConnection:
-    """A connection that survives lost sessions. All methods run on `concurrency`'s event loop."""
+    """A connection that survives lost sessions. All methods run on the sessions' event loop."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
@@ -366,7 +371,7 @@ class ServerConnection:
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger = _LOGGER) -> T:
         """Run `work` in the current session, or in a new session if that has ended."""
         while True:
-            if not self._sessions or self._sessions[-1].ended:
+            if not self._sessions or self._sessions[-1].ended or self._sessions[-1].is_parents:
                 self._sessions = [*(session for session in self._sessions if not session.closed), Session(self.address)]
             with suppress(NotSent):
                 return await self._sessions[-1].run(work, logger)
@@ -384,4 +389,14 @@ class ServerConnection:
 
 async def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the sessions' event loop, from any other event loop."""
-    return await asyncio.wrap_future(in_event_loop(work))
+    return await asyncio.wrap_future(in_event_loop(work, sessions_loop()))
+
+
+@cache
+def sessions_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of all sessions. No tool runs on it, so none can block it."""
+    return start_loop("prompty MCP sessions")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=sessions_loop.cache_clear)
