@@ -151,11 +151,12 @@ def run_tests(
         err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)
     earlier = _run_earlier(against, suites, trials, options) if against else read_earlier(suites, baseline)
-    report = build_report(results, suites, earlier)
+    whole = not (select or models or variants)
+    report = build_report(results, suites, earlier, whole=whole and not against)
     print_results(results, report, as_json=as_json)
     write_reports(report, junit=junit, html=html, github=github)
     if update:
-        update_baselines(suites, results, baseline, whole=not (select or models or variants))
+        update_baselines(suites, results, baseline, whole=whole)
     elif report.failing:
         raise Exit(1)
 
