@@ -11,9 +11,18 @@ from hypothesis import given, strategies as st
 from junitparser import Error, Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 
-from prompty.cases.comparison import compare, describe_comparison, get_case_key, read_baseline, write_baseline
+from prompty.cases.comparison import (
+    Totals,
+    compare,
+    compute_totals,
+    describe_comparison,
+    get_case_key,
+    read_baseline,
+    write_baseline,
+)
 from prompty.cases.report import write_junit, write_summary
 from prompty.cases.results import CaseRun, CheckResult, Status, TrialResult, run_from_json
+from prompty.cases.statistics import compute_flip_chance
 from prompty.errors import RequestError
 from prompty.safety.visible import visible
 
@@ -61,7 +70,7 @@ def test_every_pair_of_statuses_is_compared_as_it_should_be() -> None:
 
     assert names(comparison.worse) == {"passed failed"}
     assert names(comparison.better) == {"failed passed"}
-    assert (comparison.compared, comparison.passed_before, comparison.passed_now) == (4, 2, 2)
+    assert (comparison.compared, comparison.cases, comparison.before, comparison.now) == (4, 4, 0.5, 0.5)
     assert names(comparison.added) == {f"None {later}" for later in STATUSES}
     assert names(comparison.failing) == {
         *(f"{earlier} error" for earlier in [*STATUSES, None]),
@@ -73,17 +82,90 @@ def test_a_comparison_says_whether_chance_explains_it_and_what_it_could_show() -
     now = [make_result(str(number), "failed" if number < 8 else "passed") for number in range(60)]
     comparison = compare({result.key: "passed" for result in now}, now)
     assert describe_comparison(comparison, "main") == [
-        "Compared with main: 8 worse, 0 better, of 60 cases. "
-        "Passing: 60 before, 52 now (87%, 95% interval 76% to 93%).",
-        "Exact McNemar: p = 0.00781, significant.",
+        "Compared with main: 8 worse, 0 better, of 60 cases. Passing: 100% before, 87% now (95% interval 76% to 93%).",
+        "Exact sign-flip test of the cases: p = 0.00781, significant.",
         "With these cases, a change of 13 points or more can be distinguished from chance.",
     ]
     few = compare({now[0].key: "passed", now[9].key: "error"}, [now[0], now[9]])
     assert describe_comparison(few, "main")[1:] == [
-        "Exact McNemar: p = 1, can be explained by chance.",
-        "1 cases have no verdict in one of the runs and need --live: answer::9 [openai:m].",
+        "Exact sign-flip test of the cases: p = 1, can be explained by chance. "
+        "A result that passed before and fails now fails the command anyway.",
+        "1 result without a verdict in one of the runs: answer::9 [openai:m].",
         "There are too few cases to distinguish a change from chance.",
     ]
+
+
+def test_one_broken_case_is_one_observation_however_many_models_and_variants_it_has() -> None:
+    """Six results of one case flip together, which chance explains as well as one flip."""
+    now = [
+        TrialResult(suite="s", case=str(case), status="failed" if case == 3 else "passed", variant=variant, model=model)
+        for case, variant, model in product(range(60), (None, "short"), ("openai:a", "openai:b", "openai:c"))
+    ]
+    comparison = compare({result.key: "passed" for result in now}, now)
+    assert (comparison.worse_cases, comparison.better_cases) == (("s::3",), ())
+    assert (len(comparison.worse), comparison.cases, comparison.p) == (6, 60, 1.0)
+    assert describe_comparison(comparison, "the baseline")[0] == (
+        "Compared with the baseline: 1 worse, 0 better, of 60 cases (6 worse, 0 better, of 360 results). "
+        "Passing: 100% before, 98% now (95% interval 91% to 100%)."
+    )
+
+
+def test_a_case_with_more_results_weighs_no_more_than_one_with_few() -> None:
+    many = [TrialResult(suite="s", case="many", status="failed", model=f"openai:{name}") for name in "abcdef"]
+    few = [TrialResult(suite="s", case=str(number), status="passed", model="openai:a") for number in range(3)]
+    before: dict[str, Status] = {result.key: "passed" for result in many} | {result.key: "failed" for result in few}
+    comparison = compare(before, [*many, *few])
+    assert comparison.p == compute_flip_chance([1, -1, -1, -1])
+    assert (comparison.before, comparison.now) == (0.25, 0.75)
+
+
+def test_a_case_that_got_better_as_often_as_worse_counts_as_neither() -> None:
+    now = [TrialResult(suite="s", case="a", status=status, model=status) for status in ("passed", "failed")]
+    before: dict[str, Status] = {now[0].key: "failed", now[1].key: "passed"}
+    comparison = compare(before, now)
+    assert (comparison.worse_cases, comparison.better_cases, comparison.p) == ((), (), 1.0)
+    assert (comparison.worse, comparison.better) == (("s::a [failed]",), ("s::a [passed]",))
+
+
+def test_totals_count_each_model_and_variant_with_what_is_new_and_gone() -> None:
+    def make(case: str, status: Status, variant: str | None, model: str) -> TrialResult:
+        return TrialResult(suite="s", case=case, status=status, variant=variant, model=model)
+
+    now = [
+        make("a", "passed", None, "openai:a"),
+        make("a", "failed", "short", "openai:a"),
+        make("b", "passed", None, "openai:a"),
+        make("b", "error", "short", "openai:a"),
+        make("c", "failed", None, "openai:a"),
+    ]
+    before: dict[str, Status] = {result.key: "passed" for result in now[:2]} | {now[2].key: "failed"}
+    before |= {"s::old [openai:a]": "passed", "s::old [short, openai:a]": "failed", "s::a [short, openai:b]": "passed"}
+    before |= {"other::a [openai:a]": "passed"}
+    comparison = compare(before, now, whole=True)
+    assert comparison.gone == ("s::old [openai:a]", "s::old [short, openai:a]", "s::a [short, openai:b]")
+    assert compute_totals(now, comparison) == [
+        Totals(None, "openai:a", passed=2, failed=1, better=1, added=1, gone=1),
+        Totals("short", "openai:a", failed=1, error=1, worse=1, added=1, gone=1),
+        Totals("short", "openai:b", gone=1),
+    ]
+    assert compare(before, now).gone == ()
+    assert compute_totals(now)[0].interval == pytest.approx((0.2077, 0.9385), abs=0.0001)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [
+        (None, "No result can be compared with main: all of them are new. Add them with --update."),
+        (
+            "error",
+            "No result can be compared with main: none has a verdict in both runs. Write them with --record.",
+        ),
+    ],
+)
+def test_nothing_to_compare_says_why_and_what_to_do(earlier: Status | None, expected: str) -> None:
+    now = [make_result("a", "passed")]
+    comparison = compare({now[0].key: earlier} if earlier else {}, now)
+    assert describe_comparison(comparison, "main") == [expected]
 
 
 def test_junit_is_read_by_a_real_parser() -> None:

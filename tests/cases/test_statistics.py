@@ -11,13 +11,17 @@ import pytest
 from prompty.cases.statistics import (
     compute_agreement,
     compute_cosine,
-    compute_mcnemar,
+    compute_flip_chance,
     compute_wilson,
-    find_detectable_flips,
     find_smallest_difference,
 )
+from tests.cases.simulation import NOISE, RHOS, simulate
 
 TABLES = 1000
+
+
+def compute_mcnemar(worse: int, better: int) -> float:
+    return compute_flip_chance([1] * worse + [-1] * better)
 
 
 def count_two_sided(worse: int, better: int) -> Fraction:
@@ -49,7 +53,7 @@ def test_exact_mcnemar_of_tables_counted_by_hand() -> None:
     assert compute_mcnemar(0, 5) == 2 / 32
     assert compute_mcnemar(1, 7) == 2 * (1 + 8) / 256
     assert compute_mcnemar(5, 5) == 1.0
-    assert compute_mcnemar(121, 59) == float(count_two_sided(121, 59)) < 0.001
+    assert compute_mcnemar(121, 59) == pytest.approx(float(count_two_sided(121, 59)), rel=1e-12)
 
 
 def test_exact_mcnemar_of_published_examples() -> None:
@@ -157,16 +161,43 @@ def test_wilson_of_published_examples() -> None:
     assert compute_wilson(0, 0) == (0.0, 1.0)
 
 
+def test_the_sign_flip_test_agrees_with_every_choice_of_signs() -> None:
+    chance = random.Random(4)  # noqa: S311  not for secrets
+    for _ in range(100):
+        changes = [chance.randrange(-6, 7) for _ in range(chance.randrange(1, 10))]
+        sums = [sum(signed) for signed in product(*((change, -change) for change in changes))]
+        extreme = sum(abs(total) >= abs(sum(changes)) for total in sums)
+        assert compute_flip_chance(changes) == pytest.approx(extreme / len(sums))
+
+
 def test_the_smallest_difference_is_significant_and_a_smaller_one_is_not() -> None:
     for flips in range(6, 80):
-        one_way = find_detectable_flips(flips)
-        assert one_way is not None
+        difference = find_smallest_difference(100, flips)
+        assert difference is not None
+        one_way = (round(difference * 100) + flips) // 2
         assert compute_mcnemar(one_way, flips - one_way) <= 0.05
         assert compute_mcnemar(one_way - 1, flips - one_way + 1) > 0.05
-    assert find_detectable_flips(5) is None
     assert find_smallest_difference(60) == pytest.approx(6 / 60)
     assert find_smallest_difference(5) is None
     assert find_smallest_difference(100, flips=20) == pytest.approx((2 * 15 - 20) / 100)
+
+
+@pytest.mark.parametrize("rho", RHOS)
+def test_a_comparison_of_correlated_results_does_not_cry_wolf_and_sees_what_broke(rho: float) -> None:
+    check_simulation(rho, runs=100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rho", RHOS)
+def test_two_thousand_comparisons_do_not_cry_wolf_and_see_what_broke(rho: float) -> None:
+    check_simulation(rho, runs=2000)
+
+
+def check_simulation(rho: float, runs: int) -> None:
+    for noise in NOISE:
+        assert simulate(rho, noise=noise, runs=runs).by_case <= 0.05 * runs
+    broken = simulate(rho, noise=min(NOISE), broken=12, runs=runs)
+    assert broken.by_case >= 0.9 * runs
 
 
 def test_cosine_of_simple_vectors() -> None:

@@ -8,89 +8,186 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import fsum, lcm
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prompty.cases.evaluators import describe_report
 from prompty.cases.reading import Suite
 from prompty.cases.results import Status, TrialResult
 from prompty.cases.runner import report_suite
-from prompty.cases.statistics import compute_mcnemar, compute_wilson, find_smallest_difference
+from prompty.cases.statistics import compute_flip_chance, compute_wilson, find_smallest_difference
 from prompty.errors import RequestError
 
 MAX_NAMED = 5
 _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
 
 
-class Comparison(NamedTuple):
-    """Flips between two runs, by case key. `uncompared` cases have a verdict in only one run, `added` are new.
+class Totals(NamedTuple):
+    """The results of one model and variant, and how they differ from before. Each case counts once.
 
-    `failing` are the cases that fail now and did not before, and those that could not run: they fail a build.
+    A model and variant that only the earlier run had are a pair of their own, with only `gone`.
+    """
+
+    variant: str | None
+    model: str | None
+    passed: int = 0
+    failed: int = 0
+    error: int = 0
+    skipped: int = 0
+    worse: int = 0
+    better: int = 0
+    added: int = 0
+    gone: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the share that passes, of the cases with a verdict."""
+        return compute_wilson(self.passed, self.passed + self.failed)
+
+
+class Comparison(NamedTuple):
+    """What differs between two runs. A case that ran with several models and variants has one result for each.
+
+    Results are named by key: `worse` and `better` flipped, `uncompared` have a verdict in only one run, `added` are
+    new, and `gone` were in the earlier run of these files. `failing` are the results that fail now and did not before,
+    and those that could not run: they fail a build.
+
+    Results of one case are not independent, so statistics are by case. A case is worse if more of its results got worse
+    than better. `p` is the probability of changes this uneven if nothing changed. It weighs a case by the share of its
+    results that changed. `before` and `now` are the share that passes, as the mean over cases.
     """
 
     worse: tuple[str, ...]
     better: tuple[str, ...]
-    compared: int
-    passed_before: int
-    passed_now: int
     uncompared: tuple[str, ...]
     added: tuple[str, ...]
+    gone: tuple[str, ...]
     failing: tuple[str, ...]
+    compared: int
+    cases: int
+    worse_cases: tuple[str, ...]
+    better_cases: tuple[str, ...]
+    before: float
+    now: float
+    p: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the share that passes now. Each case counts once, however many results it has."""
+        return compute_wilson(self.now * self.cases, self.cases)
 
 
-def compare(before: Mapping[str, Status], now: Sequence[TrialResult]) -> Comparison:
-    """Compare results with earlier statuses by key."""
+def compare(before: Mapping[str, Status], now: Sequence[TrialResult], *, whole: bool = False) -> Comparison:
+    """Compare results with earlier statuses by key. `gone` is known only if the files ran as a `whole`."""
     keys: dict[str, list[str]] = {name: [] for name in ("worse", "better", "uncompared", "added", "failing")}
-    compared = passed_before = passed_now = 0
+    pairs: dict[str, list[tuple[bool, bool]]] = {}
     for result in now:
-        earlier = before.get(result.key)
+        key, earlier = result.key, before.get(result.key)
         if result.status == "error" or (result.status == "failed" and earlier != "failed"):
-            keys["failing"].append(result.key)
+            keys["failing"].append(key)
         if earlier is None:
-            keys["added"].append(result.key)
+            keys["added"].append(key)
         elif earlier not in _DECIDED or result.status not in _DECIDED:
             if earlier != "skipped" or result.status != "skipped":
-                keys["uncompared"].append(result.key)
+                keys["uncompared"].append(key)
         else:
-            compared += 1
-            passed_before += earlier == "passed"
-            passed_now += result.status == "passed"
+            pairs.setdefault(f"{result.suite}::{result.case}", []).append(
+                (earlier == "passed", result.status == "passed")
+            )
             if earlier != result.status:
-                keys["better" if result.status == "passed" else "worse"].append(result.key)
+                keys["better" if result.status == "passed" else "worse"].append(key)
     lists = {name: tuple(found) for name, found in keys.items()}
-    return Comparison(compared=compared, passed_before=passed_before, passed_now=passed_now, **lists)
+    gone = tuple(_find_gone(before, now)) if whole else ()
+    return Comparison(gone=gone, compared=sum(map(len, pairs.values())), **lists, **_compare_cases(pairs))
+
+
+def _compare_cases(pairs: Mapping[str, Sequence[tuple[bool, bool]]]) -> dict[str, Any]:
+    """Return the statistics by case. `pairs` has a case's verdicts before and now, for each model and variant."""
+    unit = lcm(*map(len, pairs.values()))
+    changes = {
+        case: sum(earlier - later for earlier, later in found) * unit // len(found) for case, found in pairs.items()
+    }
+    return {
+        "cases": len(pairs),
+        "worse_cases": tuple(case for case, change in changes.items() if change > 0),
+        "better_cases": tuple(case for case, change in changes.items() if change < 0),
+        "before": _average(sum(earlier for earlier, _ in found) / len(found) for found in pairs.values()),
+        "now": _average(sum(later for _, later in found) / len(found) for found in pairs.values()),
+        "p": compute_flip_chance(changes.values()),
+    }
+
+
+def _average(shares: Iterable[float]) -> float:
+    found = list(shares)
+    return fsum(found) / len(found) if found else 0.0
+
+
+def _find_gone(before: Mapping[str, Status], now: Sequence[TrialResult]) -> Iterator[str]:
+    """Yield the earlier keys that the files of these results no longer have."""
+    known, files = {result.key for result in now}, {result.suite for result in now}
+    return (key for key in before if key not in known and key.partition("::")[0] in files)
+
+
+def compute_totals(results: Sequence[TrialResult], comparison: Comparison | None = None) -> list[Totals]:
+    """Return the totals of each model and variant, in the order of the results."""
+    columns: dict[str, Counter[str]] = {}
+    names: dict[str, tuple[str | None, str | None]] = {}
+    flips = {
+        key: name for name in ("worse", "better", "added") for key in (getattr(comparison, name) if comparison else ())
+    }
+    for result in results:
+        column = result.key.removeprefix(f"{result.suite}::{result.case}")
+        names[column] = (result.variant, result.model)
+        columns.setdefault(column, Counter()).update(filter(None, (result.status, flips.get(result.key))))
+    for key in comparison.gone if comparison else ():
+        ends = [column for column in columns if column and key.endswith(column)]
+        column = ends[0] if ends else key[key.rfind(" [") :] if key.endswith("]") and " [" in key else ""
+        variant, _, model = column.strip(" []").rpartition(", ")
+        names.setdefault(column, (variant or None, model or None))
+        columns.setdefault(column, Counter()).update(["gone"])
+    return [Totals(*names[column], **counts) for column, counts in columns.items()]
 
 
 def describe_comparison(comparison: Comparison, name: str) -> list[str]:
     """Return lines about a comparison with `name`, such as the baseline or a git reference."""
     if not comparison.compared:
-        return [f"No case can be compared with {name}: none has a verdict in both runs. Use --live."]
-    low, high = compute_wilson(comparison.passed_now, comparison.compared)
+        cause = "all of them are new" if not comparison.uncompared else "none has a verdict in both runs"
+        fix = "Add them with --update." if not comparison.uncompared else "Write them with --record."
+        return [f"No result can be compared with {name}: {cause}. {fix}"]
+    (low, high), worse, better = comparison.interval, len(comparison.worse_cases), len(comparison.better_cases)
+    flips = ""
+    if comparison.compared > comparison.cases:
+        flips = f" ({len(comparison.worse)} worse, {len(comparison.better)} better, of {comparison.compared} results)"
     lines = [
-        f"Compared with {name}: {len(comparison.worse)} worse, {len(comparison.better)} better, "
-        f"of {comparison.compared} cases. Passing: {comparison.passed_before} before, {comparison.passed_now} now "
-        f"({comparison.passed_now / comparison.compared:.0%}, 95% interval {low:.0%} to {high:.0%})."
+        f"Compared with {name}: {worse} worse, {better} better, of {_count(comparison.cases, 'case')}{flips}. Passing: "
+        f"{comparison.before:.0%} before, {comparison.now:.0%} now (95% interval {low:.0%} to {high:.0%})."
     ]
-    worse, better = len(comparison.worse), len(comparison.better)
-    if worse or better:
-        p = compute_mcnemar(worse, better)
-        verdict = "significant" if p <= 0.05 else "can be explained by chance"
-        lines.append(f"Exact McNemar: p = {p:.3g}, {verdict}.")
+    if comparison.worse or comparison.better:
+        verdict = "significant" if comparison.p <= 0.05 else "can be explained by chance"
+        lines.append(f"Exact sign-flip test of the cases: p = {comparison.p:.3g}, {verdict}.")
+        if comparison.worse and comparison.p > 0.05:
+            lines[-1] += " A result that passed before and fails now fails the command anyway."
     if comparison.uncompared:
         named = ", ".join(comparison.uncompared[:MAX_NAMED]) + (" …" if len(comparison.uncompared) > MAX_NAMED else "")
-        lines.append(f"{len(comparison.uncompared)} cases have no verdict in one of the runs and need --live: {named}.")
-    smallest = find_smallest_difference(comparison.compared, worse + better)
+        lines.append(f"{_count(len(comparison.uncompared), 'result')} without a verdict in one of the runs: {named}.")
+    smallest = find_smallest_difference(comparison.cases, worse + better)
     lines.append(
         "There are too few cases to distinguish a change from chance."
         if smallest is None
         else f"With these cases, a change of {smallest * 100:.0f} points or more can be distinguished from chance."
     )
     return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 VERSION = 1
@@ -137,11 +234,12 @@ class EarlierResults(NamedTuple):
 
 
 class SuiteReport(NamedTuple):
-    """Results, notes on judges and comparisons, and the keys and judges that make the command fail."""
+    """Results, notes on judges and comparisons, the keys and judges that make the command fail, and the totals."""
 
     results: Sequence[TrialResult]
     notes: list[str]
     failing: list[str]
+    totals: list[Totals]
     comparison: Comparison | None = None
     earlier: EarlierResults | None = None
 
@@ -179,18 +277,19 @@ def update_baselines(
 
 
 def build_report(
-    results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None
+    results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None, *, whole: bool = False
 ) -> SuiteReport:
-    """Compare the results with earlier ones, and compute the agreement of judges."""
+    """Compare the results with earlier ones, and compute totals and the agreement of judges."""
     judges = [report_suite(suite, results) for suite in suites if suite.judge]
     notes = [describe_report(judge) for judge in judges]
     untrusted = [judge.judge for judge in judges if not judge.trusted]
     if earlier is None:
         failing = [result.key for result in results if result.status in ("failed", "error")]
-        return SuiteReport(results, notes, [*failing, *untrusted])
-    comparison = compare(earlier.statuses, results)
+        return SuiteReport(results, notes, [*failing, *untrusted], compute_totals(results))
+    comparison = compare(earlier.statuses, results, whole=whole)
     notes += describe_comparison(comparison, earlier.name)
-    return SuiteReport(results, notes, [*comparison.failing, *untrusted], comparison, earlier)
+    totals = compute_totals(results, comparison)
+    return SuiteReport(results, notes, [*comparison.failing, *untrusted], totals, comparison, earlier)
 
 
 _SECONDS = 60

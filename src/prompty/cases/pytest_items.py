@@ -6,19 +6,25 @@ from typing import Any
 
 import pytest
 
+from prompty.cases.comparison import get_baseline_path, read_baseline
 from prompty.cases.evaluators import describe_report, load_checks
 from prompty.cases.plan import Trial, plan_trials
 from prompty.cases.reading import Suite, read_suite
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import Runner, RunnerOptions, report_suite
 from prompty.cases.trial import OFFLINE, Mode
-from prompty.errors import LoadError
+from prompty.errors import LoadError, RequestError
+from prompty.tools.function import load_functions
 
 RECORD = Mode(level="live", live=True, record=True)
 
 
 class CaseFailed(Exception):
     """A case did not pass. Its message says why."""
+
+
+class CaseNotRun(Exception):
+    """A case could not run, for example because it has no recording. A baseline does not accept this."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "PromptTestFile | None":
@@ -32,29 +38,37 @@ class PromptTestFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         try:
             suite = read_suite(self.path)
-        except LoadError as error:
+            baseline = get_baseline_path(self.path, suite.name)
+            accepted = read_baseline(baseline) if baseline.exists() else {}
+        except (LoadError, RequestError) as error:
             raise self.CollectError(str(error)) from None
         for trial in plan_trials([suite]):
             name = trial.key.removeprefix(f"{suite.label}::")
-            yield CaseItem.from_parent(self, name=name, trial=trial)
+            item = CaseItem.from_parent(self, name=name, trial=trial)
+            if accepted.get(name) == "failed":
+                reason = f"{baseline.name} accepts this failure"
+                item.add_marker(pytest.mark.xfail(reason=reason, raises=CaseFailed, strict=False))
+            yield item
         if suite.judge is not None:
             yield JudgeItem.from_parent(self, name="agreement", suite=suite)
 
 
 class _Item(pytest.Item):
     def run_trials(self, trials: list[Trial]) -> list[TrialResult]:
-        """Run trials with pytest's options. Functions in `prompty_checks` are allowed as checks."""
-        files = [str(path) for path in self.config.getini("prompty_checks")]
+        """Run trials with pytest's options. Functions in `prompty_checks` are allowed as checks, and models may call
+        those in `prompty_tools`."""
+        checks, tools = ([str(path) for path in self.config.getini(f"prompty_{name}")] for name in ("checks", "tools"))
         mode = RECORD if self.config.getoption("--prompty-live") else OFFLINE
-        return Runner(RunnerOptions(mode=mode, jobs=1, checks=load_checks(files))).run(trials)
+        options = RunnerOptions(mode=mode, jobs=1, checks=load_checks(checks), tools=load_functions(tools))
+        return Runner(options).run(trials)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if isinstance(excinfo.value, CaseFailed):
+        if isinstance(excinfo.value, CaseFailed | CaseNotRun):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, self.name
+        return self.path, None, self.nodeid
 
 
 class CaseItem(_Item):
@@ -71,7 +85,7 @@ class CaseItem(_Item):
         if result.status == "skipped":
             pytest.skip(result.note)
         if result.status != "passed":
-            raise CaseFailed("\n".join([result.key, *result.reasons]))
+            raise (CaseFailed if result.status == "failed" else CaseNotRun)("\n".join(result.reasons))
 
 
 class JudgeItem(_Item):

@@ -1,49 +1,54 @@
 """Statistics of tests, exact where possible. Pure functions of counts.
 
-Formulas: McNemar's test by the binomial distribution, Cohen's kappa, Wilson's interval of a proportion.
+Formulas: the sign-flip test of paired cases, Cohen's kappa, Wilson's interval of a proportion.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from math import comb, inf, sqrt
 from typing import NamedTuple
 
 _Z_95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
 
-def compute_mcnemar(worse: int, better: int) -> float:
-    """Return the two-sided p-value of exact McNemar: the probability of flips this uneven if nothing changed.
+def compute_flip_chance(changes: Iterable[int]) -> float:
+    """Return the two-sided p-value of the exact sign-flip test: the probability of a sum this far from 0 by chance.
 
-    `worse` counts the cases that only passed before, `better` those that only pass now.
+    Each case has one change: positive if it got worse, negative if it got better. If nothing really changed, each of
+    them could as well have the other sign. With changes of 1, this is exact McNemar.
     """
-    flips = worse + better
-    tail = sum(comb(flips, count) for count in range(min(worse, better) + 1))
-    return min(1.0, float(2 * tail / 2**flips))
+    kept = [change for change in changes if change]
+    chances = {0: 1.0}  # of each sum
+    for size, count in Counter(map(abs, kept)).items():
+        added: dict[int, float] = {}
+        for positive in range(count + 1):
+            share, step = comb(count, positive) / 2**count, size * (2 * positive - count)
+            for total, chance in chances.items():
+                added[total + step] = added.get(total + step, 0.0) + chance * share
+        chances = added
+    distance = abs(sum(kept))
+    return min(1.0, sum(chance for total, chance in chances.items() if abs(total) >= distance))
 
 
-def find_detectable_flips(flips: int, significance: float = 0.05) -> int | None:
-    """Return how many of `flips` flips in one direction are significant, or None if not even all are."""
-    for one_way in range((flips + 1) // 2, flips + 1):
-        if compute_mcnemar(one_way, flips - one_way) <= significance:
-            return one_way
-    return None
+_LEAST_FLIPS = 6  # of which all go one way: p = 2 / 2**6
 
 
-def find_smallest_difference(cases: int, flips: int = 0, significance: float = 0.05) -> float | None:
-    """Return the smallest change of the pass rate that these cases can show, as a share of all cases.
+def find_smallest_difference(cases: int, flips: int = 0) -> float | None:
+    """Return the smallest change of the pass rate that these cases can show at 5 %, as a share of all cases.
 
     It uses the observed `flips`, and at least as many as can be significant. None means that there are too few cases to
     show any change.
     """
-    least = next(count for count in range(1, 64) if compute_mcnemar(count, 0) <= significance)
-    flips = max(flips, least)
+    flips = max(flips, _LEAST_FLIPS)
     if flips > cases:
         return None
-    one_way = find_detectable_flips(flips, significance)
-    return None if one_way is None else (2 * one_way - flips) / cases
+    fewer = tail = 0
+    while 40 * (tail := tail + comb(flips, fewer)) <= 2**flips:
+        fewer += 1
+    return (flips - 2 * (fewer - 1)) / cases
 
 
-def compute_wilson(passes: int, total: int, z: float = _Z_95) -> tuple[float, float]:
+def compute_wilson(passes: float, total: int, z: float = _Z_95) -> tuple[float, float]:
     """Return the ends of Wilson's score interval of a proportion, by default of 95 %. If `total` is 0, it is 0 to 1."""
     if total == 0:
         return 0.0, 1.0

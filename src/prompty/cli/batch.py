@@ -23,7 +23,7 @@ from prompty.batches.shared import DatabaseLock, SharedBatch, acquire_lock, get_
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
-from prompty.cli.functions import ToolFiles, load_functions
+from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import (
     ApiType,
@@ -44,6 +44,7 @@ from prompty.errors import RequestError
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+from prompty.tools.function import load_functions
 
 DRAIN_SECONDS = 30.0
 LOCK_SECONDS = 1.0
@@ -99,7 +100,7 @@ def run_batch(
             rows=rows,
             numbers=select_rows(count_rows(rows), limit=limit, sample=sample),
             output=output,
-            tools=load_functions(tools),
+            tools=load_functions(tools or ()),
             price=get_pricer(agent, required=budget is not None),
             budget=None if budget is None else Decimal(str(budget)),
             max_concurrency=max_concurrency,

@@ -13,6 +13,7 @@ from prompty.cases.project_file import find_project
 from prompty.cases.reading import SUFFIXES, check_suite, find_test_file
 from prompty.cli.console import fail, out, print_json, print_problem
 from prompty.cli.options import Roots
+from prompty.cli.search import find_files
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
 from prompty.pipeline.dotenv import load_env
@@ -67,7 +68,7 @@ def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the given files, and the prompts in the given folders."""
     for path in paths:
         path = Path(locate_prompt(path))
-        found = sorted(path.rglob("*.prompty")) if path.is_dir() else [path]
+        found = find_files(path, ".prompty") if path.is_dir() else [path]
         if not found:
             fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")
         yield from found

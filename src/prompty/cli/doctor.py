@@ -14,6 +14,7 @@ from typer import Exit, Option
 
 from prompty.cli.console import out, print_json
 from prompty.cli.options import AsJson
+from prompty.cli.search import find_files
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.dotenv import load_env
@@ -134,7 +135,7 @@ def _connect(name: str) -> dict[str, str]:
 def _list_used_models(provider: str) -> list[str]:
     """Return the models that the prompts below the current folder use of a provider."""
     used: dict[str, None] = {}
-    for file in sorted(Path.cwd().rglob("*.prompty")):
+    for file in find_files(Path.cwd(), ".prompty"):
         with suppress(PromptyError):
             model = read_agent(file, (), DEFAULT).model
             if model.id and model.provider == provider:

@@ -16,7 +16,7 @@ from typer import BadParameter, Option, Typer
 
 from prompty.cli import options as shared
 from prompty.cli.console import err, out
-from prompty.cli.functions import ToolFiles, load_functions
+from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file, read_pairs
 from prompty.cli.options import get_state_path, start_tracing
 from prompty.durable.engine import Catalog, Limits
@@ -29,6 +29,7 @@ from prompty.durable.runtime import DurableRuntime
 from prompty.durable.webhook import Webhook
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+from prompty.tools.function import load_functions
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", re.ASCII)
@@ -113,7 +114,9 @@ def worker(
     start_tracing(trace)
     if log_format is not None:
         write_logs(log_format, label)
-    runtime = DurableRuntime(url, name=label, limits=limits, lease=lease, tools=load_functions(tools), on_pause=webhook)
+    runtime = DurableRuntime(
+        url, name=label, limits=limits, lease=lease, tools=load_functions(tools or ()), on_pause=webhook
+    )
     if keep is not None:
         _ = runtime.catalog  # raises if runs cannot be deleted
     report_metrics(runtime)

@@ -13,7 +13,7 @@ from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.tool import CustomTool, FunctionTool
 from prompty.safety.visible import visible
-from prompty.tools.function import MARK, import_source, make_handler
+from prompty.tools.function import load_functions, make_handler
 from prompty.tools.toolbox import TOOLS
 
 ToolFiles = Annotated[
@@ -44,7 +44,7 @@ def select_functions(agent: PromptAgent, sources: Sequence[str] | None, *, all_t
 
     Raise ToolError if the file declares a function that is missing.
     """
-    functions = {make_handler(function).name: function for function in load_functions(list(sources or ()))}
+    functions = {make_handler(function).name: function for function in load_functions(sources or ())}
     declared = {tool.name for tool in agent.tools if isinstance(tool, FunctionTool | CustomTool)}
     extra = functions.keys() - {tool.name for tool in agent.tools}
     _require_all(agent, functions.keys() | set(agent.registry[TOOLS].names()), list(sources or ()))
@@ -74,14 +74,3 @@ def _require_all(agent: PromptAgent, known: Set[str], sources: list[str]) -> Non
         f"the file declares the tool {names}, which needs a function",
         f"Add --tools FILE.py with a function named {missing[0]}.",
     )
-
-
-def load_functions(sources: list[str] | None) -> list[object]:
-    """Return the functions marked with `@tool` in these files and modules."""
-    functions: list[object] = []
-    for source in sources or []:
-        found = [value for value in vars(import_source(source)).values() if callable(value) and hasattr(value, MARK)]
-        if not found:
-            raise ToolError(f"'{source}' has no tools", "Mark its functions with @tool from prompty.")
-        functions += found
-    return functions

@@ -39,13 +39,15 @@ from prompty.cases.results import TrialResult, count_statuses
 from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, out, print_json, print_problem
-from prompty.cli.functions import ToolFiles, load_functions
+from prompty.cli.functions import ToolFiles
 from prompty.cli.options import AsJson, Roots, TraceTo, get_state_path, start_tracing
+from prompty.cli.search import find_files
 from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
 from prompty.pipeline.dotenv import load_env
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+from prompty.tools.function import load_functions
 from prompty.viewer.page import write_page
 from prompty.viewer.trace import TraceUnreadable, read_trace
 
@@ -137,7 +139,7 @@ def run_tests(
         jobs=jobs or project.jobs or JOBS,
         max_cost=None if max_cost is None else Decimal(str(max_cost)),
         ledger=get_ledger_path(suites),
-        tools=load_functions(tools),
+        tools=load_functions(tools or ()),
         checks=load_checks(checks or ()),
         keep_messages=html is not None,
         roots=roots or (),
@@ -149,11 +151,12 @@ def run_tests(
         err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)
     earlier = _run_earlier(against, suites, trials, options) if against else read_earlier(suites, baseline)
-    report = build_report(results, suites, earlier)
+    whole = not (select or models or variants)
+    report = build_report(results, suites, earlier, whole=whole and not against)
     print_results(results, report, as_json=as_json)
     write_reports(report, junit=junit, html=html, github=github)
     if update:
-        update_baselines(suites, results, baseline, whole=not (select or models or variants))
+        update_baselines(suites, results, baseline, whole=whole)
     elif report.failing:
         raise Exit(1)
 
@@ -216,7 +219,7 @@ def find_test_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _find(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
+        found = find_files(path, *SUFFIXES)
         if not found:
             raise RequestError(f"the folder '{path}' has no tests", "Create answer.test.yaml next to answer.prompty.")
         return found

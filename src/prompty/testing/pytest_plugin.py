@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("prompty_collect", "collect the cases of .test.yaml files", type="bool", default=False)
     parser.addini("prompty_checks", "Python files with functions for `python:` checks", type="paths", default=[])
+    parser.addini("prompty_tools", "Python files with functions that models may call", type="paths", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:

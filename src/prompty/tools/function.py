@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -326,6 +326,17 @@ def import_source(source: str) -> ModuleType:
     except Exception as error:
         raise ToolError(_describe_failure(error, path), "Fix the file. To see the traceback, add --debug.") from error
     return module
+
+
+def load_functions(sources: Iterable[str]) -> list[object]:
+    """Return the functions marked with `@tool` in these files and modules."""
+    functions: list[object] = []
+    for source in sources:
+        found = [value for value in vars(import_source(source)).values() if callable(value) and hasattr(value, MARK)]
+        if not found:
+            raise ToolError(f"'{source}' has no tools", "Mark its functions with @tool from prompty.")
+        functions += found
+    return functions
 
 
 def _describe_failure(error: Exception, path: Path) -> str:

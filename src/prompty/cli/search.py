@@ -1,0 +1,21 @@
+"""Search folders for files, without what belongs to others: hidden folders, virtual environments, and dependencies."""
+
+import os
+from pathlib import Path
+
+_SKIPPED = frozenset({"node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__"})
+
+
+def find_files(folder: Path, *suffixes: str) -> list[Path]:
+    """Return the files below a folder whose names end with one of `suffixes`, sorted. The folder itself is searched
+    whatever its name is. Links to folders are not followed."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        folders[:] = [name for name in folders if not _is_skipped(here / name)]
+        found += [here / name for name in names if name.endswith(suffixes)]
+    return sorted(found)
+
+
+def _is_skipped(folder: Path) -> bool:
+    return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").is_file()
