@@ -49,6 +49,7 @@ class Internet:
 
     def __init__(self, folder: Path, names: Sequence[str], answer: object) -> None:
         self.arrivals: list[Arrival] = []
+        self.tunnels: list[str] = []  # the hosts that clients asked the proxy for, over https
         self.certificate: Path = folder / "internet.pem"
         self.answer: bytes | Callable[[Arrival], Response] = answer if callable(answer) else json.dumps(answer).encode()
         _write_certificate(self.certificate, names)
@@ -101,6 +102,7 @@ class _Handler(StreamRequestHandler):
             method, target, _ = head[0].split(" ", 2)
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
             if method == "CONNECT":
+                internet.tunnels.append(target)
                 self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
                 secured = stack.enter_context(internet.tls.wrap_socket(self.request, server_side=True))
                 self.rfile = stack.enter_context(secured.makefile("rb"))

@@ -1,7 +1,7 @@
 """The `_async` forms of the public functions: same arguments, same results."""
 
 from asyncio import to_thread
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from typing_extensions import TypeVar
@@ -31,6 +31,7 @@ async def load_async(
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
+    env_allowed: Collection[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load a file, like `load`, in a thread."""
@@ -41,6 +42,7 @@ async def load_async(
         allowed_roots=allowed_roots,
         env=env,
         trusted_endpoints=trusted_endpoints,
+        env_allowed=env_allowed,
         registry=registry,
     )
 

@@ -161,7 +161,8 @@ class Connections:
 class Registry:
     """One configuration: all that is registered by name, and the endpoints that the host trusts with credentials.
 
-    `dotenv` are variables of a `.env` file, for the prompts that name them.
+    `dotenv` are variables of a `.env` file, for the prompts that name them, and `env_allowed` the names of variables
+    whose values may go wherever a prompt says.
     """
 
     def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
@@ -169,6 +170,7 @@ class Registry:
             raise WrongArgument("trusted_endpoints", trusted_endpoints, "a list of URLs", "Write ['https://host'].")
         self.trusted_endpoints: tuple[str, ...] = tuple(trusted_endpoints)
         self.dotenv: Mapping[str, str] = {}
+        self.env_allowed: frozenset[str] = frozenset()
         self.connections: Connections = Connections()
         self._tables: dict[str, Implementations[Any]] = {}
 

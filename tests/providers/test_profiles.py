@@ -11,7 +11,6 @@ import pytest
 
 from prompty import PromptAgent, Registry, loads, run, turn
 from prompty.analysis.explain import explain
-from prompty.errors import RequestError
 from prompty.model.message import Message, ToolCall, assistant, tool_result, user
 from prompty.providers import PROVIDERS, register_connection
 from prompty.providers.http.client import _load_certificates
@@ -334,15 +333,3 @@ def test_a_key_from_the_environment_goes_to_the_server_it_is_for(
     connection = f"{{kind: key, endpoint: '{endpoint}', apiKey: '${{env:{variable}}}'}}"
     agent = loads(f"---\nmodel:\n  id: m\n  connection: {connection}\n---\nuser:\nHi", registry=Registry())
     assert (explain(agent).refused is not None) == refused
-
-
-def test_another_secret_in_the_request_keeps_a_key_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GROQ_API_KEY", "for-groq")
-    monkeypatch.setenv("OTHER_KEY", "for-another")
-    agent = loads(
-        "---\nmodel:\n  id: m\n  connection: {kind: key, endpoint: 'https://api.groq.com/openai/v1', "
-        "apiKey: '${env:GROQ_API_KEY}'}\n  options: {additionalProperties: {note: '${env:OTHER_KEY}'}}\n---\nuser:\nHi",
-        registry=Registry(),
-    )
-    with pytest.raises(RequestError, match="PROMPTY_TRUSTED_ENDPOINTS"):
-        run(agent, [user("Hi")])

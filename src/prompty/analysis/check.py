@@ -123,13 +123,23 @@ def check(
         path = locate_prompt(path)
         for name in ["", *variants(path)] if variant is None else [variant]:
             found = _check_file(
-                path, name, References(None, allowed_roots, env, unsaved, registry.dotenv), registry, portable
+                path, name, _create_references(None, allowed_roots, env, registry, unsaved), registry, portable
             )
             found = [problem for problem in found if problem not in problems]  # a variant repeats its base's
             problems += [_name_variant(problem, name, path) for problem in found]
     except LoadError as error:
         return list(error.problems)
     return problems
+
+
+def _create_references(
+    base_dir: Path | None,
+    allowed_roots: Sequence[StrPath],
+    env: Mapping[str, str] | None,
+    registry: Registry,
+    buffers: Mapping[Path, str] | None = None,
+) -> References:
+    return References(base_dir, allowed_roots, env, buffers or {}, registry.dotenv, env_allowed=registry.env_allowed)
 
 
 def _name_variant(problem: Problem, variant: str, path: StrPath) -> Problem:
@@ -164,7 +174,7 @@ def check_text(
     registry: Registry = DEFAULT,
 ) -> list[Problem]:
     """Like `check`, for the text of a file."""
-    references = References(base_dir, allowed_roots, env, dotenv=registry.dotenv)
+    references = _create_references(base_dir, allowed_roots, env, registry)
     try:
         document = open_document(text, name, _read_frontmatter)
     except LoadError as error:

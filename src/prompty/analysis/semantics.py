@@ -251,15 +251,18 @@ def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> 
 
 
 _PARTIAL = Refusal(
-    "the credential is from the environment, but the file names part of the endpoint's origin",
+    "the endpoint would get a value of the environment, but the file names part of its origin",
     "Take the whole origin from a variable: endpoint: ${env:NAME}.",
 )
 
 
 def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a warning for each endpoint that receives a credential from the environment only if the host allows it."""
+    """Yield a warning for each endpoint that receives a value of the environment only if the host allows it: at the
+    endpoint for a credential, and else at the field with the value."""
     for keys, endpoint, refusal in _find_refusals(agent):
-        if "${" in endpoint:  # an unset variable
+        if refusal.exposed:
+            keys = refusal.exposed.keys
+        elif "${" in endpoint:  # an unset variable
             if endpoint in agent.provenance.endpoints:
                 continue
             refusal = _PARTIAL

@@ -26,6 +26,7 @@ from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import (
+    AllowEnv,
     ApiType,
     AsJson,
     LenientOutputs,
@@ -85,6 +86,7 @@ def run_batch(
     lenient_outputs: LenientOutputs = False,
     as_json: AsJson = False,
     roots: Roots = None,
+    allow_env: AllowEnv = None,
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""

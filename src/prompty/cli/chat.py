@@ -64,6 +64,7 @@ def chat(
     options: shared.ModelOptionPairs = None,
     lenient_outputs: shared.LenientOutputs = False,
     roots: shared.Roots = None,
+    allow_env: shared.AllowEnv = None,
     trace: shared.TraceTo = None,
 ) -> None:
     """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.

@@ -197,6 +197,7 @@ def submit(
     api: shared.ApiType = None,
     lenient_outputs: shared.LenientOutputs = False,
     roots: shared.Roots = None,
+    allow_env: shared.AllowEnv = None,
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
     agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)

@@ -8,6 +8,7 @@ from typer import Argument, Option
 
 from prompty.cases.project_file import NO_PROJECT, Project
 from prompty.errors import RequestError
+from prompty.registry import DEFAULT
 from prompty.safety.json import read_json
 from prompty.tracing.sinks import VARIABLE, trace_to
 from prompty.tracing.spans import set_sink
@@ -26,6 +27,22 @@ Roots = Annotated[
         exists=True,
         file_okay=False,
         help="Also let prompts read partials and files in FOLDER.",
+    ),
+]
+
+
+def _allow_variables(names: list[str] | None) -> None:
+    """Let any endpoint get the values of these variables, in all prompts of this command."""
+    DEFAULT.env_allowed = frozenset(names or ())
+
+
+AllowEnv = Annotated[
+    list[str] | None,
+    Option(
+        "--allow-env",
+        metavar="NAME",
+        callback=_allow_variables,
+        help="Let prompts send the value of this variable to any endpoint, except as a credential.",
     ),
 ]
 InputValue = Annotated[

@@ -8,7 +8,7 @@ from typer import Argument
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import AsJson, ProviderKey, Roots, Variant
+from prompty.cli.options import AllowEnv, AsJson, ProviderKey, Roots, Variant
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.dotenv import load_env
@@ -55,6 +55,7 @@ def models(
     variant: Variant = None,
     provider: ProviderKey = None,
     roots: Roots = None,
+    allow_env: AllowEnv = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the server that FILE uses, or a PROVIDER such as ollama, for its models. Print their ids, and what the server

@@ -62,6 +62,7 @@ def run_prompt(
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Cancel the call after SECONDS.")] = None,
     lenient_outputs: shared.LenientOutputs = False,
     roots: shared.Roots = None,
+    allow_env: shared.AllowEnv = None,
     trace: shared.TraceTo = None,
 ) -> None:
     """Run the prompt in FILE and print the answer.

@@ -40,7 +40,7 @@ from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, out, print_json, print_problem
 from prompty.cli.functions import ToolFiles
-from prompty.cli.options import AsJson, Roots, TraceTo, get_state_path, start_tracing
+from prompty.cli.options import AllowEnv, AsJson, Roots, TraceTo, get_state_path, start_tracing
 from prompty.cli.search import find_files
 from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
@@ -114,6 +114,7 @@ def run_tests(
     html: Html = None,
     github: Github = False,
     roots: Roots = None,
+    allow_env: AllowEnv = None,
     trace: TraceTo = None,
     from_trace: FromTrace = None,
     as_json: AsJson = False,

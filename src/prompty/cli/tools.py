@@ -8,7 +8,7 @@ from rich.text import Text
 
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import ApiType, AsJson, PromptFile, ProviderKey, Roots, Variant
+from prompty.cli.options import AllowEnv, ApiType, AsJson, PromptFile, ProviderKey, Roots, Variant
 from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
 from prompty.model.message import user
@@ -36,6 +36,7 @@ def tools(
     provider: ProviderKey = None,
     api: ApiType = None,
     roots: Roots = None,
+    allow_env: AllowEnv = None,
     as_json: AsJson = False,
 ) -> None:
     """List the functions that the model in FILE can call.

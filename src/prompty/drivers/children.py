@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from prompty.drivers import aio, sync
-from prompty.drivers.run import Invocation, Run, open_run, open_run_async
+from prompty.drivers.run import Invocation, Run, fallback_agents, open_run, open_run_async
 from prompty.errors import ToolError
 from prompty.loop.options import Listener
 from prompty.model.agent import PromptAgent
@@ -23,9 +23,11 @@ from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition, fix_texts
 from prompty.pipeline.load import load, read_agent
 from prompty.pipeline.validate import find_input_names
+from prompty.providers import PROVIDERS
+from prompty.providers.credentials import check_readers
 from prompty.tools.calls import Metered
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import KindTool, inherit_provenance, locate_file
+from prompty.tools.kinds import KindTool, find_readable, inherit_provenance, locate_file
 from prompty.tools.toolbox import handlers_of
 from prompty.wire.structured import build_schema
 
@@ -76,10 +78,23 @@ class ChildKind:
 
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     """Load the prompt of a tool. It may read the same files as its parent."""
-    child = load(_locate_child(tool, agent), allowed_roots=agent.allowed_roots, registry=agent.registry)
+    allowed, env_allowed = agent.allowed_roots, agent.provenance.env_allowed
+    path = _locate_child(tool, agent)
+    child = load(path, allowed_roots=allowed, env_allowed=env_allowed, registry=agent.registry)
+    _check_readers(child, agent)
     # The model fills in the inputs of a child. They must not replace a fixed text.
     child = child.model_copy(update={"tools": tuple([fix_texts(entry) for entry in child.tools])})
     return inherit_provenance(child, agent, tool)
+
+
+def _check_readers(child: PromptAgent, parent: PromptAgent) -> None:
+    """Raise RequestError if the models that read a child's answers may not get the variables that it names (F14)."""
+    exposed = find_readable(child)
+    for reader in (*parent.provenance.readers, parent) if exposed else ():
+        for agent in (reader, *fallback_agents(reader, None)):
+            providers = agent.registry[PROVIDERS]
+            if providers.has(agent.model.provider):
+                check_readers(agent, providers.get(agent.model.provider).hosts, exposed)
 
 
 def _locate_child(tool: ToolDefinition, agent: PromptAgent) -> Path:

@@ -461,7 +461,8 @@ def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list
 def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named_by: origins.TextOrigin) -> PromptAgent:
     if isinstance(entry, PromptAgent):
         entry = resolve_late(entry)
-        return agent.model_copy(update={"model": entry.model, "provenance": entry.provenance})
+        exposed = (*entry.provenance.exposed, *agent.provenance.exposed)
+        return agent.model_copy(update={"model": entry.model, "provenance": replace(entry.provenance, exposed=exposed)})
     if isinstance(entry, str):
         return override_model(agent, entry, named_by=named_by)
     try:

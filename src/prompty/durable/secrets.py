@@ -13,7 +13,7 @@ from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.definition import UnsetReference
 from prompty.model.message import Json
-from prompty.model.provenance import Provenance, read_trusted
+from prompty.model.provenance import Exposure, Provenance, read_trusted
 from prompty.model.unset import Unset, get_text, replace_text
 from prompty.pipeline.load import load, read_document, read_outdated
 from prompty.pipeline.references import References
@@ -55,8 +55,9 @@ def store_origins(agent: PromptAgent) -> Json:
     return {
         "from_file": provenance.from_file,
         "endpoints": {endpoint: int(source) for endpoint, source in provenance.endpoints.items()},
-        "carriers": sorted(provenance.carriers),
-        "exposed": None if provenance.exposed is None else int(provenance.exposed),
+        "carriers": {endpoint: one._asdict() for endpoint, one in provenance.carriers.items()},
+        "exposed": [one._asdict() for one in provenance.exposed],
+        "env_allowed": sorted(provenance.env_allowed),
         "trusted": sorted(map(str, provenance.trusted)),
         "unset": [entry._asdict() for entry in provenance.unset],
     }
@@ -70,12 +71,12 @@ def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Prov
     """
     values = [_get_at(data, reference["keys"]) for reference in references if reference.keys() != {"keys"}]  # type: ignore[arg-type]  # a list of keys
     outside = [*values, *_find_fallback_keys(data), *stored["carriers"]]
-    exposed = stored["exposed"]
     return Provenance(
         texts=dict.fromkeys(map(str, outside), TextOrigin.ENVIRONMENT),
         endpoints={endpoint: TextOrigin(source) for endpoint, source in stored["endpoints"].items()},
-        carriers=stored["carriers"],
-        exposed=None if exposed is None else TextOrigin(exposed),
+        carriers={endpoint: _read_exposure(one) for endpoint, one in stored["carriers"].items()},
+        exposed=tuple(map(_read_exposure, stored["exposed"])),
+        env_allowed=frozenset(stored["env_allowed"]),
         trusted=read_trusted(tuple(stored["trusted"])),
         from_file=stored["from_file"],
         unset=tuple([_read_unset(entry) for entry in stored.get("unset", ())]),
@@ -93,6 +94,10 @@ def mark_unset(stored: Any, data: Json) -> None:
 
 def _read_unset(stored: Any) -> Unset:
     return Unset(**{**stored, "keys": tuple(stored["keys"]), "path": tuple(stored["path"])})
+
+
+def _read_exposure(stored: Any) -> Exposure:
+    return Exposure(**{**stored, "source": TextOrigin(stored["source"]), "keys": tuple(stored["keys"])})
 
 
 def _find_fallback_keys(data: Any) -> Iterator[object]:

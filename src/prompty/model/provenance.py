@@ -1,14 +1,15 @@
-"""The sources of an agent's credentials and endpoints, which decide where a credential may be sent (F14)."""
+"""The sources of an agent's values and endpoints, which decide where a value from outside the file may go (F14)."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
 from prompty.errors import RequestError
-from prompty.model.unset import Unset
+from prompty.model.unset import FieldPath, Unset
 from prompty.safety.origins import TRUST_VARIABLE, Origin, TextOrigin, may_send, parse_origin, parse_trusted
 
 _WORDS = {
@@ -19,11 +20,49 @@ _WORDS = {
 }
 
 
+_ALLOW = (
+    f"If you trust it, set {TRUST_VARIABLE}={{origin}} in the environment. In Python you can also list it in "
+    "`trusted_endpoints`."
+)
+_MAX_TOLD = 10  # variables in one error
+_UNREAD = frozenset({"model", "metadata", "fallbacks"})  # parts of a file whose values no model reads
+
+
+class Exposure(NamedTuple):
+    """A variable, and a field at `keys` that sends its value but is no credential. The name is empty for the values
+    that a parent binds, and `is_set` False until the variable has a value. `place` is its position in the file, where
+    its name is `key`.
+    """
+
+    variable: str
+    source: TextOrigin
+    keys: FieldPath
+    is_set: bool = True
+    place: str = ""
+    key: str = ""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the model can read the value, and so pass it on to tools."""
+        return self.keys[0] not in _UNREAD and "options" not in self.keys
+
+    def describe(self, origin: str, namer: str) -> str:
+        """Return the cause of an error for a request to an endpoint."""
+        value = f"the value of {self.variable}" if self.variable else "bound values"
+        where = f"{self.place}: " if self.place else ""
+        key = self.key or ".".join(map(str, self.keys))
+        return f"{where}`{key}` would send {value} to {origin}, which is named only by {namer}"
+
+
 class Refusal(NamedTuple):
-    """The reason why a credential may not be sent to an endpoint, and how to allow it."""
+    """The reason why a value may not be sent to an endpoint, and how to allow it.
+
+    `exposed` is the field with that value, unless it is a credential.
+    """
 
     cause: str
     fix: str
+    exposed: Exposure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,45 +70,52 @@ class Provenance:
     """The sources of an agent's texts, by value. An agent that the host builds in code has none: it is not checked.
 
     `texts` are values from outside the file, in part or in whole. `endpoints` are URLs whose whole origin is from a
-    variable, and `carriers` those that contain a credential. `exposed` is the source of credentials that ordinary
-    fields send to the model, and `trusted` are the origins that the host allows for this agent. `unset` are the
-    references whose variables were not set, and `env` the host's variables in place of the environment's. Ignored by
-    `==`: provenance is not part of the prompt.
+    variable, and `carriers` those that contain another one. `exposed` are the variables that other fields send, and
+    `env_allowed` those that may go anywhere. `trusted` are the origins that the host allows for this agent. `unset` are
+    the references whose variables were not set, and `env` the host's variables in place of the environment's. `readers`
+    are the agents that run this one as a tool. Ignored by `==`: provenance is not part of the prompt.
     """
 
     texts: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
     endpoints: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
-    carriers: Collection[str] = field(default=(), compare=False, repr=False)
-    exposed: TextOrigin | None = field(default=None, compare=False)
+    carriers: Mapping[str, Exposure] = field(default_factory=dict, compare=False, repr=False)
+    exposed: tuple[Exposure, ...] = field(default=(), compare=False, repr=False)
     trusted: frozenset[Origin] = field(default=frozenset(), compare=False)
     from_file: bool = field(default=True, compare=False)
     unset: tuple[Unset, ...] = field(default=(), compare=False)
     env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    env_allowed: frozenset[str] = field(default=frozenset(), compare=False)
+    readers: tuple[object, ...] = field(default=(), compare=False, repr=False)
     # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def add(self, late: "Provenance", unset: tuple[Unset, ...]) -> "Provenance":
         """Return this provenance with that of values that were resolved later. `unset` are not resolved even now."""
+        known = {(one.variable, one.keys): one for one in self.exposed}
         texts = {**self.texts, **{text: max(source, self.get_source(text)) for text, source in late.texts.items()}}
-        sources = [source for source in (self.exposed, late.exposed) if source is not None]
         return replace(
             self,
             texts=texts,
             endpoints={**self.endpoints, **late.endpoints},
-            carriers={*self.carriers, *late.carriers},
-            exposed=max(sources, default=None),
+            carriers={**self.carriers, **late.carriers},
+            exposed=tuple({**known, **{(one.variable, one.keys): self._place(one) for one in late.exposed}}.values()),
             unset=unset,
         )
+
+    def _place(self, late: Exposure) -> Exposure:
+        """Return a variable that was set after the load with the position of its reference."""
+        known = next((one for one in self.exposed if one.keys == late.keys), late)
+        return late._replace(place=known.place, key=known.key)
 
     def get_source(self, text: str) -> TextOrigin:
         """Return the source of a resolved text."""
         return self.texts.get(text, TextOrigin.FILE)
 
     def get_strictest(self, secret: SecretStr | None, endpoint: str | None) -> TextOrigin | None:
-        """Return the more restricted source of a secret and of a credential inside an endpoint."""
+        """Return the more restricted source of a secret and of a variable inside an endpoint."""
         sources = [self.get_source(secret.get_secret_value())] if secret else []
         if endpoint and endpoint in self.carriers:
-            sources.append(self.get_source(endpoint))
+            sources.append(self.carriers[endpoint].source)
         return max(sources, default=None)
 
     def may_always_send(
@@ -109,15 +155,33 @@ class Provenance:
             return Refusal(
                 f"{origin} is not https, and this machine's tokens are sent over https only", "Write https://…."
             )
-        allow = (
-            f"If you trust it, set {TRUST_VARIABLE}={origin} in the environment. In Python you can also list it in "
-            "`trusted_endpoints`."
-        )
-        if origin.scheme == "http":
+        allow = _ALLOW.format(origin=origin)
+        if origin.scheme == "http" and not origin.is_loopback:
             return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {allow}")
-        namer = "a .env file" if self.endpoints.get(endpoint) is TextOrigin.DOTENV else "the file"
         held = _WORDS[credential or TextOrigin.FILE]
-        return Refusal(f"the credential is {held}, but {origin} is named only by {namer}", allow)
+        return Refusal(f"the credential is {held}, but {origin} is named only by {self._get_namer(endpoint)}", allow)
+
+    def refuse_exposed(
+        self, exposed: Iterable[Exposure], endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
+    ) -> Refusal | None:
+        """Return the reason why a request with the values of these variables may not be sent, or None."""
+        refused = [one for one in exposed if not self.may_send(one.source, endpoint, built_in, allowed)]
+        origin = parse_origin(endpoint)
+        if not refused or origin is None:
+            return self.refuse(refused[0].source, endpoint, built_in, allowed) if refused else None
+        shown, name = str(origin), str(origin)
+        if endpoint in self.carriers:  # its host may be the value
+            shown, name = "an endpoint", "ORIGIN"
+        causes = [one.describe(shown, self._get_namer(endpoint)) for one in refused[:_MAX_TOLD]]
+        names = list(dict.fromkeys(one.variable for one in refused if one.variable))
+        fix = _ALLOW.format(origin=name)
+        if names:
+            flags = " ".join(f"--allow-env {quote(name)}" for name in names)
+            fix += f" Or allow any endpoint to get the value: {flags}, or load(path, env_allowed={names})."
+        return Refusal("\n".join(causes), fix, refused[0])
+
+    def _get_namer(self, endpoint: str) -> str:
+        return "a .env file" if self.endpoints.get(endpoint) is TextOrigin.DOTENV else "the file"
 
 
 HOST_BUILT = Provenance(from_file=False)

@@ -96,7 +96,10 @@ def get_text(value: Any, path: FieldPath) -> object:
 def replace_text(data: Any, path: FieldPath, value: object) -> None:
     """Replace the text of a reference in the data of a definition, whose keys may be written in another case."""
     for key in path[:-1]:
-        data = data[_spell(data, key)]
+        key = _spell(data, key)
+        if isinstance(data[key], tuple):
+            data[key] = list(data[key])
+        data = data[key]
     data[_spell(data, path[-1])] = value
 
 

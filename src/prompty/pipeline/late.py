@@ -74,7 +74,12 @@ def _fill(data: Any, unset: Sequence[Unset], agent: PromptAgent) -> tuple[list[U
     """Put the variables that are set now into data. Return their references, and the agent with their sources."""
     own = agent.provenance
     references = References(
-        agent.base_dir, agent.allowed_roots, own.env, dotenv=agent.registry.dotenv, trusted=own.trusted
+        agent.base_dir,
+        agent.allowed_roots,
+        own.env,
+        dotenv=agent.registry.dotenv,
+        trusted=own.trusted,
+        env_allowed=own.env_allowed,
     )
     filled = []
     for entry in unset:

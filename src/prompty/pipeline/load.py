@@ -6,15 +6,16 @@ Every stage collects its problems instead of stopping at the first, so that a fi
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path, nearest
 from prompty.model.agent import PromptAgent, secrets_in
-from prompty.model.provenance import read_trusted
+from prompty.model.provenance import Exposure, read_trusted
+from prompty.model.unset import Unset
 from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
@@ -27,6 +28,8 @@ from prompty.tracing.spans import begin
 
 if TYPE_CHECKING:
     from prompty.pipeline.version_1 import Reading
+
+_Variable = TypeVar("_Variable", Unset, Exposure)
 
 __all__ = [
     "StrPath",
@@ -47,6 +50,7 @@ def load(
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
+    env_allowed: Collection[str] = (),
     registry: Registry = DEFAULT,
     allowed_file_roots: Sequence[StrPath] = (),
 ) -> PromptAgent:
@@ -54,7 +58,8 @@ def load(
 
     `pkg:package/answer.prompty` is a file in a Python package. `variant="claude"` merges `answer.claude.prompty` into
     it, and "" selects the file itself. If the prompt has variants, the default is the variable `PROMPTY_VARIANT`.
-    `trusted_endpoints` may receive credentials from the environment, even if only the file names them.
+    `trusted_endpoints` may receive credentials and other values from the environment, even if only the file names them.
+    `env_allowed` are the names of variables whose values any endpoint may receive, except as a credential.
     `allowed_file_roots` is another runtime's name for `allowed_roots`, and deprecated.
     """
     if allowed_file_roots != ():
@@ -62,10 +67,10 @@ def load(
         allowed_roots = allowed_file_roots
     if variant is not None and not isinstance(variant, str):
         raise WrongArgument("load(variant=…)", variant, "the name of a variant", "Write 'name'.")
-    _check_arguments("load", allowed_roots, env, trusted_endpoints, registry)
+    _check_arguments("load", allowed_roots, env, trusted_endpoints, env_allowed, registry)
     with begin("load") as span:
         span.record("inputs", {"path": path} if span.live else None)
-        return _load(path, variant, allowed_roots, env, tuple(trusted_endpoints), registry)
+        return _load(path, variant, allowed_roots, env, tuple(trusted_endpoints), frozenset(env_allowed), registry)
 
 
 def open_agent(agent_or_path: PromptAgent | StrPath, function: str) -> PromptAgent:
@@ -76,7 +81,9 @@ def open_agent(agent_or_path: PromptAgent | StrPath, function: str) -> PromptAge
     return load(agent_or_path)
 
 
-def _check_arguments(function: str, roots: object, env: object, trusted: object, registry: object) -> None:
+def _check_arguments(
+    function: str, roots: object, env: object, trusted: object, names: object, registry: object
+) -> None:
     if roots != ():
         if not isinstance(roots, Sequence) or isinstance(roots, str | bytes):
             raise WrongArgument(f"{function}(allowed_roots=…)", roots, "a list of folders", "Write ['folder'].")
@@ -86,6 +93,8 @@ def _check_arguments(function: str, roots: object, env: object, trusted: object,
         raise WrongArgument(f"{function}(env=…)", env, "a mapping of variables", "Write {'NAME': 'value'}.")
     if trusted != () and not _is_list_of_text(trusted):
         raise WrongArgument(f"{function}(trusted_endpoints=…)", trusted, "a list of URLs", "Write ['https://host'].")
+    if names != () and not _is_list_of_text(names):
+        raise WrongArgument(f"{function}(env_allowed=…)", names, "a list of names", "Write ['NAME'].")
     if not isinstance(registry, Registry):
         raise WrongArgument(f"{function}(registry=…)", registry, "a Registry", "Pass prompty.Registry().")
 
@@ -102,6 +111,7 @@ def _load(
     allowed_roots: Sequence[StrPath],
     env: Mapping[str, str] | None,
     trusted_endpoints: tuple[str, ...],
+    env_allowed: frozenset[str],
     registry: Registry,
 ) -> PromptAgent:
     if not isinstance(path, str):
@@ -111,6 +121,7 @@ def _load(
 
         name = os.fspath(path := locate_prompt(name))
     default = read_default_variant(env, registry) if variant is None else ""
+    env_allowed |= registry.env_allowed
     key = (
         registry,
         name,
@@ -118,6 +129,7 @@ def _load(
         default,
         tuple([os.fspath(root) for root in allowed_roots]),
         trusted_endpoints,
+        env_allowed,
     )
     if env is None and (cached := _get_cached(key)):
         return cached
@@ -126,7 +138,9 @@ def _load(
         raise FileMissing([Problem(code="file-missing", message="the path is a prompt's text", fix=fix)])
     file = Path(path).absolute()
     trusted = read_trusted(trusted_endpoints)
-    references = References(file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
+    references = References(
+        file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted, env_allowed=env_allowed
+    )
     chosen = choose_file(file, name, variant, default, references)
     document = read_document(chosen, name if chosen is file else str(Path(name).with_name(chosen.name)), references)
     agent = _build(document, references, registry, chosen)
@@ -180,6 +194,7 @@ def loads(
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
+    env_allowed: Collection[str] = (),
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load the text of a .prompty file. `${file:}` is relative to `base_dir`."""
@@ -194,11 +209,12 @@ def loads(
         )
     if base_dir is not None:
         check_path(base_dir, "loads(base_dir=…)", "the path of a folder")
-    _check_arguments("loads", allowed_roots, env, trusted_endpoints, registry)
+    _check_arguments("loads", allowed_roots, env, trusted_endpoints, env_allowed, registry)
     with begin("load"):
         base = Path(base_dir).absolute() if base_dir is not None else None
         trusted = read_trusted(tuple(trusted_endpoints))
-        references = References(base, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted)
+        names = registry.env_allowed.union(env_allowed)
+        references = References(base, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted, env_allowed=names)
         return _load_text(text, references, registry)
 
 
@@ -221,22 +237,35 @@ def _build(document: Document, references: References, registry: Registry, path:
         notes = source.problems(outdated.notes, parts.frontmatter_start)
         notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
         warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
-    agent = _place_unset(built.agent, frontmatter, document) if references.unset else built.agent
+    agent = built.agent
+    if references.unset or references.carriers or (references.exposed and _names_endpoints(agent)):
+        agent = _place_variables(agent, frontmatter, document)
     remember_secrets([*secrets_in(agent), *references.secrets])
     agent = _compose(agent, document, references, registry)
     return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
 
 
-def _place_unset(agent: PromptAgent, frontmatter: ParsedFrontmatter, document: Document) -> PromptAgent:
-    """Add the positions of unset variables, for the error of a call."""
-    unset = agent.provenance.unset[: MAX_PROBLEMS + 1]
-    findings = [frontmatter.source_map.locate(entry.keys, "env-missing", "", "") for entry in unset]
-    problems = document.source.problems(findings, document.parts.frontmatter_start)
-    placed = [
-        entry._replace(place=problem.place, key=problem.key) for entry, problem in zip(unset, problems, strict=True)
-    ]
-    rest = agent.provenance.unset[len(placed) :]
-    return agent.model_copy(update={"provenance": replace(agent.provenance, unset=(*placed, *rest))})
+def _names_endpoints(agent: PromptAgent) -> bool:
+    """Return True if values of the agent may go to endpoints that the file names."""
+    return bool(getattr(agent.model.connection, "endpoint", None) or agent.tools or "fallbacks" in agent.metadata)
+
+
+def _place_variables(agent: PromptAgent, frontmatter: ParsedFrontmatter, document: Document) -> PromptAgent:
+    """Add the positions of variables that are not set, or that may not go to an endpoint, for the error of a call."""
+
+    def place(entries: Sequence[_Variable]) -> tuple[_Variable, ...]:
+        told = entries[: MAX_PROBLEMS + 1]
+        findings = [frontmatter.source_map.locate(entry.keys, "env-missing", "", "") for entry in told]
+        problems = document.source.problems(findings, document.parts.frontmatter_start)
+        placed = [
+            entry._replace(place=problem.place, key=problem.key) for entry, problem in zip(told, problems, strict=True)
+        ]
+        return (*placed, *entries[len(placed) :])
+
+    own = agent.provenance
+    carriers = dict(zip(own.carriers, place([*own.carriers.values()]), strict=True))
+    placed = replace(own, unset=place(own.unset), exposed=place(own.exposed), carriers=carriers)
+    return agent.model_copy(update={"provenance": placed})
 
 
 def _compose(agent: PromptAgent, document: Document, references: References, registry: Registry) -> PromptAgent:
@@ -300,7 +329,7 @@ def _find_file_fix(file: Path, name: str) -> str:
 _YOUNG_NANOSECONDS = 50_000_000
 _MAX_CACHED = 1024
 
-_Key = tuple[Registry, str, str, str, tuple[str, ...], tuple[str, ...]]
+_Key = tuple[Registry, str, str, str, tuple[str, ...], tuple[str, ...], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from prompty.model.definition import UnsetReference
-from prompty.model.provenance import Provenance
+from prompty.model.provenance import Exposure, Provenance
 from prompty.model.unset import Unset
 from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
 from prompty.safety.json import read_json
@@ -24,8 +25,8 @@ _CONTENT = "file:"  # the protocol of a file's content, which no reference can n
 _ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
 # Provider-specific fields in which a value from outside is a secret, regardless of the variable's name.
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
-_SENT_KEYS = frozenset({"model", "inputs", "outputs", "tools", "fallbacks"})
-_KEPT_KEYS = frozenset({"connection", "bindings"})  # hold credentials that are checked against their own endpoints
+_SENT_KEYS = frozenset({"name", "description", "model", "inputs", "outputs", "tools", "fallbacks"})
+_CREDENTIAL_KEYS = frozenset({"apiKey", "api_key", "clientSecret", "client_secret"})  # of a connection
 
 
 @dataclass
@@ -34,6 +35,7 @@ class References:
     `failures` the unresolved references. Those in `unset` fail a call, but not the load (F15).
 
     `env` replaces the process's environment, and `dotenv` adds variables to it. `buffers` replace the texts of files.
+    The values of the variables in `env_allowed` may go anywhere, except for credentials.
     """
 
     base_dir: Path | None
@@ -42,14 +44,15 @@ class References:
     buffers: Buffers = field(default_factory=dict)
     dotenv: Mapping[str, str] = field(default_factory=dict)
     trusted: frozenset[Origin] = frozenset()
+    env_allowed: frozenset[str] = frozenset()
     variables: dict[str, str | None] = field(default_factory=dict)
     files: dict[Path, Identity] = field(default_factory=dict)
     absent: set[Path] = field(default_factory=set)
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
     texts: dict[str, TextOrigin] = field(default_factory=dict)
     endpoints: dict[str, TextOrigin] = field(default_factory=dict)
-    exposed: TextOrigin | None = None
-    carriers: set[str] = field(default_factory=set)
+    exposed: dict[tuple[str, object], Exposure] = field(default_factory=dict)  # the first of each part of the file
+    carriers: dict[str, Exposure] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)
     unset: list[Unset] = field(default_factory=list)
 
@@ -65,7 +68,14 @@ class References:
     def provenance(self) -> Provenance:
         """The sources of the resolved values."""
         return Provenance(
-            self.texts, self.endpoints, self.carriers, self.exposed, self.trusted, unset=tuple(self.unset), env=self.env
+            self.texts,
+            self.endpoints,
+            self.carriers,
+            tuple(self.exposed.values()),
+            self.trusted,
+            unset=tuple(self.unset),
+            env=self.env,
+            env_allowed=self.env_allowed,
         )
 
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
@@ -102,9 +112,12 @@ class References:
                 value = UnsetReference(value)
             else:
                 self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
-            if any(piece.protocol == "env" for piece in pieces):  # `check` continues with unset variables
-                self._record(keys, value, [_Read(value, TextOrigin.ENVIRONMENT, whole=len(pieces) == 1)])
-                self.secrets.discard(value)
+            whole = len(pieces) == 1
+            names = [(piece.source, piece.body.partition(":")[0]) for piece in pieces if piece.protocol == "env"]
+            if names:  # `check` continues with unset variables
+                read = [_Read(text, TextOrigin.ENVIRONMENT, name, whole=whole, is_set=False) for text, name in names]
+                self._record(keys, value, read)
+                self.secrets -= {value, *(entry.text for entry in read)}
             return value
         if read:
             self._record(keys, text, read)
@@ -149,18 +162,30 @@ class References:
 
     def _record(self, keys: _Keys, text: str, read: "Sequence[_Read]") -> None:
         """Record the sources of a resolved text."""
-        source = max(entry.source for entry in read)
-        is_secret = any(is_credential_name(entry.name) for entry in read)
-        self.texts[text] = max(source, self.texts.get(text, source))
+        is_secret = any(is_credential_name(entry.name or "") for entry in read)
         if is_secret or not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options"):
             self.secrets |= {text, *(entry.text for entry in read)}
-        if keys and keys[-1] in _ENDPOINT_KEYS:
-            if read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
-                self.endpoints[text] = read[0].source  # text around the reference can only add a path
-            if is_secret:
-                self.carriers.add(text)
-        elif is_secret and keys and _is_sent(keys) and _KEPT_KEYS.isdisjoint(keys):
-            self.exposed = max(source, self.exposed or source)
+        is_endpoint = keys[-1:] and keys[-1] in _ENDPOINT_KEYS
+        if is_endpoint and read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
+            self.endpoints[text] = read[0].source  # text around the reference can only add a path
+        if keys[-2:-1] != ("connection",) or keys[-1] not in _CREDENTIAL_KEYS:
+            read = [entry for entry in read if entry.name not in self.env_allowed]
+        if not read:
+            return
+        source = max(entry.source for entry in read)
+        self.texts[text] = max(source, self.texts.get(text, source))
+        if is_endpoint:
+            read = [entry for entry in read if not _is_host(entry.text, text)]
+        elif not _is_exposed(keys):
+            return
+        for entry in read:
+            if entry.name is None:
+                continue
+            exposure = Exposure(entry.name, entry.source, keys, entry.is_set)
+            if is_endpoint:
+                self.carriers.setdefault(text, exposure)
+            else:
+                self.exposed.setdefault((entry.name, keys[0]), exposure)
 
     def _read_reference(self, reference: str, keys: _Keys) -> object:
         data = self.read_data(reference)
@@ -205,12 +230,14 @@ class References:
 
 
 class _Read(NamedTuple):
-    """Text from outside the file, and its variable. `whole` is True if a reference is only this text."""
+    """Text from outside the file, and its variable, or None for that of a file. `whole` is True if a reference is only
+    this text."""
 
     text: str
     source: TextOrigin
-    name: str = ""
+    name: str | None = None
     whole: bool = False
+    is_set: bool = True
 
 
 class _VariableMissing(Unreadable):
@@ -225,8 +252,28 @@ def _unreadable_content(reference: str, error: Exception) -> Unreadable:
     return Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.")
 
 
-def _is_sent(keys: _Keys) -> bool:
-    return keys[0] in _SENT_KEYS or keys[:2] == ("metadata", "fallbacks")
+def _is_exposed(keys: _Keys) -> bool:
+    """Return True for a field that the model's server may get. Credentials, bound values and the connections of tools
+    are checked against their own endpoints."""
+    if not keys or (keys[0] not in _SENT_KEYS and keys[:2] != ("metadata", "fallbacks")):
+        return False
+    if keys[0] == "tools" and keys[2:3] in (("bindings",), ("connection",)):
+        return False
+    return keys[-2:-1] != ("connection",) or keys[-1] not in _CREDENTIAL_KEYS
+
+
+def _is_host(text: str, url: str) -> bool:
+    """Return True if a text is the whole origin of a URL, or its whole host: no other host gets to know it.
+
+    A reference at the start of a URL counts as its origin while its variable is not set.
+    """
+    if text.startswith("${") and url.startswith(text):
+        return True
+    try:
+        host = urlsplit(url).netloc
+    except ValueError:
+        return False
+    return text.lower() in (host.lower(), host.rpartition(":")[0].lower()) or _have_one_origin(text, url)
 
 
 def _have_one_origin(first: str, second: str) -> bool:

@@ -1,12 +1,12 @@
 """Credentials: find the key for a prompt's connection (F11), and refuse to send it where it may not go (F14).
 
 A key comes from the file, the environment, a `.env` file or the key store. An endpoint that only a file names gets no
-credential of the environment or the machine, unless the host trusts it. This is checked for every call, before a
-client exists.
+credential and no other value of the environment or the machine, unless the host allows it. This is checked for every
+call, before a client exists.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
-from prompty.model.provenance import Refusal, read_trusted
+from prompty.model.provenance import Exposure, Refusal, read_trusted
 from prompty.model.unset import MODEL, explain_unset, list_unset
 from prompty.providers.aws import AwsSignature, find_signature
 from prompty.providers.profiles import find_key_variables
@@ -192,46 +192,60 @@ def check_variables(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
 
 
 def check_endpoint(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
-    """Raise RequestError if the agent's connection would send a credential where it may not go.
+    """Raise RequestError if a call would send a credential, or another value of a variable, where it may not go.
 
     `hosts` are the provider's own, or None if it sends nothing.
     """
     if not agent.provenance.from_file or hosts is None or _is_known_route(agent, hosts):
         return
-    if refusal := find_endpoint_refusal(agent, hosts):
+    if refusal := find_endpoint_refusal(agent, hosts, [one for one in agent.provenance.exposed if one.is_set]):
         _refuse(agent, refusal)
 
 
-def find_endpoint_refusal(agent: PromptAgent, hosts: tuple[str, ...]) -> Refusal | None:
-    """Return why a call of the agent's model is refused, or None."""
+def find_endpoint_refusal(
+    agent: PromptAgent, hosts: tuple[str, ...], exposed: Iterable[Exposure] | None = None
+) -> Refusal | None:
+    """Return why a call of the agent's model is refused, or None. It would send the variables in `exposed`, by default
+    all that the agent names."""
     connection, provenance = agent.model.connection, agent.provenance
     if not isinstance(connection, ApiKeyConnection | AnonymousConnection | FoundryConnection):
         return None  # the host registered it, or the environment names it
     endpoint = connection.endpoint
     if not endpoint:
         return None
+    key: SecretStr | None = getattr(connection, "api_key", None)
+    credential = provenance.get_source(key.get_secret_value()) if key else None
     if isinstance(connection, FoundryConnection):
-        credential: TextOrigin | None = TextOrigin.MACHINE
-    else:
-        credential = provenance.get_strictest(getattr(connection, "api_key", None), endpoint)
-    if provenance.exposed is not None:
-        credential = max(provenance.exposed, credential or provenance.exposed)
+        credential = TextOrigin.MACHINE
     allowed = read_trusted(agent.registry.trusted_endpoints)
     if all(provenance.may_always_send(one, endpoint, hosts, allowed) for one in (credential, TextOrigin.ENVIRONMENT)):
         _keep_route(agent, hosts)
         return None
     refusal = provenance.refuse(credential, endpoint, hosts, allowed)
-    if refusal and provenance.exposed is None and _is_own_key(agent, getattr(connection, "api_key", None), endpoint):
-        return None
-    return refusal
+    if refusal is None:
+        carried = provenance.carriers.get(endpoint)
+        sent = [*(provenance.exposed if exposed is None else exposed), *([carried] if carried else ())]
+        refusal = provenance.refuse_exposed(sent, endpoint, hosts, allowed)
+    return None if refusal and _uses_own_key(agent, connection, endpoint) else refusal
 
 
-def _is_own_key(agent: PromptAgent, key: SecretStr | None, endpoint: str) -> bool:
-    """Return True if a key is the value of the variable that holds the keys of this very server."""
-    if key is None or endpoint in agent.provenance.carriers:
+def _uses_own_key(agent: PromptAgent, connection: object, endpoint: str) -> bool:
+    """Return True if the key is the value of the variable that holds the keys of this very server, or will be.
+
+    It then belongs to the caller's account at a known server.
+    """
+    if not isinstance(connection, ApiKeyConnection) or not (names := find_key_variables(endpoint)):
         return False
-    value, dotenv = key.get_secret_value(), agent.registry.dotenv
-    return any(value == (os.environ.get(name) or dotenv.get(name)) for name in find_key_variables(endpoint))
+    if connection.api_key is None:
+        return True
+    value, dotenv = connection.api_key.get_secret_value(), agent.registry.dotenv
+    return any(value == (os.environ.get(name) or dotenv.get(name)) for name in names)
+
+
+def check_readers(agent: PromptAgent, hosts: tuple[str, ...] | None, exposed: Iterable[Exposure]) -> None:
+    """Raise RequestError if the agent's model may not get variables of a prompt whose answers it reads."""
+    if hosts is not None and agent.provenance.from_file and (refusal := find_endpoint_refusal(agent, hosts, exposed)):
+        _refuse(agent, refusal)
 
 
 def _takes_environment(agent: PromptAgent, endpoint: str, hosts: tuple[str, ...]) -> bool:
@@ -297,4 +311,5 @@ def _check_implicit_key(agent: PromptAgent, source: TextOrigin, endpoint: str, h
 
 def _refuse(agent: PromptAgent, refusal: Refusal) -> None:
     file = f"{agent.path.name}: " if agent.path else ""
-    raise RequestError(f"{file}`model.connection`: {refusal.cause}", refusal.fix)
+    where = "" if refusal.exposed else f"{file}`model.connection`: "
+    raise RequestError(f"{where}{refusal.cause}", refusal.fix)

@@ -2,8 +2,8 @@
 
 A kind is an object with one method, known through `register_tool_kind` or an entry point `prompty.tool_kinds`. Its
 calls are coroutines: they run on the caller's event loop in async code, and on `concurrency`'s in sync code. A
-kind whose state belongs to one event loop must switch to that loop itself. A tool's credentials and bound values do not
-go to an endpoint that only the file names (F14).
+kind whose state belongs to one event loop must switch to that loop itself. A tool's credentials, its bound values and
+variables that the model can read do not go to an endpoint that only the file names (F14).
 """
 
 import re
@@ -20,7 +20,7 @@ from prompty.errors import ToolError, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, describe_callee, get_conditions
 from prompty.model.message import Json
-from prompty.model.provenance import Refusal, read_trusted
+from prompty.model.provenance import Exposure, Refusal, read_trusted
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.model.unset import TOOL, Unset, explain_unset, list_unset
@@ -278,27 +278,35 @@ def find_tool_refusal(
     """Return the reason to refuse a tool's credential and bound values to an endpoint, or None."""
     sources = (agent.provenance.get_strictest(secret, endpoint), find_bound_source(agent, tool))
     credential = max((source for source in sources if source is not None), default=None)
-    if credential is None or credential is TextOrigin.FILE:
-        return None  # nothing from outside the file; `openapi.Permissions` checks the address
     trusted = read_trusted(agent.registry.trusted_endpoints) | frozenset(allowed)
-    return agent.provenance.refuse(credential, endpoint, (), trusted)
+    # A credential of the file goes where it says; `openapi.Permissions` checks the address.
+    refusal = agent.provenance.refuse(credential, endpoint, (), trusted) if credential else None
+    return refusal or agent.provenance.refuse_exposed(find_readable(agent), endpoint, (), trusted)
 
 
 def find_bound_source(agent: PromptAgent, tool: ToolDefinition) -> TextOrigin | None:
-    """Return the most restricted source of a tool's bound values, or None if all are written in the file."""
-    provenance = agent.provenance
+    """Return the most restricted source of what a tool sends with each call: bound values, and the client that it signs
+    in as. None means that all of it is written in the file."""
     bound = [binding.value.get_secret_value() for binding in tool.bindings.values() if binding.value]
-    sources = [provenance.get_source(text) for text in leaves(bound)]
-    if provenance.exposed is not None and any(one.input or one.is_plain for one in tool.bindings.values()):
-        sources.append(provenance.exposed)
-    return max(sources, default=TextOrigin.FILE) or None
+    connection = getattr(tool, "connection", None)
+    client = [getattr(connection, name, None) for name in ("client_id", "scopes")]
+    return max(map(agent.provenance.get_source, leaves([bound, client])), default=TextOrigin.FILE) or None
+
+
+def find_readable(agent: PromptAgent) -> list[Exposure]:
+    """Return the variables that the model can read, and pass on to any tool."""
+    return [one for one in agent.provenance.exposed if one.is_set and one.is_readable]
 
 
 def inherit_provenance(child: PromptAgent, parent: PromptAgent, tool: ToolDefinition) -> PromptAgent:
-    """Return a prompt that runs as a tool: it inherits its parent's trust, and may pass on bound values."""
-    bound, trusted = find_bound_source(parent, tool), parent.provenance.trusted
-    if not trusted and not bound:
-        return child
-    own = child.provenance
-    exposed = own.exposed if bound is None else max(bound, own.exposed or bound)
-    return child.model_copy(update={"provenance": replace(own, exposed=exposed, trusted=own.trusted | trusted)})
+    """Return a prompt that runs as a tool: it inherits its parent's trust, and may pass on what the parent tells it.
+    Its answers go to the parent, and to whatever runs that."""
+    own, bound = child.provenance, find_bound_source(parent, tool)
+    told = [Exposure("", bound, ("tools", tool.name, "bindings"))] if bound else []
+    provenance = replace(
+        own,
+        exposed=(*own.exposed, *find_readable(parent), *told),
+        trusted=own.trusted | parent.provenance.trusted,
+        readers=(*parent.provenance.readers, parent),
+    )
+    return child.model_copy(update={"provenance": provenance})

@@ -21,6 +21,7 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, OAuthConnection
 from prompty.model.message import Json
+from prompty.model.provenance import read_trusted
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import read_json
@@ -224,7 +225,7 @@ class OpenApiKind:
             raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Name one in `specification:`.")
         connection = _check_connection(tool)
         if is_remote(tool.specification):
-            check_tool_destination(agent, tool.model_copy(update={"bindings": {}}), None, tool.specification)
+            self._check_address(agent, tool)
         document = await self.documents.get(tool, agent, self._fetch)
         service = None if find_unset(agent, tool) else self._open_service(document, agent, tool, connection)
         selection = Selection(tool.operations, tool.tags, tool.methods)
@@ -240,6 +241,15 @@ class OpenApiKind:
             for operation in operations
             for bound in [find_bound(operation, tool)]
         ]
+
+    @staticmethod
+    def _check_address(agent: PromptAgent, tool: OpenApiTool) -> None:
+        """Raise ToolError if the address of a document holds a variable that may not go there."""
+        carried = agent.provenance.carriers.get(tool.specification)
+        trusted = read_trusted(agent.registry.trusted_endpoints)
+        refusal = agent.provenance.refuse_exposed([carried] if carried else [], tool.specification, (), trusted)
+        if refusal:
+            raise ToolError(refusal.cause, refusal.fix)
 
     def _open_service(
         self, document: ApiDocument, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection
