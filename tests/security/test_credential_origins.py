@@ -73,7 +73,7 @@ text-file       y      y         n      n        y         n        n       n   
 data-file       y      y         n      n        y         n        n       n     y         y        n      y
 in-options      y      y         n      n        y         n        n       n     y         y        n      y
 anonymous       a      a         a      a        a         a        a       a     a         a        n      a
-entra           y      y         n      n        y         n        n       n     y         y        n      n
+entra           y      y         n      n        y         n        n       n     n         y        n      n
 sdk-headers     y      y         a      a        y         a        a       n     y         y        n      y
 implicit        y      y         k      n        y         n        n       n     n         y        n      y
 keyring         y      y         k      n        y         n        n       n     n         y        n      y
@@ -269,6 +269,50 @@ def test_the_host_can_trust_an_endpoint_in_three_places(
     if way == "environment":
         monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", "https://other.example, literal.example")
     assert observe(internet, agent) == "y"
+
+
+@pytest.mark.parametrize("way", ["load", "registry", "environment", "nobody"])
+def test_a_token_of_the_machine_goes_to_this_machine_only_if_the_host_lists_it(
+    way: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
+    connection = CREDENTIALS["entra"] % internet.url
+    listed = [internet.url] if way == "load" else ["http://127.0.0.1:9"]
+    agent = load_prompt(connection, tmp_path, provider="foundry", trusted_endpoints=listed)
+    if way == "registry":
+        agent = agent.model_copy(update={"registry": Registry(trusted_endpoints=[internet.url])})
+    if way == "environment":
+        monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", internet.url)
+    assert observe(internet, agent) == ("n" if way == "nobody" else "y")
+
+
+@pytest.mark.parametrize("endpoint", ["https://127.0.0.1:8443", "https://[::1]/v1", "${env:LOCAL_URL}"])
+def test_no_way_of_naming_this_machine_gets_its_token(
+    endpoint: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_URL", internet.url)
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
+    agent = load_prompt(CREDENTIALS["entra"] % endpoint, tmp_path, provider="foundry")
+    assert observe(internet, agent) == "n"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "foundry"])
+@pytest.mark.parametrize("key", ["' '", '"\\t"', "'${env:BLANK}'"])
+def test_a_blank_key_is_an_error_that_says_so(
+    key: str, provider: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLANK", "  ")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    connection = f"{{kind: key, apiKey: {key}, endpoint: '{internet.url}/v1'}}"
+    with pytest.raises(RequestError, match="the `apiKey` of the connection is blank"):
+        invoke(load_prompt(connection, tmp_path, provider=provider), max_retries=0)
+    assert not internet.arrivals
+
+
+def test_a_key_with_spaces_around_it_is_an_error_that_says_so(internet: Internet, tmp_path: Path) -> None:
+    connection = f"{{kind: key, apiKey: 'a-key ', endpoint: '{internet.url}/v1'}}"
+    with pytest.raises(RequestError, match="the spaces around it"):
+        invoke(load_prompt(connection, tmp_path), max_retries=0)
 
 
 def test_trust_in_the_environment_ends_with_its_variable(
@@ -469,6 +513,32 @@ def test_check_reports_an_untrusted_endpoint_with_its_place_and_fix(
     ]
     assert "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example" in problems[0].fix
     assert SECRET not in str(problems)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reported"),
+    [
+        ("https://literal.example/v1", True),
+        ("http://127.0.0.1:9/v1", True),
+        ("https://api.openai.com/v1", False),
+        ("https://api.groq.com/openai/v1", False),
+        ("${env:BASE_URL}", False),
+    ],
+)
+def test_check_reports_a_connection_without_a_key_whose_call_is_refused(
+    endpoint: str, reported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"BASE_URL": "https://variable.example", "OPENAI_API_KEY": SECRET, "GROQ_API_KEY": "g"}.items():
+        monkeypatch.setenv(name, value)
+    text = f"---\nmodel: {{id: m, connection: {CREDENTIALS['implicit'] % endpoint}}}\n---\nuser:\nHi"
+    (tmp_path / "p.prompty").write_text(text)
+    problems = [one for one in check(tmp_path / "p.prompty") if one.code == "untrusted-endpoint"]
+    assert [(one.key, "the connection has no `apiKey`" in one.message) for one in problems] == (
+        [("model.connection.endpoint", True)] if reported else []
+    )
+    if reported:
+        with pytest.raises(RequestError, match="the connection has no `apiKey`"):
+            invoke(load(tmp_path / "p.prompty"), max_retries=0)
 
 
 def test_check_knows_what_the_environment_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

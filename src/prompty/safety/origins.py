@@ -96,7 +96,7 @@ def may_send(
     where `*.` matches any subdomain, and `trusted` are the origins that the program allows.
     """
     if origin.is_loopback:
-        return True
+        return credential is not TextOrigin.MACHINE or origin in trusted
     if origin.scheme != "https":
         return origin in trusted and credential is not TextOrigin.MACHINE
     if credential is None or origin in trusted or is_built_in(origin, built_in):
