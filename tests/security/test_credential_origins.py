@@ -17,7 +17,7 @@ from azure.core.credentials import AccessToken
 
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads
 from prompty.analysis.explain import explain
-from prompty.errors import RequestError
+from prompty.errors import RequestError, ToolError
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.late import resolve_late
 from prompty.providers import register_connection
@@ -25,6 +25,7 @@ from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
 from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin
+from prompty.tools.openapi.client import parse_url
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.internet import Internet
@@ -557,7 +558,14 @@ def test_explain_shows_that_a_call_would_be_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("url", ["https://[::1].evil.example/a", "https://[2001:db8::1]evil.example/a"])
+def test_a_service_has_no_such_url_either(url: str) -> None:
+    with pytest.raises(ToolError, match="is not an absolute http"):
+        parse_url(url)
+
+
 LOOPBACK = [
+    "http://user@[::1]:8000/v1",
     "http://localhost:8000",
     "http://127.0.0.1",
     "http://127.8.9.10:1/v1",
@@ -598,6 +606,11 @@ AMBIGUOUS = [
     "a",
     "https://a%2eb",
     "https://",
+    "http://[::1].evil.example/",
+    "http://[::1]evil.example/",
+    "http://[::1].evil.example:80/",
+    "http://a[::1]/",
+    "https://u@[::1].evil.example/",
 ]
 
 

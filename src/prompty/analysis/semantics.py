@@ -28,6 +28,7 @@ from prompty.providers.credentials import find_endpoint_refusal, find_implicit_r
 from prompty.providers.profiles import find_key_variables
 from prompty.registry import Registry
 from prompty.safety.origins import TextOrigin
+from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import (
     TOOL_KINDS,
     UnknownKind,
@@ -35,6 +36,7 @@ from prompty.tools.kinds import (
     check_function_name,
     find_tool_refusal,
     find_unmatched,
+    locate_file,
 )
 from prompty.tools.toolbox import TOOLS
 from prompty.wire.structured import find_strict_one_of
@@ -102,6 +104,21 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
             yield source_map.locate(
                 keys, "unknown-binding", error.cause, error.fix, on_key=True, replacement=error.nearest
             )
+
+
+def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each file of a tool that a run may not read: it is not below an allowed folder."""
+    for index, tool in enumerate(agent.tools):
+        key = "path" if isinstance(tool, PromptyTool) else "specification"
+        path = getattr(tool, key) if isinstance(tool, PromptyTool | OpenApiTool) else ""
+        if agent.base_dir is None or not path or "${" in path or "://" in path:
+            continue
+        try:
+            locate_file(path, tool, agent)
+        except ToolError as error:
+            yield source_map.locate(("tools", index, key), "file-outside", error.cause, error.command_fix or error.fix)
+        except (OSError, ValueError, RuntimeError):
+            continue  # no path; a run says so
 
 
 def find_plain_bindings(agent: PromptAgent, data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -234,9 +251,10 @@ def find_invalid_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterato
         endpoint = getattr(getattr(owner, "connection", None), "endpoint", None)
         if endpoint and "${" not in endpoint and "://" not in endpoint:
             scheme = "http" if _LOCAL.match(endpoint) else "https"
-            message = f"the endpoint {endpoint!r} has no scheme"
+            shown = mask_url(endpoint)
+            message = f"the endpoint {shown!r} has no scheme"
             keys = (*keys, "connection", "endpoint")
-            yield source_map.locate(keys, "endpoint-scheme", message, f"Write `{scheme}://{endpoint}`.")
+            yield source_map.locate(keys, "endpoint-scheme", message, f"Write `{scheme}://{shown}`.")
 
 
 _LOCAL = re.compile(r"localhost\b|127\.|\[::1\]|0\.0\.0\.0", re.IGNORECASE)
