@@ -32,7 +32,7 @@ HOSTS = (
     "openrouter.ai",
     "res.openai.azure.com",
     "resource.services.ai.azure.com",
-    "localhost",
+    "models.example",
 )
 KEYS = ("OPENAI", "ANTHROPIC", "AZURE_OPENAI", "DEEPSEEK", "MISTRAL", "GROQ", "GEMINI", "CEREBRAS", "OPENROUTER", "XAI")
 TODAY = date(2026, 11, 17)
@@ -57,7 +57,7 @@ ENDPOINTS = {
     "cerebras": "https://api.cerebras.ai/v1",
     "openrouter": "https://openrouter.ai/api/v1",
     "azure": "https://res.openai.azure.com",
-    "local": "http://localhost:8000/v1",
+    "local": "http://models.example:8000/v1",
 }
 # A server and a model: the provider of the file, where it goes, the API, the model.
 SERVERS: dict[str, tuple[str, str | None, str, str]] = {

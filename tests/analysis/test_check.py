@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from prompty import check
+from prompty import check, load, turn
 from prompty.analysis.check import check_text
 from prompty.analysis.definition_keys import EXTENSIONS, METADATA_EXTENSIONS
+from prompty.errors import ToolError
+from prompty.testing import Script
 
 GOOD = """---
 name: good
@@ -269,3 +271,25 @@ def test_an_error_is_listed_even_after_too_many_warnings() -> None:
 @pytest.mark.parametrize("line", ["## Instructions", "<instructions>", "**Model:**", "# Human resources"])
 def test_a_heading_that_is_no_role_is_text(line: str) -> None:
     assert check_text(f"---\nmodel: m\n---\n{line}\nBe kind.\n") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "is_outside"),
+    [("../child.prompty", True), ("/child.prompty", True), ("inner/../child.prompty", False), ("gone.prompty", False)],
+)
+@pytest.mark.parametrize(
+    "tool", ["{name: t, kind: prompty, path: '%s'}", "{name: t, kind: openapi, specification: '%s'}"]
+)
+def test_a_file_of_a_tool_outside_the_folder_is_an_error_as_in_a_run(
+    tmp_path: Path, path: str, is_outside: bool, tool: str
+) -> None:
+    (tmp_path / "prompts").mkdir()
+    parent = tmp_path / "prompts" / "a.prompty"
+    parent.write_text(frontmatter(f"model: m\ntools:\n  - {tool % path}"))
+    found = [(one.line, one.key, one.severity) for one in check(parent) if one.code == "file-outside"]
+    key = "path" if "kind: prompty" in tool else "specification"
+    assert found == ([(4, f"tools.0.{key}", "error")] if is_outside else [])
+    if is_outside:
+        assert "file-outside" not in {one.code for one in check(parent, allowed_roots=[tmp_path.parent, Path("/")])}
+        with Script("Hi"), pytest.raises(ToolError, match="is not below the prompt's folder"):
+            turn(load(parent))

@@ -43,8 +43,6 @@ WAIVED = {
     "foundry_deployment_nested_arm": "prompty lists models, not deployments: without an `id` there is none",
     "trusted_endpoint_default_port_allowed": "F14: a Foundry token is not for OpenAI's host",
     "trusted_endpoint_userinfo_allowed": "F14: a Foundry token is not for OpenAI's host",
-    "untrusted_endpoint_ipv6_literal_rejected": "F14: loopback is this machine, so its token may go there",
-    "untrusted_endpoint_blank_literal_key_rejected": "F14: a blank key of the file is refused when it is sent",
 }
 STAGES = {"turn": 5, "render_segments": 5, "replay": 5, "discovery": 7, "enrichment": 9, "endpoint_trust": 31}
 

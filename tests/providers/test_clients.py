@@ -213,7 +213,7 @@ def test_a_key_is_sent_to_its_endpoint(server: Server, asynchronous: bool) -> No
 @pytest.mark.parametrize("key", ["", None])
 def test_a_connection_of_kind_key_needs_one(provider: str, key: str | None) -> None:
     connection = {"kind": "key", "endpoint": "http://127.0.0.1:9", "apiKey": key}
-    with pytest.raises(RequestError, match="no `apiKey`") as caught:
+    with pytest.raises(RequestError, match="no `apiKey`" if key is None else "is blank") as caught:
         invoke(agent_of(provider, connection=connection))
     assert "_API_KEY" in caught.value.fix
 

@@ -17,7 +17,7 @@ from azure.core.credentials import AccessToken
 
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads
 from prompty.analysis.explain import explain
-from prompty.errors import RequestError
+from prompty.errors import RequestError, ToolError
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.late import resolve_late
 from prompty.providers import register_connection
@@ -25,6 +25,7 @@ from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
 from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin
+from prompty.tools.openapi.client import parse_url
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.internet import Internet
@@ -73,7 +74,7 @@ text-file       y      y         n      n        y         n        n       n   
 data-file       y      y         n      n        y         n        n       n     y         y        n      y
 in-options      y      y         n      n        y         n        n       n     y         y        n      y
 anonymous       a      a         a      a        a         a        a       a     a         a        n      a
-entra           y      y         n      n        y         n        n       n     y         y        n      n
+entra           y      y         n      n        y         n        n       n     n         y        n      n
 sdk-headers     y      y         a      a        y         a        a       n     y         y        n      y
 implicit        y      y         k      n        y         n        n       n     n         y        n      y
 keyring         y      y         k      n        y         n        n       n     n         y        n      y
@@ -269,6 +270,50 @@ def test_the_host_can_trust_an_endpoint_in_three_places(
     if way == "environment":
         monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", "https://other.example, literal.example")
     assert observe(internet, agent) == "y"
+
+
+@pytest.mark.parametrize("way", ["load", "registry", "environment", "nobody"])
+def test_a_token_of_the_machine_goes_to_this_machine_only_if_the_host_lists_it(
+    way: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
+    connection = CREDENTIALS["entra"] % internet.url
+    listed = [internet.url] if way == "load" else ["http://127.0.0.1:9"]
+    agent = load_prompt(connection, tmp_path, provider="foundry", trusted_endpoints=listed)
+    if way == "registry":
+        agent = agent.model_copy(update={"registry": Registry(trusted_endpoints=[internet.url])})
+    if way == "environment":
+        monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", internet.url)
+    assert observe(internet, agent) == ("n" if way == "nobody" else "y")
+
+
+@pytest.mark.parametrize("endpoint", ["https://127.0.0.1:8443", "https://[::1]/v1", "${env:LOCAL_URL}"])
+def test_no_way_of_naming_this_machine_gets_its_token(
+    endpoint: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_URL", internet.url)
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
+    agent = load_prompt(CREDENTIALS["entra"] % endpoint, tmp_path, provider="foundry")
+    assert observe(internet, agent) == "n"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "foundry"])
+@pytest.mark.parametrize("key", ["' '", '"\\t"', "'${env:BLANK}'"])
+def test_a_blank_key_is_an_error_that_says_so(
+    key: str, provider: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLANK", "  ")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    connection = f"{{kind: key, apiKey: {key}, endpoint: '{internet.url}/v1'}}"
+    with pytest.raises(RequestError, match="the `apiKey` of the connection is blank"):
+        invoke(load_prompt(connection, tmp_path, provider=provider), max_retries=0)
+    assert not internet.arrivals
+
+
+def test_a_key_with_spaces_around_it_is_an_error_that_says_so(internet: Internet, tmp_path: Path) -> None:
+    connection = f"{{kind: key, apiKey: 'a-key ', endpoint: '{internet.url}/v1'}}"
+    with pytest.raises(RequestError, match="the spaces around it"):
+        invoke(load_prompt(connection, tmp_path), max_retries=0)
 
 
 def test_trust_in_the_environment_ends_with_its_variable(
@@ -471,6 +516,32 @@ def test_check_reports_an_untrusted_endpoint_with_its_place_and_fix(
     assert SECRET not in str(problems)
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "reported"),
+    [
+        ("https://literal.example/v1", True),
+        ("http://127.0.0.1:9/v1", True),
+        ("https://api.openai.com/v1", False),
+        ("https://api.groq.com/openai/v1", False),
+        ("${env:BASE_URL}", False),
+    ],
+)
+def test_check_reports_a_connection_without_a_key_whose_call_is_refused(
+    endpoint: str, reported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"BASE_URL": "https://variable.example", "OPENAI_API_KEY": SECRET, "GROQ_API_KEY": "g"}.items():
+        monkeypatch.setenv(name, value)
+    text = f"---\nmodel: {{id: m, connection: {CREDENTIALS['implicit'] % endpoint}}}\n---\nuser:\nHi"
+    (tmp_path / "p.prompty").write_text(text)
+    problems = [one for one in check(tmp_path / "p.prompty") if one.code == "untrusted-endpoint"]
+    assert [(one.key, "the connection has no `apiKey`" in one.message) for one in problems] == (
+        [("model.connection.endpoint", True)] if reported else []
+    )
+    if reported:
+        with pytest.raises(RequestError, match="the connection has no `apiKey`"):
+            invoke(load(tmp_path / "p.prompty"), max_retries=0)
+
+
 def test_check_knows_what_the_environment_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", "https://literal.example")
     text = f"---\nmodel: {{connection: {VARIABLE_KEY % 'https://literal.example/v1'}}}\n---\nuser:\nHi"
@@ -487,7 +558,14 @@ def test_explain_shows_that_a_call_would_be_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("url", ["https://[::1].evil.example/a", "https://[2001:db8::1]evil.example/a"])
+def test_a_service_has_no_such_url_either(url: str) -> None:
+    with pytest.raises(ToolError, match="is not an absolute http"):
+        parse_url(url)
+
+
 LOOPBACK = [
+    "http://user@[::1]:8000/v1",
     "http://localhost:8000",
     "http://127.0.0.1",
     "http://127.8.9.10:1/v1",
@@ -528,6 +606,11 @@ AMBIGUOUS = [
     "a",
     "https://a%2eb",
     "https://",
+    "http://[::1].evil.example/",
+    "http://[::1]evil.example/",
+    "http://[::1].evil.example:80/",
+    "http://a[::1]/",
+    "https://u@[::1].evil.example/",
 ]
 
 

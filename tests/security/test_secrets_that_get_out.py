@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from prompty import invoke, loads, trace_to, turn
+from prompty.analysis.check import check_text
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
 from prompty.model.agent import secrets_in
-from prompty.safety.redaction import mask_secrets, mask_url
+from prompty.safety.redaction import mask_line, mask_secrets, mask_url
 from prompty.testing import Recorder, Script, call
 from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
@@ -28,6 +29,34 @@ URLS = {
 @pytest.mark.parametrize(("url", "shown"), URLS.items())
 def test_a_url_is_shown_without_its_user_and_the_values_of_its_query(url: str, shown: str) -> None:
     assert mask_url(url) == shown
+
+
+LINES = {
+    f"  endpoint: https://host.example/v1?access={ACCESS}&b=1": "  endpoint: https://host.example/v1?access=••••&b=••••",
+    f"  - {{endpoint: 'https://host.example/?access={ACCESS}', kind: key}}": (
+        "  - {endpoint: 'https://host.example/?access=••••', kind: key}"
+    ),
+    f"endpoint: host.example/v1?access={ACCESS}": "endpoint: host.example/v1?access=••••",
+    "endpoint: https://h.example/?api-version=2024-10-21&a=${env:A}": (
+        "endpoint: https://h.example/?api-version=2024-10-21&a=${env:A}"
+    ),
+    "Is it so? a=b, or c=d? Yes": "Is it so? a=b, or c=d? Yes",
+}
+
+
+@pytest.mark.parametrize(("line", "shown"), LINES.items())
+def test_a_line_is_quoted_without_the_values_of_a_query(line: str, shown: str) -> None:
+    assert mask_line(line) == shown
+
+
+@pytest.mark.parametrize("scheme", ["https://", "http://", ""])
+def test_check_quotes_no_value_of_a_query(scheme: str) -> None:
+    text = (
+        f"---\nmodel: {{id: m, connection: {{endpoint: '{scheme}h.example/v1?access={ACCESS}', apiKey: '${{env:A}}'}}}}"
+    )
+    problems = check_text(f"{text}\n---\nuser:\nHi", env={"A": "of-the-environment"})
+    assert [one.code for one in problems if "endpoint" in one.code]
+    assert ACCESS not in "".join(map(str, problems))
 
 
 def prompt(endpoint: str) -> str:

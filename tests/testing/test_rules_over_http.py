@@ -134,12 +134,10 @@ def test_the_list_of_models_is_asked_for_with_get(tmp_path: Path, monkeypatch: p
 
 
 def test_a_function_can_answer_for_the_internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Internet(tmp_path, ["localhost"], lambda arrival: Response(418, {"X-Path": arrival.path}, b"no")) as internet:
+    with Internet(tmp_path, ["m.example"], lambda arrival: Response(418, {"X-Path": arrival.path}, b"no")) as internet:
         internet.use(monkeypatch.setenv)
-        monkeypatch.setenv("NO_PROXY", "")
-        seen = SYNC.invoke(
-            agent_of("local", model={"connection": {"kind": "anonymous", "endpoint": "http://localhost:8000/v1"}})
-        )
+        connection = {"kind": "anonymous", "endpoint": "http://models.example:8000/v1"}
+        seen = SYNC.invoke(agent_of("local", model={"connection": connection}))
     assert isinstance(seen.error, ModelError)
     assert (seen.error.cause, seen.error.status) == ("HTTP 418: no", 418)
     assert [arrival.method for arrival in internet.arrivals] == ["POST"]

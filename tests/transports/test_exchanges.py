@@ -131,6 +131,20 @@ def test_a_host_of_no_proxy_is_reached_directly(
     assert internet.arrivals == []
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_request_to_this_machine_stays_on_it(
+    subject: Subject, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    skip_if_exempt(subject, "environment")
+    server.answer(json_reply(ANSWER))
+    with Internet(tmp_path, ["models.example"], ANSWER) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        assert call_both(subject, server.url.replace("127.0.0.1", host)) == ["Fine."] * 2
+    assert len(server.requests) == 2
+    assert (proxy.arrivals, proxy.tunnels) == ([], [])
+
+
 def test_a_private_authority_is_trusted_and_no_other(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

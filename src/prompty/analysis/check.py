@@ -26,6 +26,7 @@ from prompty.analysis.semantics import (
     find_misplaced_required,
     find_missing_model,
     find_open_outputs,
+    find_outside_files,
     find_plain_bindings,
     find_refused_unions,
     find_text_in_frontmatter,
@@ -266,6 +267,7 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     source_map = frontmatter.source_map
     yield from find_unknown_names(built.agent, source_map, registry)
     yield from find_wrong_tool_names(built.agent, source_map)
+    yield from find_outside_files(built.agent, source_map)
     known = {finding.start for finding in built.findings}
     plain = find_plain_bindings(built.agent, frontmatter.data, source_map)
     yield from first_findings(finding for finding in plain if finding.start not in known)

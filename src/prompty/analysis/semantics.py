@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, ToolError, UnknownName, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import get_conditions
-from prompty.model.connection import OAuthConnection
+from prompty.model.connection import ApiKeyConnection, OAuthConnection
 from prompty.model.property import Kind, walk_properties
 from prompty.model.provenance import Refusal
 from prompty.model.synonyms import BODY_KEYS, KIND_SYNONYMS
@@ -24,8 +24,11 @@ from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, P
 from prompty.pipeline.definitions import check_tool_conditions, list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
-from prompty.providers.credentials import find_endpoint_refusal
+from prompty.providers.credentials import find_endpoint_refusal, find_implicit_refusal
+from prompty.providers.profiles import find_key_variables
 from prompty.registry import Registry
+from prompty.safety.origins import TextOrigin
+from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import (
     TOOL_KINDS,
     UnknownKind,
@@ -33,6 +36,7 @@ from prompty.tools.kinds import (
     check_function_name,
     find_tool_refusal,
     find_unmatched,
+    locate_file,
 )
 from prompty.tools.toolbox import TOOLS
 from prompty.wire.structured import find_strict_one_of
@@ -100,6 +104,21 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
             yield source_map.locate(
                 keys, "unknown-binding", error.cause, error.fix, on_key=True, replacement=error.nearest
             )
+
+
+def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each file of a tool that a run may not read: it is not below an allowed folder."""
+    for index, tool in enumerate(agent.tools):
+        key = "path" if isinstance(tool, PromptyTool) else "specification"
+        path = getattr(tool, key) if isinstance(tool, PromptyTool | OpenApiTool) else ""
+        if agent.base_dir is None or not path or "${" in path or "://" in path:
+            continue
+        try:
+            locate_file(path, tool, agent)
+        except ToolError as error:
+            yield source_map.locate(("tools", index, key), "file-outside", error.cause, error.command_fix or error.fix)
+        except (OSError, ValueError, RuntimeError):
+            continue  # no path; a run says so
 
 
 def find_plain_bindings(agent: PromptAgent, data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -232,9 +251,10 @@ def find_invalid_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterato
         endpoint = getattr(getattr(owner, "connection", None), "endpoint", None)
         if endpoint and "${" not in endpoint and "://" not in endpoint:
             scheme = "http" if _LOCAL.match(endpoint) else "https"
-            message = f"the endpoint {endpoint!r} has no scheme"
+            shown = mask_url(endpoint)
+            message = f"the endpoint {shown!r} has no scheme"
             keys = (*keys, "connection", "endpoint")
-            yield source_map.locate(keys, "endpoint-scheme", message, f"Write `{scheme}://{endpoint}`.")
+            yield source_map.locate(keys, "endpoint-scheme", message, f"Write `{scheme}://{shown}`.")
 
 
 _LOCAL = re.compile(r"localhost\b|127\.|\[::1\]|0\.0\.0\.0", re.IGNORECASE)
@@ -258,7 +278,7 @@ _PARTIAL = Refusal(
 
 def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield a warning for each endpoint that receives a value of the environment only if the host allows it: at the
-    endpoint for a credential, and else at the field with the value."""
+    endpoint for a credential, even for one that the file does not name, and else at the field with the value."""
     for keys, endpoint, refusal in _find_refusals(agent):
         if refusal.exposed:
             keys = refusal.exposed.keys
@@ -283,8 +303,16 @@ def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]
     for keys, candidate in ((("model",), agent), *_find_fallbacks(agent)):
         providers, key = agent.registry[PROVIDERS], candidate.model.provider
         hosts = providers.get(key).hosts if providers.has(key) else ()
-        if hosts is not None and (refusal := find_endpoint_refusal(candidate, hosts)):
-            yield (*keys, "connection", "endpoint"), getattr(candidate.model.connection, "endpoint", ""), refusal
+        connection = candidate.model.connection
+        endpoint = getattr(connection, "endpoint", None) or ""
+        if hosts is None or not endpoint:
+            continue
+        refusal = find_endpoint_refusal(candidate, hosts)
+        needs_key = isinstance(connection, ApiKeyConnection) and connection.api_key is None
+        if needs_key and not find_key_variables(endpoint):
+            refusal = refusal or find_implicit_refusal(candidate, TextOrigin.ENVIRONMENT, endpoint, hosts)
+        if refusal:
+            yield (*keys, "connection", "endpoint"), endpoint, refusal
     for index, tool in enumerate(agent.tools):
         if not isinstance(tool, McpTool | OpenApiTool):
             continue  # the host's code decides where its own kinds send credentials

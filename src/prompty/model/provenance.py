@@ -151,7 +151,7 @@ class Provenance:
         origin = parse_origin(endpoint)
         if origin is None:
             return Refusal("the endpoint is not an absolute http(s) URL", "Write it as https://host/path, in ASCII.")
-        if origin.scheme == "http" and credential is TextOrigin.MACHINE:
+        if origin.scheme == "http" and credential is TextOrigin.MACHINE and not origin.is_loopback:
             return Refusal(
                 f"{origin} is not https, and this machine's tokens are sent over https only", "Write https://…."
             )
@@ -159,7 +159,9 @@ class Provenance:
         if origin.scheme == "http" and not origin.is_loopback:
             return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {allow}")
         held = _WORDS[credential or TextOrigin.FILE]
-        return Refusal(f"the credential is {held}, but {origin} is named only by {self._get_namer(endpoint)}", allow)
+        if origin.is_loopback:
+            return Refusal(f"the credential is {held}, and {origin} is not listed as trusted", allow)
+        return Refusal(f"the credential is {held}, but {origin} is named only by {self.get_namer(endpoint)}", allow)
 
     def refuse_exposed(
         self, exposed: Iterable[Exposure], endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
@@ -172,7 +174,7 @@ class Provenance:
         shown, name = str(origin), str(origin)
         if endpoint in self.carriers:  # its host may be the value
             shown, name = "an endpoint", "ORIGIN"
-        causes = [one.describe(shown, self._get_namer(endpoint)) for one in refused[:_MAX_TOLD]]
+        causes = [one.describe(shown, self.get_namer(endpoint)) for one in refused[:_MAX_TOLD]]
         names = list(dict.fromkeys(one.variable for one in refused if one.variable))
         fix = _ALLOW.format(origin=name)
         if names:
@@ -180,7 +182,8 @@ class Provenance:
             fix += f" Or allow any endpoint to get the value: {flags}, or load(path, env_allowed={names})."
         return Refusal("\n".join(causes), fix, refused[0])
 
-    def _get_namer(self, endpoint: str) -> str:
+    def get_namer(self, endpoint: str) -> str:
+        """Return who names an endpoint that is not the environment's, in words."""
         return "a .env file" if self.endpoints.get(endpoint) is TextOrigin.DOTENV else "the file"
 
 

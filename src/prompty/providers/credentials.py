@@ -115,14 +115,15 @@ def get_required_key(agent: PromptAgent, key: SecretStr | None, variable: str, u
 
     `variable` and `hosts` are the provider's. Raise RequestError if there is none (F11).
     """
-    if key is not None and (secret := key.get_secret_value()):
+    if key is not None and (secret := key.get_secret_value()).strip():
         return check_header("the `apiKey` of the connection", secret)
     own = _get_variable(variable, url)
     if key is None and (found := _find_key(agent, own, url, hosts)):
         return check_header(f"the key for {own}", found)
     stored = load_key_store().get_stored_name(own)
     fix = f"Set {own}, run `prompty keys set {stored}`, or write an `apiKey:` in the connection."
-    raise RequestError("the connection has no `apiKey`", fix)
+    cause = "the connection has no `apiKey`" if key is None else "the `apiKey` of the connection is blank"
+    raise RequestError(cause, fix)
 
 
 def _get_variable(variable: str, url: str) -> str:
@@ -138,8 +139,9 @@ def _find_key(agent: PromptAgent, variable: str, url: str, hosts: tuple[str, ...
     if not key and (key := agent.registry.dotenv.get(variable)):
         source = TextOrigin.DOTENV
     key = key or load_key_store().find_stored_key(variable)
-    if key and url == getattr(agent.model.connection, "endpoint", None) and variable not in find_key_variables(url):
-        _check_implicit_key(agent, source, url, hosts)
+    is_unasked = url == getattr(agent.model.connection, "endpoint", None) and variable not in find_key_variables(url)
+    if key and is_unasked and (refusal := find_implicit_refusal(agent, source, url, hosts)):
+        _refuse(agent, refusal)
     return key
 
 
@@ -168,9 +170,10 @@ def get_required_endpoint(endpoint: str | None) -> str:
 
 def check_header(name: str, value: str) -> str:
     """Return a value that a header can carry. Raise RequestError for any other."""
-    if value.isascii() and value.isprintable():
+    if value.isascii() and value.isprintable() and value == value.strip():
         return value
-    raise RequestError(f"{name} cannot be sent in a header", "Remove its line break, or whatever in it is not ASCII.")
+    fix = "Remove its line break, the spaces around it, or whatever in it is not ASCII."
+    raise RequestError(f"{name} cannot be sent in a header", fix)
 
 
 def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> RequestError:
@@ -285,28 +288,25 @@ def check_environment_url(agent: PromptAgent, url: str | None) -> None:
         raise RequestError(refusal.cause, refusal.fix)
 
 
-def _check_implicit_key(agent: PromptAgent, source: TextOrigin, endpoint: str, hosts: tuple[str, ...]) -> None:
-    """Raise RequestError if a key that the file does not name may not go to the endpoint that it names.
+def find_implicit_refusal(
+    agent: PromptAgent, source: TextOrigin, endpoint: str, hosts: tuple[str, ...]
+) -> Refusal | None:
+    """Return why a key that the file does not name may not go to the endpoint that it names, or None.
 
     The rule is that of other credentials, except that a server on this machine gets no key unasked: most need none.
     """
     provenance, allowed = agent.provenance, read_trusted(agent.registry.trusted_endpoints)
     refusal = provenance.refuse(source, endpoint, hosts, allowed)
     origin = parse_origin(endpoint)
-    if (
-        refusal is None
-        and origin
-        and origin.is_loopback
-        and provenance.from_file
-        and endpoint not in provenance.endpoints
-    ):
+    if origin is None or not provenance.from_file or (refusal and origin.scheme == "http"):
+        return refusal
+    if refusal is None:
         trusted = provenance.trusted | allowed | read_trusted(os.environ.get(TRUST_VARIABLE, ""))
-        if origin not in trusted:
-            cause = f"the connection has no `apiKey`, and {origin} is named only by the file"
-            fix = f"Write `kind: anonymous` if it needs no key, or an `apiKey:`, or set {TRUST_VARIABLE}={origin}."
-            refusal = Refusal(cause, fix)
-    if refusal:
-        _refuse(agent, refusal)
+        if not origin.is_loopback or endpoint in provenance.endpoints or origin in trusted:
+            return None
+    cause = f"the connection has no `apiKey`, and {origin} is named only by {provenance.get_namer(endpoint)}"
+    fix = f"Write `kind: anonymous` if it needs no key, or an `apiKey:`, or set {TRUST_VARIABLE}={origin}."
+    return Refusal(cause, fix)
 
 
 def _refuse(agent: PromptAgent, refusal: Refusal) -> None:

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 TRUST_VARIABLE = "PROMPTY_TRUSTED_ENDPOINTS"
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
+# A user, and a host, or an address in brackets with nothing around it but a port.
+_NETLOC = re.compile(r"(?:[^\[\]@]*@)?(?:\[[^\[\]]*\](?::\d*)?|[^\[\]]*)")
 _SEPARATORS = re.compile(r"[\s,]+")
 
 
@@ -64,7 +66,14 @@ def parse_origin(url: str) -> Origin | None:
         return None
     if parts.scheme not in _PORTS or parts.netloc.count("@") > 1 or not _HOST.fullmatch(host):
         return None
+    if not has_clear_host(parts.netloc):
+        return None
     return Origin(parts.scheme, host, port or _PORTS[parts.scheme])
+
+
+def has_clear_host(netloc: str) -> bool:
+    """Return False for a host such as `[::1].example`, of which one parser reads the first half and another one all."""
+    return _NETLOC.fullmatch(netloc) is not None
 
 
 @lru_cache(maxsize=256)
@@ -96,7 +105,7 @@ def may_send(
     where `*.` matches any subdomain, and `trusted` are the origins that the program allows.
     """
     if origin.is_loopback:
-        return True
+        return credential is not TextOrigin.MACHINE or origin in trusted
     if origin.scheme != "https":
         return origin in trusted and credential is not TextOrigin.MACHINE
     if credential is None or origin in trusted or is_built_in(origin, built_in):

@@ -62,6 +62,7 @@ _NAMED = re.compile(
 )
 _URL_USER = re.compile(r"://[^/?#@\s]*@")
 _URL_VALUE = re.compile(r"([?&](?!api-version=)[^=&#\s]*=)[^&#\s]+")
+_QUERY = re.compile(r"(?<=[\w/.}])\?[^\s'\"?=]*=[^\s'\"]*")  # of a URL in a line
 _BARE_VALUE = re.compile(r"(?!(?:null|true|false)\b)[^\s\"'&,;}\\]{4,}(?:;\s?[^\s\"';\\]+)*")
 _QUOTE = re.compile(r"(?<!\\)(\\*+)([\"'])|\n")
 _ASSIGNMENT = re.compile(r"^([ \t]*(?:-[ \t]+)?[\"']?([A-Za-z][\w.-]{0,99})[\"']?[ \t]*[:=][ \t]*)(\S.*)$")
@@ -147,11 +148,16 @@ def mask_url(url: str) -> str:
 
 
 def mask_line(line: str) -> str:
-    """Mask secrets in a line of a prompt file, including a credential key's value unless it is a reference."""
+    """Mask secrets in a line of a prompt file, including the values of a URL's query and of a credential's key, unless
+    they are references."""
     assignment = _ASSIGNMENT.match(line)
     if assignment and is_credential_name(assignment[2]) and "${" not in assignment[3]:
         return assignment[1] + MASK
-    return mask_secrets(line)
+    return mask_secrets(_QUERY.sub(_mask_query, line) if "?" in line else line)
+
+
+def _mask_query(query: re.Match[str]) -> str:
+    return _URL_VALUE.sub(lambda found: found[0] if "${" in found[0] else found[1] + MASK, query[0])
 
 
 def masked_traceback(error: BaseException) -> str:

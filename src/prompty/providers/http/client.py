@@ -27,6 +27,7 @@ from prompty.model.request import WireRequest
 from prompty.providers.endpoint import Endpoint
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
 from prompty.providers.http.network import AsyncNetwork, Deadline, Network, Unread
+from prompty.safety.origins import parse_origin
 from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.wire.json_bytes import write_bytes
 
@@ -130,7 +131,13 @@ class _HttpClient:
 
 
 def _find_proxy(url: str) -> httpcore2.Proxy | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY name for a URL, unless NO_PROXY names its host."""
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY name for a URL, unless NO_PROXY names its host.
+
+    Requests to this machine stay on it: they may be plain http, and carry credentials.
+    """
+    origin = parse_origin(url)
+    if origin and origin.is_loopback:
+        return None
     parts, proxies = urlsplit(url), getproxies()
     named = proxies.get(parts.scheme) or proxies.get("all")
     if not named or proxy_bypass(parts.netloc.rpartition("@")[2]):

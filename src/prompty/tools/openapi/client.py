@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 from prompty.errors import ToolError
 from prompty.extras import require
-from prompty.safety.origins import Origin
+from prompty.safety.origins import Origin, has_clear_host
 from prompty.tools.calls import ReportedFailure
 from prompty.tools.openapi.request import HttpRequest
 from prompty.version import __version__
@@ -58,6 +58,8 @@ def parse_url(url: str) -> Url:
         raise _invalid_url(url) from None
     host = (parts.hostname or "").rstrip(".")  # in lower case
     if parts.scheme not in _PORTS or not host or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>'):
+        raise _invalid_url(url)
+    if not has_clear_host(parts.netloc):
         raise _invalid_url(url)
     if "@" in parts.netloc:
         raise ToolError("a URL contains a user name or a password", "Move credentials to the connection's `apiKey`.")
