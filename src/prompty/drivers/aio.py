@@ -328,8 +328,7 @@ async def run_stage_async(
         await _stop(runner, running, results)
         raise StageInterrupted(results) from error
     finally:
-        for task in running:
-            task.cancel()
+        await _cancel(running)
     yield Outcome(results)
 
 
@@ -341,13 +340,17 @@ def _result_of(runner: ToolRunner, task: asyncio.Task[Message], planned: Planned
 async def _stop(runner: ToolRunner, running: Running, results: Results) -> None:
     """Cancel the running calls and wait for them, so that nothing outlives the run. Keep finished results."""
     ended = [task for task in running if task.done()]
+    await _cancel(running)
+    for task, (position, planned) in running.items():
+        results[position] = _result_of(runner, task, planned) if task in ended else interrupted(planned)
+    running.clear()
+
+
+async def _cancel(running: Running) -> None:
     for task in running:
         task.cancel()
     if running:
         await asyncio.wait(running)
-    for task, (position, planned) in running.items():
-        results[position] = _result_of(runner, task, planned) if task in ended else interrupted(planned)
-    running.clear()
 
 
 async def _run_call(runner: ToolRunner, planned: PlannedCall) -> Message:

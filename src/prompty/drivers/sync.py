@@ -12,7 +12,7 @@ from random import uniform
 from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken
-from prompty.concurrency import LoopFuture, in_event_loop, in_thread, run_in_event_loop
+from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, in_thread, run_in_event_loop
 from prompty.drivers.driver import (
     LOCK_POLL,
     Driver,
@@ -319,20 +319,22 @@ def _run_in_parallel(runner: ToolRunner, stage: CallTools) -> Generator[Event, N
     waiting = deque(enumerate(stage.calls))
     running: dict[Future[object], _Running] = {}
     cancelled: Future[object] = Future()
-    with runner.cancel.listening(lambda: cancelled.set_result(None)):
-        while (waiting or running) and not cancelled.done():
-            while waiting and len(running) < (stage.max_parallel or len(stage.calls)):
-                position, planned = waiting.popleft()
-                yield ToolStarted(planned.call, planned.key)
-                running[_start_call(runner, planned)] = _Running(position, planned, due(planned))
-            for call, result in _next_finished(runner, running, cancelled):
-                results[call.position] = result
-                yield runner.finished(call.planned, result)
-    for future, call in running.items():
-        results[call.position] = (
-            _message_of(runner, future, call.planned) if future.done() else interrupted(call.planned)
-        )
-        future.cancel()
+    try:
+        with runner.cancel.listening(lambda: cancelled.set_result(None)):
+            while (waiting or running) and not cancelled.done():
+                while waiting and len(running) < (stage.max_parallel or len(stage.calls)):
+                    position, planned = waiting.popleft()
+                    yield ToolStarted(planned.call, planned.key)
+                    running[_start_call(runner, planned)] = _Running(position, planned, due(planned))
+                for call, result in _next_finished(runner, running, cancelled):
+                    results[call.position] = result
+                    yield runner.finished(call.planned, result)
+        for future, call in running.items():
+            results[call.position] = (
+                _message_of(runner, future, call.planned) if future.done() else interrupted(call.planned)
+            )
+    finally:
+        cancel_and_wait(running)
     return results
 
 
