@@ -257,6 +257,7 @@ class Run:
                 run=self,
                 emit=host.emit,
                 spans=spans,
+                session=host.session,
             )
         offers_tools = bool(self.agent.tools or settings.tools)
         targets = [

@@ -35,7 +35,7 @@ from prompty.loop.options import Gate, RunOptions, Settings
 from prompty.loop.policy import Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
 from prompty.loop.stop import Budget, Progress
-from prompty.memory.store import MemoryStore
+from prompty.memory.store import AsyncMemoryStore, MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
 from prompty.model.message import Json, Message
@@ -68,7 +68,7 @@ class WorkerOptions(TypedDict, total=False):
     guardrails: Guardrails | None
     stop: Callable[[Progress], bool] | None
     summary: Summarizer
-    memory: MemoryStore | None
+    memory: MemoryStore | AsyncMemoryStore | None
     secrets: Secrets
     pace: CallLimiter | None
     on_pause: Webhook | None
@@ -83,7 +83,7 @@ class WorkerParts:
     guardrails: Guardrails | None = None
     stop: Callable[[Progress], bool] | None = None
     summary: Summarizer = None
-    memory: MemoryStore | None = None
+    memory: MemoryStore | AsyncMemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
     pace: CallLimiter | None = None
     on_pause: Webhook | None = None

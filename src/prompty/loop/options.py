@@ -16,7 +16,7 @@ from prompty.errors import WrongArgument
 from prompty.loop.context import Context, Tokens
 from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.stop import Budget, Progress
-from prompty.memory.store import MemoryStore
+from prompty.memory.store import AsyncMemoryStore, MemoryStore
 from prompty.model.event import Event
 from prompty.model.paused import GatedCall
 from prompty.registry import Registry
@@ -105,7 +105,9 @@ class HostOptions(CallHost, total=False):
         Tools,
         Doc("Functions, or the result of `bind_tools`. They need not be declared in the file."),
     ]
-    memory: Annotated[MemoryStore | None, Doc("The session store. Turns of one session wait for each other.")]
+    memory: Annotated[
+        MemoryStore | AsyncMemoryStore | None, Doc("The session store. Turns of one session wait for each other.")
+    ]
     gate: Annotated[
         Gate | None,
         Doc(
@@ -169,7 +171,7 @@ class Settings:
     context_budget: int | Tokens | Context | None = None
     messages: Sequence[object] | None = None
     tools: Tools = None
-    memory: MemoryStore | None = None
+    memory: MemoryStore | AsyncMemoryStore | None = None
     gate: Gate | None = None
     stop: Callable[[Progress], bool] | None = None
     steering: Steering | None = None
