@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from prompty.concurrency import LoopFuture
 from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.concurrency.nesting import CHAT, LAYERS, LEAVES, Combination, Layer, Nest, ToolCaller, list_combinations
 from tests.watchdog import within
@@ -37,6 +38,12 @@ def choose_for_gate() -> list[Combination]:
 
 
 GATE = choose_for_gate()
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notice a blocked loop soon: a thread of the host's own does not tell who waits for it."""
+    monkeypatch.setattr(LoopFuture, "START_SECONDS", 0.2)
 
 
 @pytest.fixture(scope="module")

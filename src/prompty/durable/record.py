@@ -31,7 +31,7 @@ from prompty.durable.webhook import Webhook
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
-from prompty.loop.options import Gate, RunOptions, Settings
+from prompty.loop.options import Gate, RunOptions, Settings, check_numbers
 from prompty.loop.policy import Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
 from prompty.loop.stop import Budget, Progress
@@ -151,6 +151,7 @@ def new_record(
     run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: DurableOptions, secrets: Secrets
 ) -> Record:
     """Return the first segment of a run. Raise `InputError` if its inputs are not valid."""
+    check_numbers(options)
     has_messages = options.get("messages") is not None
     validate_run_inputs(agent, inputs, extra_inputs=options.get("extra_inputs", "error"), has_messages=has_messages)
     data, references = extract_secrets(agent, secrets)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from typing_extensions import Doc
 
 from prompty.cancellation import CancelToken
-from prompty.errors import WrongArgument
+from prompty.errors import RequestError, WrongArgument
 from prompty.loop.context import Context, Tokens
 from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.stop import Budget, Progress
@@ -189,11 +189,28 @@ class _Rule(NamedTuple):
 
 
 def check_options(function: str, options: Mapping[str, object]) -> None:
-    """Raise WrongArgument for the first option of the wrong type."""
+    """Raise WrongArgument for the first option of the wrong type. Raise RequestError for a number that is too small."""
     for name, value in options.items():
         rule = _RULES.get(name)
         if rule is not None and not rule.accepts(value):
             raise WrongArgument(f"{function}({name}=…)", value, rule.expected, rule.fix)
+    check_numbers(options)
+
+
+_LEAST = {"max_retries": 0, "max_iterations": 1, "max_parallel": 1}
+
+
+def check_numbers(options: Mapping[str, Any]) -> None:
+    """Raise RequestError for a number that is too small."""
+    for name, value in options.items():
+        if name in ("timeout", "tool_timeout") and value is not None and value <= 0:
+            raise RequestError(
+                f"{name} is {value:g}",
+                "Give it a number of seconds above 0, or None for no limit.",
+                "Give it a number of seconds above 0, or leave it out.",
+            )
+        if name in _LEAST and value is not None and value < _LEAST[name]:
+            raise RequestError(f"{name} is {value}", f"Give it a number of at least {_LEAST[name]}.")
 
 
 def _is_a(*types: type) -> Callable[[object], bool]:
