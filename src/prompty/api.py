@@ -77,6 +77,12 @@ def make_resume_settings(function: str, paused: object, options: Mapping[str, An
         raise RequestError(
             f"expected a Paused, got {type(paused).__name__}", "Pass the result of `turn`, or Paused.from_json(value)."
         )
+    if options.get("session_id") not in (None, paused.session_id):
+        own = "no session" if paused.session_id is None else f"the session '{paused.session_id}'"
+        raise RequestError(
+            f"the paused turn belongs to {own}, not to the session '{options['session_id']}'",
+            "Leave session_id= out: the turn continues where it was paused.",
+        )
     return make_settings(function, TurnOptions, {**options, "session_id": paused.session_id})
 
 

@@ -8,7 +8,8 @@ its coroutines run on the first loop that does not.
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -19,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 from prompty.errors import RequestError
 
 T = TypeVar("T")
-END_SECONDS = 5.0  # that a cancelled coroutine has for its `finally`
+END_SECONDS = 5.0  # that cancelled coroutines have for their `finally`
 _waiting: ContextVar[frozenset[asyncio.AbstractEventLoop]] = ContextVar("prompty_waiting_loops", default=frozenset())
 
 
@@ -97,10 +98,10 @@ class LoopFuture(Future[T]):
             task.get_loop().call_soon_threadsafe(task.cancel)
         return was_cancelled
 
-    def wait_for_end(self) -> None:
-        """Wait for a cancelled coroutine to end, for a limited time, unless that keeps its loop from running."""
+    def wait_for_end(self, seconds: float) -> None:
+        """Wait for a cancelled coroutine to end, unless that keeps its loop from running."""
         if self._task is None or self._task.get_loop() not in waiting_loops():
-            self._ended.wait(END_SECONDS)
+            self._ended.wait(seconds)
 
     def _submit(self) -> None:
         loop = self._loop
@@ -145,7 +146,15 @@ def run_in_event_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return future.result()
     finally:
-        future.cancel()
+        cancel_and_wait([future])
+
+
+def cancel_and_wait(futures: Collection[Future[Any]]) -> None:
+    """Cancel coroutines that have not ended, and give them time for their `finally`. Threads cannot be cancelled."""
+    running = [future for future in futures if future.cancel() and isinstance(future, LoopFuture)]
+    deadline = time.monotonic() + END_SECONDS
+    for future in running:
+        future.wait_for_end(deadline - time.monotonic())
 
 
 def start_loop(name: str) -> asyncio.AbstractEventLoop:

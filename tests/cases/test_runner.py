@@ -1,7 +1,9 @@
 """Running cases: levels, recordings, tools, repeats, judges, and that nothing reaches a real endpoint."""
 
+import inspect
 import json
 import random
+import re
 import socket
 from collections.abc import Iterator
 from decimal import Decimal
@@ -11,10 +13,12 @@ from typing import NoReturn
 
 import pytest
 
+from prompty.batches.ledger import Ledger
 from prompty.cases.plan import get_recording_path, parse_selection, plan_trials
 from prompty.cases.results import decide_status
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode
+from prompty.cli import test as command
 from prompty.errors import RequestError
 from prompty.testing import Script, answer, call
 from tests.cases.project import GREET, LIVE, RECORD, run_only_case, run_suites, write_suite
@@ -493,3 +497,12 @@ def test_an_answer_that_is_not_json_is_shown_where_outputs_are_declared(tmp_path
         'replay: the answer is text, not JSON of the declared `outputs`, found "Sorry, I cannot greet."',
         'replay: the answer is not JSON (Expecting value at line 1, column 1), found "Sorry, I cannot greet."',
     ]
+
+
+def test_a_second_live_run_of_the_same_files_is_told_what_its_own_command_can_do(tmp_path: Path) -> None:
+    trials, ledger = list(plan_trials([write_suite(tmp_path, ANSWERED)])), tmp_path / "ledger.jsonl"
+    with Ledger(ledger), pytest.raises(RequestError, match="another process is writing to") as caught:
+        Runner(RunnerOptions(mode=LIVE, jobs=1, ledger=ledger)).run(trials)
+    named = set(re.findall(r"--[a-z-]+", str(caught.value)))
+    assert named
+    assert named <= set(re.findall(r"--[a-z-]+", inspect.getsource(command)))

@@ -120,6 +120,7 @@ FILES: dict[str, tuple[str, list[str]]] = {
     "63 a page with status 200": (REMOTE, ["run"]),
     "64 no choices": (REMOTE, ["run"]),
     "65 no answer in time": (REMOTE, ["run", "--timeout", "0.2"]),
+    "65 no time at all": (HEAD + BODY, ["run", "--timeout", "0"]),
     "66 too many rounds": (
         "---\nname: shop\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: ["
         + ", ".join([CALL] * 12)

@@ -13,7 +13,7 @@ import pytest
 
 import prompty
 from prompty import tool
-from prompty.concurrency import LoopFuture, in_event_loop, run_in_event_loop, waiting_loops
+from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, run_in_event_loop, waiting_loops
 from prompty.errors import RequestError
 from prompty.tools.mcp.sessions import run_on_loop, sessions_loop
 from tests.concurrency.nesting import CHAT, ToolCaller, look
@@ -156,8 +156,7 @@ def test_an_interrupted_wait_cancels_the_coroutine() -> None:
     future = in_event_loop(work())
     with pytest.raises(TimeoutError):
         future.result(0.05)
-    assert future.cancel()
-    future.wait_for_end()
+    cancel_and_wait([future])
     assert ended.is_set()
 
 
@@ -178,7 +177,6 @@ def test_a_coroutine_that_is_cancelled_before_it_starts_never_runs() -> None:
     assert future.cancel()
     released.set()
     blocker.result(10)
-    future.wait_for_end()
     assert within(lambda: run_in_event_loop(asyncio.sleep(0, "next"))) == "next"
     assert not ran
 

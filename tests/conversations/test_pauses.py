@@ -12,6 +12,7 @@ from prompty import Paused, deny, later, tool
 from prompty.errors import PausedRefused, RequestError
 from prompty.events import RunPaused, ToolGated
 from prompty.loop.policy import needs_approval
+from prompty.memory import InProcessMemory
 from prompty.testing import Script, answer, call
 from tests.conversations.turns import scripted
 from tests.ways import SYNC, Way, sync_and_async
@@ -209,3 +210,19 @@ def test_a_turn_resumed_in_another_process_is_the_turn_without_a_pause() -> None
         cwd=Path(__file__).parents[2],
     )
     assert json.loads(done.stdout) == [message.to_json() for message in whole.messages]
+
+
+@sync_and_async
+@pytest.mark.parametrize("own", [None, "mine"])
+def test_a_paused_turn_continues_in_its_own_session_and_in_no_other(way: Way, own: str | None) -> None:
+    bank, memory = Bank(), InProcessMemory()
+    session: Any = {} if own is None else {"memory": memory, "session_id": own}
+    with Script([call("pay", amount=5)], "Done."):
+        paused = way.turn(scripted(), tools=[bank.pay], gate=lambda calls: [later()], **session).result
+        error = way.resume(scripted(), paused, [True], tools=[bank.pay], memory=memory, session_id="other").error
+        assert isinstance(error, RequestError)
+        named = "no session" if own is None else "the session 'mine'"
+        assert str(error).startswith(f"the paused turn belongs to {named}, not to the session 'other'\n")
+        assert bank.paid == []
+        again = {"memory": memory, "session_id": own} if own else {}
+        assert way.resume(scripted(), paused, [True], tools=[bank.pay], gate=allow_all, **again).result == "Done."

@@ -1,15 +1,18 @@
 """An error of a model call names the call: provider, model, URL, file and attempt, without secrets."""
 
 import asyncio
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prompty import ModelError, PromptAgent, executor_of, load, turn
+from prompty import ModelError, PromptAgent, PromptyError, executor_of, invoke_async, load, turn
+from prompty.analysis import places
 from prompty.durable.codec import error_from, error_to_json
-from prompty.errors import Refused, StreamCut
+from prompty.errors import PromptyWarning, Refused, StreamCut
 from prompty.events import FellBack, ModelFailed, Retry
 from prompty.testing import Fault, Player, Recorder, Script, answer, call
 from tests.loopback import Server, event, json_reply, refusing_port, reply, stream
@@ -168,3 +171,23 @@ def test_a_refusal_in_a_stream_names_the_call() -> None:
     with Script(Fault(Refused("I can't"), after=0, reply=refusal)):
         seen = STREAMED[0].invoke(agent)
     assert str(seen.error) == "Model refused: I can't\n    Model 'a' of openai, attempt 1."
+
+
+@pytest.mark.parametrize("broken", ["before the call", "in the call"])
+def test_async_code_reads_the_file_of_an_error_on_another_thread(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(places, "place_error", lambda *_: threads.append(threading.current_thread()))
+    options: Any = {"fallbacks": [{"id": 3}]} if broken == "before the call" else {}
+    agent = load(write_prompt(tmp_path, "http://127.0.0.1"))
+
+    async def main() -> None:
+        with Script(Fault(ModelError("down"))), pytest.raises(PromptyError):
+            await invoke_async(agent, max_retries=0, **options)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PromptyWarning)  # of the reply that the first case does not use
+        asyncio.run(main())
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()

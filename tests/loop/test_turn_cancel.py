@@ -1,8 +1,10 @@
 """Ending a turn from elsewhere: at any moment, at once, and with a history to go on from."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -383,3 +385,80 @@ def test_a_task_and_a_token_that_are_cancelled_together_end_the_task() -> None:
 
     with Script(STUCK_BATCH):
         asyncio.run(main())
+
+
+class Lasting:
+    """Async tools: one that ends at once, and one that would last, and takes a moment to end."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    async def quick(self) -> str:
+        return "quick"
+
+    async def lasting(self) -> str:
+        try:
+            await asyncio.sleep(LONG)
+            return "too late"
+        finally:
+            await asyncio.sleep(0.05)
+            self.ended.set()
+
+
+def test_closing_a_stream_ends_async_tools_and_waits_for_their_end() -> None:
+    tools = Lasting()
+    with Script([call("quick"), call("lasting")]):
+        answer = turn(AGENT, tools=[tools.quick, tools.lasting], stream=True)
+        assert any(isinstance(event, ToolFinished) for event in answer.events())
+        answer.close()
+    assert tools.ended.is_set()
+
+
+def test_closing_an_async_stream_ends_async_tools_and_waits_for_their_end() -> None:
+    tools = Lasting()
+
+    async def main() -> None:
+        answer = await turn_async(AGENT, tools=[tools.quick, tools.lasting], stream=True)
+        async for event in answer.events():
+            if isinstance(event, ToolFinished):
+                break
+        await answer.aclose()
+        assert tools.ended.is_set()
+
+    with Script([call("quick"), call("lasting")]):
+        asyncio.run(main())
+
+
+def test_a_stream_that_is_dropped_in_sync_code_ends_async_tools() -> None:
+    tools = Lasting()
+    with Script([call("quick"), call("lasting")]):
+        answer = turn(AGENT, tools=[tools.quick, tools.lasting], stream=True)
+        assert any(isinstance(event, ToolFinished) for event in answer.events())
+        del answer
+        gc.collect()
+    assert tools.ended.wait(LONG)
+
+
+def test_a_token_ends_async_tools_of_sync_code_and_waits_for_their_end() -> None:
+    tools, token = Lasting(), CancelToken()
+    listener = cancelling(token, lambda event: isinstance(event, ToolFinished))
+    with Script([call("quick"), call("lasting")]), pytest.raises(Cancelled):
+        turn(AGENT, tools=[tools.quick, tools.lasting], cancel=token, on_event=listener)
+    assert tools.ended.is_set()
+
+
+def test_closing_a_stream_does_not_wait_for_a_tool_that_refuses_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prompty.concurrency.END_SECONDS", 0.1)
+    released = threading.Event()
+
+    async def stubborn() -> str:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        return "at last"
+
+    with Script([call("quick"), call("stubborn")]):
+        answer = turn(AGENT, tools=[Lasting().quick, stubborn], stream=True)
+        assert any(isinstance(event, ToolFinished) for event in answer.events())
+        answer.close()
+    released.set()

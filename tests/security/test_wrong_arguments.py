@@ -262,6 +262,38 @@ def test_a_wrong_argument_is_explained(make: Callable[[], object], kind: type[Pr
     assert words in str(caught.value)
 
 
+SECONDS = "Give it a number of seconds above 0, or None for no limit."
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "fix"),
+    [
+        ("max_retries", -5, "Give it a number of at least 0."),
+        ("max_iterations", 0, "Give it a number of at least 1."),
+        ("max_parallel", -1, "Give it a number of at least 1."),
+        ("timeout", 0, SECONDS),
+        ("timeout", -1, SECONDS),
+        ("timeout", -0.5, SECONDS),
+        ("tool_timeout", 0, SECONDS),
+    ],
+)
+@pytest.mark.parametrize("function", ["turn", "turn_async", "batch", "batch_async"])
+def test_a_number_that_is_too_small_is_an_error_before_anything_happens(
+    function: str, option: str, value: float, fix: str, tmp_path: Path
+) -> None:
+    """The file is not there, and nobody has looked."""
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(getattr(ANY, function)(tmp_path / "none.prompty", [], **{option: value}))
+    assert str(caught.value) == f"{option} is {value:g}\n    {fix}"
+
+
+@pytest.mark.parametrize("function", ["run", "run_async", "invoke", "invoke_async"])
+@pytest.mark.parametrize(("option", "value"), [("max_retries", -1), ("timeout", 0), ("timeout", -1)])
+def test_so_it_is_for_single_calls(function: str, option: str, value: int, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=f"{option} is {value}"):
+        asyncio.run(getattr(ANY, function)(tmp_path / "none.prompty", [], **{option: value}))
+
+
 def test_a_policy_for_a_tool_that_does_not_exist_is_an_error_with_the_nearest_match() -> None:
     agent = PromptAgent.model_validate({"model": {"id": "m", "provider": "openai"}, "instructions": "user:\nHi"})
     with Script("answer"), pytest.raises(ToolError) as caught:

@@ -13,7 +13,7 @@ from prompty.api import make_settings, takes_options
 from prompty.api_async import turn_async
 from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.throttle import CallTimer, Throttle
-from prompty.concurrency import LoopFuture, in_event_loop
+from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, run_in_event_loop
 from prompty.drivers.run import AgentOrPath, Result
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import Listener, TurnOptions
@@ -80,6 +80,8 @@ def batch(
     of rows runs in the caller's thread, and may call prompty itself.
     """
     turn_options = _check("batch", rows, concurrency, options)
+    if isinstance(rows, list | tuple):
+        return run_in_event_loop(_run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options))
     wanted: SimpleQueue[Future[Any] | None] = SimpleQueue()  # rows that the event loop asks this thread for
 
     async def next_row() -> Any:
@@ -94,8 +96,7 @@ def batch(
             row.set_result(next(iterator, _END))
         return future.result()
     finally:
-        if future.cancel():
-            future.wait_for_end()
+        cancel_and_wait([future])
 
 
 @overload
@@ -126,12 +127,7 @@ async def batch_async(
 ) -> list[RowResult[Any]]:
     """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the running rows."""
     turn_options = _check("batch_async", rows, concurrency, options)
-    iterator = iter(rows)
-
-    async def next_row() -> Any:
-        return next(iterator, _END)
-
-    return await _run_rows(agent_or_path, next_row, output_type, concurrency, turn_options)
+    return await _run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options)
 
 
 def _check(function: str, rows: object, concurrency: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,6 +141,16 @@ def _check(function: str, rows: object, concurrency: int, options: Mapping[str, 
         if options.get(name) is not None:
             raise RequestError(f"`{name}` belongs to one conversation, but a batch has many", "Remove it.")
     return {"max_retries": MAX_RETRIES, **options}
+
+
+def _read(rows: Iterable[Mapping[str, object]]) -> Callable[[], Awaitable[Any]]:
+    """Return a function that returns the next row, or `_END`. It makes the row on the event loop."""
+    iterator = iter(rows)
+
+    async def next_row() -> Any:
+        return next(iterator, _END)
+
+    return next_row
 
 
 def _take_request(wanted: "SimpleQueue[T]", future: LoopFuture[Any]) -> T:

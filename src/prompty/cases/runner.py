@@ -229,6 +229,9 @@ def _hash_run(trial: Trial, number: int, agent: PromptAgent, mode: Mode) -> str:
     return sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
+_LOCKED_FIX = "Another `prompty test --live` runs these files. Wait for it, test other files, or leave out --live."
+
+
 class _RunLedger:
     """A batch ledger with runs of cases as rows. When nothing is left to run, its files are removed.
 
@@ -240,7 +243,7 @@ class _RunLedger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.complete = False
         self._path, self._names = path, path.with_name(f"{path.stem}.names")
-        self._ledger = Ledger(path, retry_failed=True)
+        self._ledger = Ledger(path, retry_failed=True, locked_fix=_LOCKED_FIX)
         self._lock = threading.Lock()
         self._known: dict[str, CaseRun] = {
             record["id"]: run_from_json(record["result"]) for record in _read_lines(path)

@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar, cast
 from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
 from prompty.drivers.driver import (
-    LOCK_POLL,
     Driver,
     Moment,
     Question,
@@ -22,6 +21,7 @@ from prompty.drivers.driver import (
     check_deadline,
     limit_timeout,
 )
+from prompty.drivers.session import LOCK_POLL
 from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
@@ -130,13 +130,13 @@ class AsyncDriver(Driver):
                     except PromptyError as error:
                         failure = describe_failure(error, effect, self.targets)
                     except asyncio.CancelledError as error:
-                        raise error from self._cancel_loop(loop, Cancelled())
+                        raise error from await self._cancel_loop(loop, Cancelled())
                     except StageInterrupted as error:
-                        raise cast(BaseException, error.__cause__) from self._cancel_loop(loop, error.results)
+                        raise cast(BaseException, error.__cause__) from await self._cancel_loop(loop, error.results)
             finally:
                 loop.close()
-                if self.host.is_session_locked:
-                    self.host.release()
+                if self.host.session.is_locked:
+                    await self.host.session.release_async()
 
     async def perform(self, effect: Effect[T]) -> AsyncGenerator[Event | Outcome[T], None]:
         """Perform one effect. Yield its events, and its answer as the `Outcome`."""
@@ -180,7 +180,7 @@ class AsyncDriver(Driver):
                 case LoadMemory(session_id):
                     return await self._load(session_id)
                 case SaveMemory(session_id, messages):
-                    self.host.save(session_id, messages)
+                    await self.host.session.save_async(session_id, messages)
                 case Wait(seconds):
                     await self._wait_to_retry(seconds)
                 case Checkpoint():
@@ -261,18 +261,21 @@ class AsyncDriver(Driver):
 
     async def _ask_host(self, question: Question) -> object:
         try:
-            answer = self.host.ask(question)
-            return await interruptible(answer, self.cancel) if inspect.isawaitable(answer) else answer
+            with self.host.session.around():
+                answer = self.host.ask(question)
+                return await interruptible(answer, self.cancel) if inspect.isawaitable(answer) else answer
         except Exception as error:
             return self.host.answer_failure(question, error)
 
     async def _load(self, session_id: str) -> list[Json]:
-        while not self.host.lock_session(session_id):
+        session = self.host.session
+        while not await session.lock_async(session_id):
+            session.check_wait(session_id, blocks=False)
             await interruptible(asyncio.sleep(LOCK_POLL), self.cancel)
             self.check()
-        return self.host.load(session_id)
+        return await interruptible(session.load_async(session_id), self.cancel)
 
-    def _cancel_loop(self, loop: Loop[T], answer: object) -> Cancelled | None:
+    async def _cancel_loop(self, loop: Loop[T], answer: object) -> Cancelled | None:
         """Let the loop settle its messages after the task was cancelled, and return its `Cancelled`.
 
         Only listeners get the events: a stream has no reader any more.
@@ -285,7 +288,7 @@ class AsyncDriver(Driver):
                         self.host.emit(event)
                         effect = next(loop)
                     case SaveMemory(session_id, messages):
-                        self.host.save(session_id, messages)
+                        await self.host.session.save_async(session_id, messages)
                         effect = next(loop)
                     case _:
                         effect = loop.throw(Cancelled())
@@ -328,8 +331,7 @@ async def run_stage_async(
         await _stop(runner, running, results)
         raise StageInterrupted(results) from error
     finally:
-        for task in running:
-            task.cancel()
+        await _cancel(running)
     yield Outcome(results)
 
 
@@ -341,13 +343,17 @@ def _result_of(runner: ToolRunner, task: asyncio.Task[Message], planned: Planned
 async def _stop(runner: ToolRunner, running: Running, results: Results) -> None:
     """Cancel the running calls and wait for them, so that nothing outlives the run. Keep finished results."""
     ended = [task for task in running if task.done()]
+    await _cancel(running)
+    for task, (position, planned) in running.items():
+        results[position] = _result_of(runner, task, planned) if task in ended else interrupted(planned)
+    running.clear()
+
+
+async def _cancel(running: Running) -> None:
     for task in running:
         task.cancel()
     if running:
         await asyncio.wait(running)
-    for task, (position, planned) in running.items():
-        results[position] = _result_of(runner, task, planned) if task in ended else interrupted(planned)
-    running.clear()
 
 
 async def _run_call(runner: ToolRunner, planned: PlannedCall) -> Message:

@@ -11,14 +11,15 @@ from typing import Any, TypeVar
 
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
+from prompty.drivers.session import Session
 from prompty.drivers.target import Target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import TIMED_OUT, BudgetSpent, MemoryFailed, ModelError, PromptyError
+from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, Event
-from prompty.model.message import Json, Message
+from prompty.model.message import Message
 from prompty.model.request import WireRequest
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing.spans import NULL_SPAN
@@ -26,7 +27,6 @@ from prompty.tracing.spans import NULL_SPAN
 Summary = Callable[[list[Message], int], object]
 Question = AskGate | CheckGuardrail | Summarise
 logger: Logger = getLogger("prompty")
-LOCK_POLL = 0.02
 Results = list[Message | None]
 T = TypeVar("T")
 
@@ -36,8 +36,7 @@ class Host:
 
     def __init__(self, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None) -> None:
         self._settings, self._summary, self._spans = settings, summary, spans
-        self._release: Callable[[], None] | None = None
-        self.is_session_locked: bool = False
+        self.session: Session = Session(settings.memory)
         self.is_listening: bool = settings.on_event is not None or spans is not None
 
     def ask(self, question: Question) -> object:
@@ -69,43 +68,13 @@ class Host:
         steering = self._settings.steering
         return steering.drain(follow_ups=follow_ups) if steering else []
 
-    def lock_session(self, session_id: str) -> bool:
-        """Try to lock the session. Return False if another run holds it."""
-        memory = self._settings.memory
-        try:
-            self._release = self._release or (memory.acquire(session_id) if memory else None)
-        except Exception as error:
-            raise MemoryFailed(session_id, error) from error
-        self.is_session_locked = self._release is not None
-        return self.is_session_locked
-
-    def load(self, session_id: str) -> list[Json]:
-        memory = self._settings.memory
-        try:
-            return memory.load(session_id) if memory else []
-        except Exception as error:
-            raise MemoryFailed(session_id, error) from error
-
-    def save(self, session_id: str, messages: tuple[Json, ...]) -> None:
-        memory = self._settings.memory
-        try:
-            if memory:
-                memory.append(session_id, messages)
-        except Exception as error:
-            raise MemoryFailed(session_id, error) from error
-
-    def release(self) -> None:
-        """Unlock the session."""
-        if self._release:
-            self._release()
-            self._release, self.is_session_locked = None, False
-
     def emit(self, event: Event) -> None:
         """Pass an event to the spans and to the listener. A listener's exception is logged."""
         if self._spans is not None:
             self._notify(self._spans.on_event, event)
         if self._settings.on_event is not None:
-            self._notify(self._settings.on_event, event)
+            with self.session.around():
+                self._notify(self._settings.on_event, event)
 
     @staticmethod
     def _notify(listener: Callable[[Event], object], event: Event) -> None:

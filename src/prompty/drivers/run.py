@@ -257,6 +257,7 @@ class Run:
                 run=self,
                 emit=host.emit,
                 spans=spans,
+                session=host.session,
             )
         offers_tools = bool(self.agent.tools or settings.tools)
         targets = [
@@ -370,9 +371,6 @@ def _check_settings(settings: Settings) -> None:
         raise RequestError(
             "outputs_mode is neither 'strict' nor 'lenient'", "Write 'lenient' to get an answer that does not fit."
         )
-    for name in ("max_parallel", "max_iterations"):
-        if (value := getattr(settings, name)) is not None and value < 1:
-            raise RequestError(f"{name} is {value}", "Give it a number of at least 1.")
     key: object = settings.paused_key
     if key is not None and (not isinstance(key, bytes) or not key):
         raise RequestError("paused_key is not a key", "Pass bytes, for example secrets.token_bytes(32).")

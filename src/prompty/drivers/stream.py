@@ -129,7 +129,7 @@ class PromptyStream(StreamState[T]):
         return self._result()
 
     def close(self) -> None:
-        """Abandon the rest of the answer, and close its connection."""
+        """Abandon the rest of the answer, close its connection, and cancel async tools that are running."""
         self._first = None
         self._events.close()
 
@@ -198,7 +198,7 @@ class AsyncPromptyStream(StreamState[T]):
         return self._result()
 
     async def aclose(self) -> None:
-        """Abandon the rest of the answer, and close its connection."""
+        """Abandon the rest of the answer, close its connection, and cancel async tools that are running."""
         self._first = None
         await self._events.aclose()
 

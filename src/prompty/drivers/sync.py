@@ -12,9 +12,8 @@ from random import uniform
 from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken
-from prompty.concurrency import LoopFuture, in_event_loop, in_thread, run_in_event_loop
+from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, in_thread, run_in_event_loop
 from prompty.drivers.driver import (
-    LOCK_POLL,
     Driver,
     Moment,
     Question,
@@ -24,6 +23,7 @@ from prompty.drivers.driver import (
     check_deadline,
     limit_timeout,
 )
+from prompty.drivers.session import LOCK_POLL
 from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
@@ -102,8 +102,7 @@ class SyncDriver(Driver):
                         failure = describe_failure(error, effect, self.targets)
             finally:
                 loop.close()
-                if self.host.is_session_locked:
-                    self.host.release()
+                self.host.session.release()
 
     def _events_of(self, effect: Effect[object]) -> Generator[Event, None, object] | None:
         """Return the event generator of an effect that emits events before its answer, else None."""
@@ -133,7 +132,7 @@ class SyncDriver(Driver):
                 case LoadMemory(session_id):
                     return self._load(session_id)
                 case SaveMemory(session_id, messages):
-                    self.host.save(session_id, messages)
+                    self.host.session.save(session_id, messages)
                 case Wait(seconds):
                     self._wait_to_retry(seconds)
                 case Checkpoint():
@@ -234,15 +233,18 @@ class SyncDriver(Driver):
 
     def _ask_host(self, question: Question) -> object:
         try:
-            return _resolve(self.host.ask(question))
+            with self.host.session.around():
+                return _resolve(self.host.ask(question))
         except Exception as error:
             return self.host.answer_failure(question, error)
 
     def _load(self, session_id: str) -> list[Json]:
-        while not self.host.lock_session(session_id):
+        session = self.host.session
+        while not session.lock(session_id):
+            session.check_wait(session_id, blocks=True)
             self._wait(LOCK_POLL)
             self.check()
-        return self.host.load(session_id)
+        return session.load(session_id)
 
 
 class Abandonable:
@@ -319,20 +321,22 @@ def _run_in_parallel(runner: ToolRunner, stage: CallTools) -> Generator[Event, N
     waiting = deque(enumerate(stage.calls))
     running: dict[Future[object], _Running] = {}
     cancelled: Future[object] = Future()
-    with runner.cancel.listening(lambda: cancelled.set_result(None)):
-        while (waiting or running) and not cancelled.done():
-            while waiting and len(running) < (stage.max_parallel or len(stage.calls)):
-                position, planned = waiting.popleft()
-                yield ToolStarted(planned.call, planned.key)
-                running[_start_call(runner, planned)] = _Running(position, planned, due(planned))
-            for call, result in _next_finished(runner, running, cancelled):
-                results[call.position] = result
-                yield runner.finished(call.planned, result)
-    for future, call in running.items():
-        results[call.position] = (
-            _message_of(runner, future, call.planned) if future.done() else interrupted(call.planned)
-        )
-        future.cancel()
+    try:
+        with runner.cancel.listening(lambda: cancelled.set_result(None)):
+            while (waiting or running) and not cancelled.done():
+                while waiting and len(running) < (stage.max_parallel or len(stage.calls)):
+                    position, planned = waiting.popleft()
+                    yield ToolStarted(planned.call, planned.key)
+                    running[_start_call(runner, planned)] = _Running(position, planned, due(planned))
+                for call, result in _next_finished(runner, running, cancelled):
+                    results[call.position] = result
+                    yield runner.finished(call.planned, result)
+        for future, call in running.items():
+            results[call.position] = (
+                _message_of(runner, future, call.planned) if future.done() else interrupted(call.planned)
+            )
+    finally:
+        cancel_and_wait(running)
     return results
 
 

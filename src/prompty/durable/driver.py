@@ -6,7 +6,7 @@ Another process can continue it: effects with a stored answer are not performed 
 import asyncio
 from typing import TypeVar, cast
 
-from prompty.drivers.driver import LOCK_POLL
+from prompty.drivers.session import LOCK_POLL
 from prompty.durable.codec import StepNames, answer_from, error_from, result_from
 from prompty.durable.engine import Steps
 from prompty.durable.envelope import unseal
@@ -172,7 +172,7 @@ class DurableDriver:
 
     async def _load(self, effect: LoadMemory, session_id: str) -> object:
         """Lock the session, and return the messages that the first execution found."""
-        while not self.performer.session.lock_session(session_id):
+        while not self.performer.session.lock(session_id):  # not on a thread: an engine's event loop may have none
             await asyncio.sleep(LOCK_POLL)
         stored = cast(list[Json], await self._read(effect))
         self.performer.stored = len(stored)

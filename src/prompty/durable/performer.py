@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
 from prompty.drivers.aio import AsyncDriver, Outcome, drain_async
-from prompty.drivers.driver import Host
+from prompty.drivers.session import Session
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
 from prompty.durable.codec import answer_to_json, error_to_json, result_to_json
 from prompty.durable.deadline import NO_DEADLINE, RunDeadline
@@ -35,8 +35,7 @@ from prompty.loop.effects import (
     PlannedCall,
     SaveMemory,
 )
-from prompty.loop.options import Settings
-from prompty.memory.store import MemoryStore
+from prompty.memory.store import AsyncMemoryStore, MemoryStore
 from prompty.model.event import Event, ModelRequested
 from prompty.model.message import Json, Message, Reply
 from prompty.safety.redaction import masked_traceback
@@ -61,7 +60,7 @@ class Performer:
         inner: AsyncDriver,
         run_id: str,
         hooks: Json,
-        memory: MemoryStore | None,
+        memory: MemoryStore | AsyncMemoryStore | None,
         metrics: WorkerMetrics,
         pace: CallLimiter | None = None,
         deadline: RunDeadline = NO_DEADLINE,
@@ -72,14 +71,14 @@ class Performer:
         self.hooks = hooks
         self.metrics = metrics
         self.pace = pace
-        self.session: Host = Host(Settings(memory=memory))
+        self.session: Session = Session(memory)
         self.expected: dict[str, Effect[object] | PlannedCall] = {}
         self.requested: ModelRequested | None = None  # the next model call, until it is made
         self.stored: int = 0  # messages of the session when the run began
         self._found_kinds = False
         self._finding = asyncio.Lock()
         self._calls: dict[str, Attempt] = {}
-        self._tools.before_call = self._check_call
+        self._tools.before_call, self._tools.session = self._check_call, self.session
 
     async def perform(self, attempt: Attempt, effect: Effect[object] | PlannedCall, reference: Json) -> Json:
         """Perform the effect of a step. Errors are results: the engine would return them as errors of another class."""
@@ -106,9 +105,9 @@ class Performer:
                 self._found_kinds = True
                 return {"answer": answer_to_json(effect, await self._run(effect)), "hooks": self.hooks}
             case LoadMemory(session_id):
-                return {"answer": self.session.load(session_id)}
+                return {"answer": await self.session.load_async(session_id)}
             case SaveMemory():
-                self._save(effect)
+                await self._save(effect)
                 return {"answer": None}
         return {"answer": answer_to_json(effect, await self._run(effect))}
 
@@ -195,12 +194,12 @@ class Performer:
         assert self.inner.tools is not None  # noqa: S101  a turn always has them
         return self.inner.tools
 
-    def _save(self, effect: SaveMemory) -> None:
+    async def _save(self, effect: SaveMemory) -> None:
         """Append messages to the session, unless an execution that died has: then they follow after `stored`."""
         new = list(effect.messages)
-        known = self.session.load(effect.session_id)[self.stored :]
+        known = (await self.session.load_async(effect.session_id))[self.stored :]
         if not any(known[at : at + len(new)] == new for at in range(len(known) - len(new) + 1)):
-            self.session.save(effect.session_id, effect.messages)
+            await self.session.save_async(effect.session_id, effect.messages)
 
 
 class Follower:

@@ -31,11 +31,11 @@ from prompty.durable.webhook import Webhook
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
-from prompty.loop.options import Gate, RunOptions, Settings
+from prompty.loop.options import Gate, RunOptions, Settings, check_numbers
 from prompty.loop.policy import Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
 from prompty.loop.stop import Budget, Progress
-from prompty.memory.store import MemoryStore
+from prompty.memory.store import AsyncMemoryStore, MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
 from prompty.model.message import Json, Message
@@ -68,7 +68,7 @@ class WorkerOptions(TypedDict, total=False):
     guardrails: Guardrails | None
     stop: Callable[[Progress], bool] | None
     summary: Summarizer
-    memory: MemoryStore | None
+    memory: MemoryStore | AsyncMemoryStore | None
     secrets: Secrets
     pace: CallLimiter | None
     on_pause: Webhook | None
@@ -83,7 +83,7 @@ class WorkerParts:
     guardrails: Guardrails | None = None
     stop: Callable[[Progress], bool] | None = None
     summary: Summarizer = None
-    memory: MemoryStore | None = None
+    memory: MemoryStore | AsyncMemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
     pace: CallLimiter | None = None
     on_pause: Webhook | None = None
@@ -151,6 +151,7 @@ def new_record(
     run_id: str, agent: PromptAgent, inputs: Mapping[str, object] | None, options: DurableOptions, secrets: Secrets
 ) -> Record:
     """Return the first segment of a run. Raise `InputError` if its inputs are not valid."""
+    check_numbers(options)
     has_messages = options.get("messages") is not None
     validate_run_inputs(agent, inputs, extra_inputs=options.get("extra_inputs", "error"), has_messages=has_messages)
     data, references = extract_secrets(agent, secrets)

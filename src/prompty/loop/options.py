@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from typing_extensions import Doc
 
 from prompty.cancellation import CancelToken
-from prompty.errors import WrongArgument
+from prompty.errors import RequestError, WrongArgument
 from prompty.loop.context import Context, Tokens
 from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.stop import Budget, Progress
-from prompty.memory.store import MemoryStore
+from prompty.memory.store import AsyncMemoryStore, MemoryStore
 from prompty.model.event import Event
 from prompty.model.paused import GatedCall
 from prompty.registry import Registry
@@ -105,7 +105,9 @@ class HostOptions(CallHost, total=False):
         Tools,
         Doc("Functions, or the result of `bind_tools`. They need not be declared in the file."),
     ]
-    memory: Annotated[MemoryStore | None, Doc("The session store. Turns of one session wait for each other.")]
+    memory: Annotated[
+        MemoryStore | AsyncMemoryStore | None, Doc("The session store. Turns of one session wait for each other.")
+    ]
     gate: Annotated[
         Gate | None,
         Doc(
@@ -169,7 +171,7 @@ class Settings:
     context_budget: int | Tokens | Context | None = None
     messages: Sequence[object] | None = None
     tools: Tools = None
-    memory: MemoryStore | None = None
+    memory: MemoryStore | AsyncMemoryStore | None = None
     gate: Gate | None = None
     stop: Callable[[Progress], bool] | None = None
     steering: Steering | None = None
@@ -187,11 +189,28 @@ class _Rule(NamedTuple):
 
 
 def check_options(function: str, options: Mapping[str, object]) -> None:
-    """Raise WrongArgument for the first option of the wrong type."""
+    """Raise WrongArgument for the first option of the wrong type. Raise RequestError for a number that is too small."""
     for name, value in options.items():
         rule = _RULES.get(name)
         if rule is not None and not rule.accepts(value):
             raise WrongArgument(f"{function}({name}=…)", value, rule.expected, rule.fix)
+    check_numbers(options)
+
+
+_LEAST = {"max_retries": 0, "max_iterations": 1, "max_parallel": 1}
+
+
+def check_numbers(options: Mapping[str, Any]) -> None:
+    """Raise RequestError for a number that is too small."""
+    for name, value in options.items():
+        if name in ("timeout", "tool_timeout") and value is not None and value <= 0:
+            raise RequestError(
+                f"{name} is {value:g}",
+                "Give it a number of seconds above 0, or None for no limit.",
+                "Give it a number of seconds above 0, or leave it out.",
+            )
+        if name in _LEAST and value is not None and value < _LEAST[name]:
+            raise RequestError(f"{name} is {value}", f"Give it a number of at least {_LEAST[name]}.")
 
 
 def _is_a(*types: type) -> Callable[[object], bool]:

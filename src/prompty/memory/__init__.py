@@ -1,6 +1,6 @@
 """Session stores: the interface, and stores in the process and in SQLite."""
 
 from prompty.memory.sqlite import SqliteMemory
-from prompty.memory.store import InProcessMemory, MemoryStore
+from prompty.memory.store import AsyncMemoryStore, InProcessMemory, MemoryStore
 
-__all__ = ["InProcessMemory", "MemoryStore", "SqliteMemory"]
+__all__ = ["AsyncMemoryStore", "InProcessMemory", "MemoryStore", "SqliteMemory"]

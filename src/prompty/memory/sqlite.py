@@ -37,6 +37,13 @@ class SqliteMemory:
         except (OSError, sqlite3.Error, ValueError) as error:
             raise StoreUnusable(str(self.path), error) from error
 
+    def __eq__(self, other: object) -> bool:
+        """Two stores on one file are the same: a session that one has locked is locked for the other."""
+        return isinstance(other, SqliteMemory) and self.path.absolute() == other.path.absolute()
+
+    def __hash__(self) -> int:
+        return hash(self.path.absolute())
+
     def _create_table(self) -> None:
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -12,7 +12,8 @@ from prompty.model.message import Json
 class MemoryStore(Protocol):
     """Stores conversations.
 
-    Async code calls the methods on the event loop, so they must be fast.
+    Async code calls the methods on threads. A store that never waits, not even for a disk, can set
+    `never_blocks = True` to be called on the event loop.
     """
 
     def load(self, session_id: str, /) -> list[Json]:
@@ -36,8 +37,24 @@ class MemoryStore(Protocol):
         ...
 
 
+class AsyncMemoryStore(Protocol):
+    """A `MemoryStore` with async methods. Sync code runs them on the event loop of async tools."""
+
+    async def load(self, session_id: str, /) -> list[Json]: ...
+
+    async def append(self, session_id: str, messages: tuple[Json, ...], /) -> None: ...
+
+    async def replace(self, session_id: str, messages: tuple[Json, ...], /) -> None: ...
+
+    async def acquire(self, session_id: str, /) -> Callable[[], object] | None:
+        """Like `MemoryStore.acquire`. The function that releases the lock may be async."""
+        ...
+
+
 class InProcessMemory:
     """An in-memory store. Its sessions end with the process."""
+
+    never_blocks = True
 
     def __init__(self) -> None:
         self._sessions: defaultdict[str, list[Json]] = defaultdict(list)
