@@ -135,7 +135,7 @@ MEANINGS: dict[str, Callable[[str, Any], bool]] = {
     "contains-any": lambda output, values: any(value in output for value in values),
     "icontains-all": lambda output, values: all(value.lower() in output.lower() for value in values),
     "icontains-any": lambda output, values: any(value.lower() in output.lower() for value in values),
-    "regex": lambda output, value: re.search(value, output) is not None,
+    "regex": lambda output, value: re.search(value.replace("$", r"\Z"), output) is not None,
 }
 WORDS = st.text("ab A.\n(+\\", max_size=5)
 
@@ -195,7 +195,7 @@ def test_limits_become_limits_of_their_level() -> None:
         ({"type": "contains", "value": "{{ a | upper }}"}, "more than a variable"),
         ({"type": "contains", "value": "x", "weight": 0}, "`weight` of the assertion"),
         ({"type": "contains", "value": "x", "transform": "output.trim()"}, "`transform` of the assertion"),
-        ({"type": "regex", "value": "("}, "cannot be read"),
+        ({"type": "regex", "value": "("}, "the regular expression is invalid: missing"),
         ({"type": "cost"}, "has no threshold"),
         ({"type": "not-cost", "threshold": 1}, "`not-cost` has no counterpart"),
         ("contains", "has no type"),
@@ -510,7 +510,7 @@ def test_a_prompt_yml_becomes_a_prompt_and_its_tests(tmp_path: Path) -> None:
     assert yaml.safe_load(file.tests)["cases"][0] == {
         "name": "case 1",
         "inputs": {"input": "Long text", "language": "French"},
-        "expect": {"replay": {"contains": "Court", "regex": r"\.\Z"}},
+        "expect": {"replay": {"contains": "Court", "regex": r"\.$"}},
     }
     assert [problem.key for problem in imported.problems] == [
         "modelParameters.logprobs",

@@ -46,6 +46,10 @@ MISTAKES = {
         "3: the regular expression is invalid: missing ), unterminated subpattern at position 0 | "
         "Correct it, and quote it with '…'.",
     ),
+    "a regular expression that Python alone has": (
+        "cases:\n  - name: a\n    expect:\n      replay:\n        regex: 'late\\Z'\n",
+        "5: the regular expression is Python's, not one of JSON Schema (ECMA 262): it has `\\Z` | Write `$` instead.",
+    ),
     "a schema that is none": (
         "cases:\n  - name: a\n    expect: {replay: {json_schema: {type: texxt}}}\n",
         "3: not a JSON Schema: type: the value is not valid under any of the schemas listed in the 'anyOf' keyword | "

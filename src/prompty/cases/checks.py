@@ -17,7 +17,7 @@ from prompty.cases.case_file import CallEntry, Check, Level, Range, Similarity, 
 from prompty.cases.results import CheckResult
 from prompty.model.message import Json
 from prompty.safety.json import read_json
-from prompty.safety.schemas import get_validator
+from prompty.safety.schemas import get_validator, search
 
 _MAX_SHOWN = 160
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)```\s*", re.DOTALL)
@@ -181,7 +181,10 @@ def _check_any_of(check: ValueCheck, seen: Observation) -> str:
 
 
 def _check_regex(check: ValueCheck, seen: Observation) -> str:
-    found = re.search(check.regex or "", seen.text)
+    try:
+        found = search(check.regex or "", seen.text)
+    except ValueError as error:
+        return str(error)
     return "" if found else f"expected text that matches {check.regex!r}, found {show_value(seen.text)}"
 
 

@@ -38,7 +38,7 @@ from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap, SourceText, first_findings, first_problems
-from prompty.safety.schemas import get_validator
+from prompty.safety.schemas import find_pattern_problem, get_validator
 from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_yaml
 
 SUFFIXES = (".test.yaml", ".test.yml")
@@ -403,10 +403,8 @@ def _find_incomplete(check: ValueCheck) -> Iterator[tuple[str, str, str]]:
 
 
 def _find_unusable(check: ValueCheck) -> Iterator[tuple[str, str, str]]:
-    try:
-        re.compile(check.regex or "")
-    except re.error as error:
-        yield "regex", f"the regular expression is invalid: {error}", "Correct it, and quote it with '…'."
+    if problem := find_pattern_problem(check.regex or ""):
+        yield "regex", *problem
     try:
         get_validator(check.json_schema or {})
     except ValueError as error:

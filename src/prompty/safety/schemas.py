@@ -1,10 +1,15 @@
-"""JSON Schema validators.
+"""JSON Schema validators, and regular expressions from outside.
 
 Schemas come from prompts, test files, OpenAPI documents and MCP servers. By default `jsonschema_rs` reads the files and
 calls the servers that a schema refers to. The validators of this module refuse to, so no other module builds any.
+
+Its regular expressions are those of JSON Schema (ECMA 262). They take linear time, except for lookarounds and
+backreferences, which have a limit of steps. Python's `re` has no limit, so no pattern from outside goes there.
 """
 
 import json
+import re
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
@@ -16,6 +21,16 @@ if TYPE_CHECKING:
 
 _DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
 _MAX_SHOWN = 300
+_MAX_STEPS = 1_000_000  # of a regular expression that backtracks: well below a second
+# Python's syntax that ECMA 262 does not have, and what to write instead.
+_IN_PYTHON_ONLY = {
+    r"\Z": "`$`",
+    "(?P=": r"`\1`",
+    "{,": "`{0,`",
+    "(?#": "no comment",
+    "(?>": "`(?:`",
+    r"\N{": "the character itself",
+}
 
 
 class Validator(Protocol):
@@ -45,7 +60,11 @@ def _build_validator(schema: str) -> Validator:
 def _build(schema: str, mask: str | None = None) -> Validator:
     import jsonschema_rs  # a call without tools needs neither its 3 MB nor its 12 ms
 
-    return cast(Validator, jsonschema_rs.validator_for(schema, retriever=_refuse_reference, mask=mask))
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_STEPS)
+    return cast(
+        Validator,
+        jsonschema_rs.validator_for(schema, retriever=_refuse_reference, mask=mask, pattern_options=patterns),
+    )
 
 
 def _refuse_reference(reference: str) -> NoReturn:
@@ -79,6 +98,31 @@ def is_pattern(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def find_pattern_problem(text: str) -> tuple[str, str] | None:
+    """Return what is wrong with a regular expression and how to correct it, or None."""
+    if is_pattern(text):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"the regular expression is invalid: {error}", "Correct it, and quote it with '…'."
+    cause = "the regular expression is Python's, not one of JSON Schema (ECMA 262)"
+    for syntax, other in _IN_PYTHON_ONLY.items():
+        if syntax in text:
+            return f"{cause}: it has `{syntax}`", f"Write {other} instead."
+    return cause, "Escape each literal brace as `\\{`, and write flags as `(?i)`, `(?m)`, `(?s)` or `(?x)`."
+
+
+def search(pattern: str, text: str) -> bool:
+    """Return True if a regular expression matches somewhere in a text. Raise `ValueError` if that takes too long."""
+    error = next(get_validator({"pattern": pattern}).iter_errors(text), None)
+    if error is not None and type(error.kind).__name__ != "Pattern":
+        raise ValueError(f"the regular expression takes more than {_MAX_STEPS:,} steps on this text")
+    return error is None
 
 
 def is_valid(value: object, validator: Validator) -> bool:

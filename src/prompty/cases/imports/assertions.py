@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from prompty.cases.imports.draft import BY_HAND, DraftCheck
 from prompty.cases.imports.templates import escape_pattern, substitute
 from prompty.model.message import Json
+from prompty.safety.schemas import find_pattern_problem
 
 _NOT = "not-"
 _KNOWN_KEYS = frozenset({"type", "value", "threshold", "metric", "description"})
@@ -97,7 +98,7 @@ def _convert_equals(assertion: _Assertion) -> DraftCheck:
     if isinstance(assertion.value, dict | list):
         raise Unsupported("`equals` compares JSON, and this prompt answers with text", _JSON_FIX)
     text = _to_text(assertion.value)
-    return _match(rf"\A(?!{escape_pattern(text)}\Z)") if assertion.negated else DraftCheck("replay", {"equals": text})
+    return _match(rf"\A(?!{escape_pattern(text)}$)") if assertion.negated else DraftCheck("replay", {"equals": text})
 
 
 def _convert_contains(assertion: _Assertion) -> DraftCheck:
@@ -122,11 +123,9 @@ def _convert_icontains_all(assertion: _Assertion) -> DraftCheck:
 
 
 def _convert_regex(assertion: _Assertion) -> DraftCheck:
-    pattern = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", _to_text(assertion.value))
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise Unsupported(f"the regular expression cannot be read: {error}", "Write it for Python.") from None
+    pattern = _to_text(assertion.value)
+    if problem := find_pattern_problem(pattern):
+        raise Unsupported(*problem)
     return _match(pattern)
 
 
@@ -175,7 +174,7 @@ def _negate(pattern: str, *, anywhere: str = r"[\s\S]*") -> str:
     """Return a pattern that matches if another one does not. Flags stay at the start."""
     flags, rest = ("(?i)", pattern[4:]) if pattern.startswith("(?i)") else ("", pattern)
     if re.match(r"\(\?[a-zA-Z]+\)", rest):
-        raise Unsupported("a negated regular expression cannot have flags", "Write it for Python.")
+        raise Unsupported("a negated regular expression cannot have flags", "Write it without flags.")
     return rf"{flags}\A(?!{anywhere}(?:{rest}))"
 
 

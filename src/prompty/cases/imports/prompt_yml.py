@@ -95,7 +95,7 @@ def _convert_rule(name: str, text: str) -> DraftCheck | None:
         case "startsWith":
             return DraftCheck("replay", {"regex": rf"\A{escape_pattern(text)}"})
         case "endsWith":
-            return DraftCheck("replay", {"regex": rf"{escape_pattern(text)}\Z"})
+            return DraftCheck("replay", {"regex": rf"{escape_pattern(text)}$"})
     return None
 
 
