@@ -12,7 +12,10 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 
 from prompty.cases.comparison import (
+    EarlierResults,
+    SuiteReport,
     Totals,
+    build_report,
     compare,
     compute_totals,
     describe_comparison,
@@ -34,6 +37,10 @@ def make_result(case: str, status: Status, reason: str = "because", suite: str =
     run = CaseRun(checks=checks, error=reason if status == "error" else None, seconds=0.5)
     note = reason if status == "skipped" else ""
     return TrialResult(suite=suite, case=case, status=status, model="openai:m", runs=(run,), note=note)
+
+
+def make_report(*results: TrialResult, before: dict[str, Status] | None = None) -> SuiteReport:
+    return build_report(results, [], None if before is None else EarlierResults("the baseline", before, {}))
 
 
 def test_a_baseline_has_a_stable_order_and_nothing_that_changes(tmp_path: Path) -> None:
@@ -173,7 +180,7 @@ def test_junit_is_read_by_a_real_parser() -> None:
         make_result(status, status, f"why {status}", f"suite {number % 2}") for number, status in enumerate(STATUSES)
     ]
     results.sort(key=lambda result: result.suite)
-    document = JUnitXml.fromstring(write_junit(results).encode())
+    document = JUnitXml.fromstring(write_junit(make_report(*results)).encode())
     assert (document.tests, document.failures, document.errors, document.time) == (4, 1, 1, 2.0)
     cases = {case.name: case for suite in document for case in suite}
     assert set(cases) == {f"{status} [openai:m]" for status in STATUSES}
@@ -185,17 +192,18 @@ def test_junit_is_read_by_a_real_parser() -> None:
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_junit_and_the_summary_take_any_text(case: str, reason: str) -> None:
     results = [make_result(case or "x", "failed", reason)]
-    [suite] = list(JUnitXml.fromstring(write_junit(results).encode(errors="replace")))
+    [suite] = list(JUnitXml.fromstring(write_junit(make_report(*results)).encode(errors="replace")))
     assert suite.failures == 1
-    listed = [line for line in write_summary(results).splitlines() if line.startswith("- ")]
+    listed = [line for line in write_summary(make_report(*results)).splitlines() if line.startswith("- ")]
     assert len(listed) == 1
-    assert "<script" not in write_summary([make_result("<script>", "failed", "<script>")])
+    assert "<script" not in write_summary(make_report(make_result("<script>", "failed", "<script>")))
 
 
 def test_the_summary_lists_files_and_what_did_not_pass() -> None:
-    text = write_summary([make_result("a", "passed"), make_result("b|c", "failed", "*x*")], ["1 worse"])
+    report = make_report(make_result("a", "passed"), make_result("b|c", "failed", "*x*"))
+    text = write_summary(report._replace(notes=["1 worse"]))
     assert "1 passed, 1 failed" in text
-    assert "| answer | 1 | 1 | 0 | 0 |" in text
+    assert "| answer | 1 passed, 1 failed |" in text
     assert "- **answer::b\\|c \\[openai:m\\]**: replay: \\*x\\*" in text
     assert "1 worse" in text
 
@@ -215,12 +223,33 @@ LINKS = (
 )
 def test_the_summary_has_no_links_and_no_hidden_characters(words: list[str]) -> None:
     text = "".join(words)
-    source = write_summary([make_result("a", "failed", text)])
+    source = write_summary(make_report(make_result("a", "failed", text)))
     assert not re.search(r"://|www\.|@\w|#\w|[\u202e\u2028\u2066]", source, re.IGNORECASE)
     [line] = [line for line in source.splitlines() if line.startswith("- ")]
     html = MarkdownIt("commonmark").render(line.partition(": ")[2])
     shown = unescape(re.sub(r"<!-- -->|</?p>", "", html)).strip()
     assert shown == f"replay: {' '.join(visible(' '.join(text.split())).split())}".strip()
+
+
+def test_the_summary_names_a_regression_among_many_accepted_failures() -> None:
+    results = [make_result(str(number), "failed") for number in range(107)]
+    before: dict[str, Status] = {result.key: "failed" for result in results[:101]}
+    before |= {result.key: "passed" for result in results[101:]}
+    text = write_summary(make_report(*results, before=before))
+    listed = re.findall(r"^- \*\*answer::(\d+) ", text, re.MULTILINE)
+    assert listed == ["101", "102", "103", "104", "105", "106"]
+    assert "6 failed, 101 failed as before" in text
+    document = JUnitXml.fromstring(write_junit(make_report(*results, before=before)).encode())
+    assert (document.tests, document.failures, document.skipped) == (107, 6, 101)
+
+
+def test_the_summary_lists_at_most_fifty_results_and_the_worse_ones_first() -> None:
+    results = [make_result(str(number), "failed") for number in range(120)]
+    before: dict[str, Status] = {result.key: "passed" for result in results[100:]}
+    text = write_summary(make_report(*results, before=before))
+    listed = re.findall(r"^- \*\*answer::(\d+) ", text, re.MULTILINE)
+    assert listed == [str(number) for number in (*range(100, 120), *range(30))]
+    assert text.count("- and 70 more") == 1
 
 
 def test_a_run_survives_json() -> None:

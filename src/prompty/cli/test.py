@@ -1,7 +1,6 @@
 """`prompty test`: run the test cases of prompts, offline from recordings or against models, and report the results."""
 
 import hashlib
-import os
 import shlex
 import signal
 import sys
@@ -12,44 +11,34 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.text import Text
 from typer import Argument, Exit, Option
 
 from prompty.cases.case_file import Level
-from prompty.cases.comparison import (
-    Comparison,
-    EarlierResults,
-    SuiteReport,
-    build_report,
-    get_case_key,
-    open_earlier,
-    read_earlier,
-    update_baselines,
-)
+from prompty.cases.comparison import EarlierResults, build_report, open_earlier, read_earlier, update_baselines
 from prompty.cases.evaluators import load_checks
+from prompty.cases.first_case import write_first_tests
 from prompty.cases.from_trace import add_case
 from prompty.cases.plan import Trial, parse_selection, plan_trials
 from prompty.cases.project_file import NO_PROJECT, find_project
 from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
-from prompty.cases.report import render_report, result_to_json, write_junit, write_summary
-from prompty.cases.results import TrialResult, count_statuses
+from prompty.cases.results import TrialResult
 from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
-from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, out, print_json, print_problem
+from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, print_problem
 from prompty.cli.functions import ToolFiles
+from prompty.cli.last_failures import select_failed, store_failures
 from prompty.cli.options import AllowEnv, AsJson, Roots, TraceTo, get_state_path, start_tracing
 from prompty.cli.search import find_files
+from prompty.cli.test_output import print_report, write_reports
 from prompty.cli.trace import open_trace
 from prompty.errors import LoadError, RequestError
 from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.variants import find_base
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import load_functions
-from prompty.viewer.page import write_page
-from prompty.viewer.trace import TraceUnreadable, read_trace
 
 Paths = Annotated[
     list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")
@@ -91,12 +80,16 @@ Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write the r
 FromTrace = Annotated[
     Path | None, Option("--from-trace", metavar="FILE", help="Add the run in this trace to the prompt's tests.")
 ]
+Init = Annotated[bool, Option("--init", help="Write a first test file for each prompt without one, and run nothing.")]
+Failed = Annotated[bool, Option("--failed", help="Run only what failed or could not run in the last run.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only what failed or flipped, and totals.")]
 Github = Annotated[bool, Option("--github", help="Add the results to the GitHub job summary.")]
 
 
 def run_tests(
     paths: Paths = None,
     select: Select = None,
+    failed: Failed = False,
     level: HighestLevel = None,
     live: Live = False,
     record: Record = False,
@@ -116,7 +109,9 @@ def run_tests(
     roots: Roots = None,
     allow_env: AllowEnv = None,
     trace: TraceTo = None,
+    init: Init = False,
     from_trace: FromTrace = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cases in .test.yaml files next to prompts, offline unless you pass --live or --record.
@@ -127,14 +122,20 @@ def run_tests(
     if from_trace is not None:
         _add_case(from_trace, paths or [])
         return
+    if init:
+        _write_first_tests(paths or [Path()], roots or ())
+        return
     suites = read_suites(paths or [Path()])
     project = find_project(suites[0].path) if suites else NO_PROJECT
     start_tracing(trace, project)
     max_cost = project.max_cost if max_cost is None else max_cost
     planned = list(plan_trials(suites, models=models or (), variants=variants or (), repeat=repeat))
-    trials = planned if select is None else list(filter(parse_selection(select), planned))
-    if select is not None and not trials:
+    trials = chosen = planned if select is None else list(filter(parse_selection(select), planned))
+    if select is not None and not chosen:
         raise RequestError(f"-k '{select}' matches none of the {len(planned)} cases", "Change the expression.")
+    if failed and not (trials := select_failed(trials)):
+        err.print("No failures of these cases are known from an earlier run, so all of them run.")
+        trials = chosen
     options = RunnerOptions(
         mode=_get_mode(level, live=live, record=record),
         jobs=jobs or project.jobs or JOBS,
@@ -148,18 +149,34 @@ def run_tests(
     runner = Runner(options)
     results = _run(runner, trials)
     if not runner.complete:
-        print_results(results, as_json=as_json)
+        print_report(build_report(results, (), None), as_json=as_json, quiet=quiet)
         err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)
     earlier = _run_earlier(against, suites, trials, options) if against else read_earlier(suites, baseline)
-    whole = not (select or models or variants)
+    whole = not (select or failed or models or variants)
     report = build_report(results, suites, earlier, whole=whole and not against)
-    print_results(results, report, as_json=as_json)
+    print_report(report, as_json=as_json, quiet=quiet)
     write_reports(report, junit=junit, html=html, github=github)
     if update:
         update_baselines(suites, results, baseline, whole=whole)
-    elif report.failing:
+        store_failures(trials, [result.key for result in results if result.status == "error"])
+        return
+    store_failures(trials, frozenset(report.failing))
+    if report.failing:
         raise Exit(1)
+
+
+def _write_first_tests(paths: Sequence[Path], roots: Sequence[Path]) -> None:
+    """Write a test file for each prompt that is named, and for those without one in the folders that are named."""
+    named = [path for path in paths if not path.is_dir()]
+    found = [file for folder in paths if folder.is_dir() for file in find_files(folder, ".prompty")]
+    prompts = [*named, *(file for file in found if find_base(file) is None and find_test_file(file) is None)]
+    if not prompts:
+        raise RequestError("there is no prompt without tests here", "Name one: prompty test --init FILE.prompty.")
+    for prompt in prompts:
+        load_env(prompt=prompt)
+        path = write_first_tests(prompt, roots)
+        err.print(visible(f"Wrote {path}. To run it: prompty test {shlex.quote(str(prompt))}"))
 
 
 def _add_case(trace: Path, paths: Sequence[Path]) -> None:
@@ -222,14 +239,17 @@ def _find(path: Path) -> list[Path]:
     if path.is_dir():
         found = find_files(path, *SUFFIXES)
         if not found:
-            raise RequestError(f"the folder '{path}' has no tests", "Create answer.test.yaml next to answer.prompty.")
+            raise RequestError(
+                f"the folder '{path}' has no tests",
+                "Write a first one with --init, or create answer.test.yaml next to answer.prompty.",
+            )
         return found
     if path.name.endswith(SUFFIXES):
         return [path]
     if path.suffix == ".prompty" and (beside := find_test_file(path)):
         return [beside]
     if path.suffix == ".prompty":
-        raise RequestError(f"'{path}' has no tests", f"Create {path.with_name(path.stem + SUFFIXES[0])}.")
+        raise RequestError(f"'{path}' has no tests", f"Write {path.stem}{SUFFIXES[0]} with --init.")
     raise RequestError(f"'{path}' is not a test file", "Name a .prompty file, a .test.yaml file, or a folder.")
 
 
@@ -291,99 +311,3 @@ def _show_progress(total: int) -> Iterator[Callable[[TrialResult], None]]:
             bar.update(task, advance=1, description=f" · {failed} failed" if failed else "")
 
         yield advance
-
-
-_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("!", "bold red"), "skipped": ("-", "dim")}
-_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-
-
-def print_results(results: Sequence[TrialResult], report: SuiteReport | None = None, *, as_json: bool) -> None:
-    notes = report.notes if report else []
-    if as_json:
-        listed = [result_to_json(result) for result in results]
-        print_json({"results": listed, "summary": count_statuses(results), "notes": notes})
-        return
-    suite = ""
-    for result in results:
-        if result.suite != suite:
-            suite = result.suite
-            out.print(Text(visible(suite), "bold"))
-        _print_result(result, report.comparison if report else None)
-    for note in notes:
-        out.print(visible(note))
-    out.print(_summarize(results))
-
-
-def _print_result(result: TrialResult, comparison: Comparison | None) -> None:
-    mark, style = _MARKS[result.status]
-    line = Text.assemble((f"  {mark} ", style), visible(get_case_key(result)))
-    if len(result.runs) > 1 or result.needed > 1:
-        line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
-    if paid := _get_paid(result):
-        line.append(f"  {_show_dollars(paid)}", "dim")
-    if comparison and result.key in comparison.worse:
-        line.append("  passed before", "bold red")
-    elif comparison and result.key in comparison.better:
-        line.append("  failed before", "green")
-    elif comparison and result.status == "failed" and result.key not in comparison.failing:
-        line.append("  also failed before", "dim")
-    out.print(line)
-    for reason in result.reasons:
-        text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
-        out.print(Text(text, "dim" if result.status == "passed" else ""))
-
-
-def _summarize(results: Sequence[TrialResult]) -> str:
-    words = {"error": "could not run"}
-    counts = {status: number for status, number in count_statuses(results).items() if number}
-    parts = [f"{number} {words.get(status, status)}" for status, number in counts.items()]
-    paid = sum(map(_get_paid, results))
-    return ", ".join(parts or ["no cases"]) + (f", {_show_dollars(paid)}" if paid else "")
-
-
-def _get_paid(result: TrialResult) -> float:
-    """Return the cost of a result in this run. A recorded answer, which has no time, was paid for earlier."""
-    return (result.cost or 0) if result.seconds is not None else 0
-
-
-def _show_dollars(amount: float) -> str:
-    return f"${amount:.4f}" if amount >= 0.0001 else "less than $0.0001"
-
-
-def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None, github: bool) -> None:
-    """Write the requested reports, creating their folders."""
-    for file in filter(None, (junit, html)):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    if junit is not None:
-        junit.write_text(write_junit(report.results), encoding="utf-8", newline="\n")
-    if html is not None:
-        earlier = report.earlier
-        before, name = (earlier.results, earlier.name) if earlier else ({}, "")
-        results = [_link_traces(result, html.parent) for result in report.results]
-        page = render_report(results, report.notes, report.comparison, before, name)
-        html.touch(mode=0o600)  # answers can be private
-        html.write_text(page, encoding="utf-8", newline="\n")
-        err.print(visible(f"Wrote {html}."))
-    if github:
-        path = os.environ.get(_SUMMARY_VARIABLE)
-        if not path:
-            raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
-        with Path(path).open("a", encoding="utf-8") as summary:
-            summary.write(write_summary(report.results, report.notes))
-
-
-def _link_traces(result: TrialResult, folder: Path) -> TrialResult:
-    """Write the trace of each run as a page, and return the result with links to the pages."""
-    return result._replace(runs=tuple(run._replace(trace=_write_trace_page(run.trace, folder)) for run in result.runs))
-
-
-def _write_trace_page(trace: str | None, folder: Path) -> str | None:
-    if trace is None:
-        return None
-    page = Path(trace).with_suffix(".html")
-    try:
-        write_page(read_trace(trace), page)
-    except (TraceUnreadable, OSError) as error:
-        err.print(visible(f"A trace is not linked: {error}"))
-        return None
-    return quote(Path(os.path.relpath(page, folder)).as_posix())

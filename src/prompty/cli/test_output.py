@@ -1,0 +1,137 @@
+"""The output of `prompty test`: results and totals in the terminal, and the reports for files and GitHub."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from rich.text import Text
+
+from prompty.cases.comparison import SuiteReport, get_case_key
+from prompty.cases.report import (
+    STANDINGS,
+    Standing,
+    count_standings,
+    describe_totals,
+    find_standings,
+    name_column,
+    render_report,
+    report_to_json,
+    write_junit,
+    write_summary,
+)
+from prompty.cases.results import TrialResult
+from prompty.cli.console import err, out, print_json
+from prompty.errors import RequestError
+from prompty.safety.visible import visible
+from prompty.viewer.page import write_page
+from prompty.viewer.trace import TraceUnreadable, read_trace
+
+_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("!", "bold red"), "skipped": ("-", "dim")}
+_BEFORE: dict[Standing, tuple[str, str]] = {
+    "worse": ("passed before", "bold red"),
+    "better": ("failed before", "green"),
+    "accepted": ("also failed before", "dim"),
+}
+_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+def print_report(report: SuiteReport, *, as_json: bool, quiet: bool = False) -> None:
+    """Print the results, then totals and what flipped. If `quiet`, print only what failed or flipped, and totals."""
+    if as_json:
+        print_json(report_to_json(report))
+        return
+    standings = find_standings(report.results, report.comparison)
+    suite = ""
+    for result in () if quiet else report.results:
+        if result.suite != suite:
+            suite = result.suite
+            out.print(Text(visible(suite), "bold"))
+        _print_result(result, get_case_key(result), standings)
+        _print_reasons(result)
+    if len(report.totals) > 1:
+        out.print(Text("By model and variant", "bold"))
+        width = max(len(visible(name_column(one))) for one in report.totals)
+        for one in report.totals:
+            out.print(f"  {visible(name_column(one)):<{width}}  {describe_totals(one)}")
+    _print_listed(report, standings, quiet=quiet)
+    for note in report.notes:
+        out.print(visible(note))
+    paid = sum(map(_get_paid, report.results))
+    out.print(count_standings(report.results, standings) + (f", {_show_dollars(paid)}" if paid else ""))
+
+
+def _print_listed(report: SuiteReport, standings: dict[str, Standing], *, quiet: bool) -> None:
+    """List what flipped or newly failed together, the worst first. If `quiet`, these lines are the only ones."""
+    listed: tuple[Standing, ...] = ("worse", "failed", "error", "better") if quiet else ("worse", "better")
+    for standing in listed:
+        found = [result for result in report.results if standings[result.key] == standing]
+        if found:
+            out.print(Text(STANDINGS[standing].capitalize(), "bold"))
+        for result in found:
+            _print_result(result, result.key, {})
+            if quiet:
+                _print_reasons(result)
+
+
+def _print_result(result: TrialResult, name: str, standings: dict[str, Standing]) -> None:
+    mark, style = _MARKS[result.status]
+    line = Text.assemble((f"  {mark} ", style), visible(name))
+    if len(result.runs) > 1 or result.needed > 1:
+        line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
+    if paid := _get_paid(result):
+        line.append(f"  {_show_dollars(paid)}", "dim")
+    if before := _BEFORE.get(standings.get(result.key, "passed")):
+        line.append(f"  {before[0]}", before[1])
+    out.print(line)
+
+
+def _print_reasons(result: TrialResult) -> None:
+    for reason in result.reasons:
+        text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
+        out.print(Text(text, "dim" if result.status == "passed" else ""))
+
+
+def _get_paid(result: TrialResult) -> float:
+    """Return the cost of a result in this run. A recorded answer, which has no time, was paid for earlier."""
+    return (result.cost or 0) if result.seconds is not None else 0
+
+
+def _show_dollars(amount: float) -> str:
+    return f"${amount:.4f}" if amount >= 0.0001 else "less than $0.0001"
+
+
+def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None, github: bool) -> None:
+    """Write the requested reports, creating their folders."""
+    for file in filter(None, (junit, html)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if junit is not None:
+        junit.write_text(write_junit(report), encoding="utf-8", newline="\n")
+    if html is not None:
+        linked = [_link_traces(result, html.parent) for result in report.results]
+        page = render_report(report._replace(results=linked))
+        html.touch(mode=0o600)  # answers can be private
+        html.write_text(page, encoding="utf-8", newline="\n")
+        err.print(visible(f"Wrote {html}."))
+    if github:
+        path = os.environ.get(_SUMMARY_VARIABLE)
+        if not path:
+            raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
+        with Path(path).open("a", encoding="utf-8") as summary:
+            summary.write(write_summary(report))
+
+
+def _link_traces(result: TrialResult, folder: Path) -> TrialResult:
+    """Write the trace of each run as a page, and return the result with links to the pages."""
+    return result._replace(runs=tuple(run._replace(trace=_write_trace_page(run.trace, folder)) for run in result.runs))
+
+
+def _write_trace_page(trace: str | None, folder: Path) -> str | None:
+    if trace is None:
+        return None
+    page = Path(trace).with_suffix(".html")
+    try:
+        write_page(read_trace(trace), page)
+    except (TraceUnreadable, OSError) as error:
+        err.print(visible(f"A trace is not linked: {error}"))
+        return None
+    return quote(Path(os.path.relpath(page, folder)).as_posix())
