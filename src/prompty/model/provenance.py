@@ -72,8 +72,9 @@ class Provenance:
     `texts` are values from outside the file, in part or in whole. `endpoints` are URLs whose whole origin is from a
     variable, and `carriers` those that contain another one. `exposed` are the variables that other fields send, and
     `env_allowed` those that may go anywhere. `trusted` are the origins that the host allows for this agent. `unset` are
-    the references whose variables were not set, and `env` the host's variables in place of the environment's. `readers`
-    are the agents that run this one as a tool. Ignored by `==`: provenance is not part of the prompt.
+    the references whose variables were not set, and `env` the host's variables in place of the environment's. `secrets`
+    are the texts with credentials, and `readers` the agents that run this one as a tool. Ignored by `==`: provenance is
+    not part of the prompt.
     """
 
     texts: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
@@ -85,6 +86,7 @@ class Provenance:
     unset: tuple[Unset, ...] = field(default=(), compare=False)
     env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
     env_allowed: frozenset[str] = field(default=frozenset(), compare=False)
+    secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     readers: tuple[object, ...] = field(default=(), compare=False, repr=False)
     # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -100,6 +102,7 @@ class Provenance:
             carriers={**self.carriers, **late.carriers},
             exposed=tuple({**known, **{(one.variable, one.keys): self._place(one) for one in late.exposed}}.values()),
             unset=unset,
+            secrets=self.secrets | late.secrets,
         )
 
     def _place(self, late: Exposure) -> Exposure:
