@@ -48,21 +48,20 @@ class Exposure(NamedTuple):
 
     def describe(self, origin: str, namer: str) -> str:
         """Return the cause of an error for a request to an endpoint."""
-        value = f"the value of {self.variable}" if self.variable else "bound values"
-        where = f"{self.place}: " if self.place else ""
-        key = self.key or ".".join(map(str, self.keys))
-        return f"{where}`{key}` would send {value} to {origin}, which is named only by {namer}"
+        value = f"the value of {self.variable}" if self.variable else "a bound value"
+        where = f"{self.place}: `{self.key}`: " if self.place else ""
+        return f"{where}{value} would go to {origin}, which is named only by {namer}"
 
 
 class Refusal(NamedTuple):
     """The reason why a value may not be sent to an endpoint, and how to allow it.
 
-    `exposed` is the field with that value, unless it is a credential.
+    `exposed` are the fields with that value, unless it is a credential, and `cause` has a line for each.
     """
 
     cause: str
     fix: str
-    exposed: Exposure | None = None
+    exposed: tuple[Exposure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +182,7 @@ class Provenance:
         if names:
             flags = " ".join(f"--allow-env {quote(name)}" for name in names)
             fix += f" Or allow any endpoint to get the value: {flags}, or load(path, env_allowed={names})."
-        return Refusal("\n".join(causes), fix, refused[0])
+        return Refusal("\n".join(causes), fix, tuple(refused[:_MAX_TOLD]))
 
     def get_namer(self, endpoint: str) -> str:
         """Return who names an endpoint that is not the environment's, in words."""
