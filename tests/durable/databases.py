@@ -55,6 +55,14 @@ class Postgres:
             connection.execute("CHECKPOINT")
         return b"".join(path.read_bytes() for path in self._folder.rglob("*") if path.is_file())
 
+    def rows(self, url: str) -> bytes:
+        """The rows of all tables of a database, as text."""
+        tables = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname !~ '^(pg_|information)'"
+        with psycopg.connect(url) as connection:
+            names = [name for (name,) in connection.execute(tables)]
+            texts = [connection.execute(f"SELECT t::text FROM {name} t").fetchall() for name in names]  # noqa: S608  names of the database
+        return "\n".join(text for rows in texts for (text,) in rows).encode()
+
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
@@ -80,11 +88,11 @@ class Databases:
         return self.server.database()
 
     def stored(self, url: str) -> bytes:
-        """Everything that the files of a database hold, and those of its log."""
+        """Everything that the files of a database hold, and those of its log, and its rows, which may be compressed."""
         if url.startswith("sqlite"):
             file = Path(url.partition("///")[2])
             return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*"))
-        return self.server.files()
+        return self.server.files() + self.server.rows(url)
 
     def new(self, kind: str) -> str:
         return self.sqlite() if kind == "sqlite" else self.postgres()

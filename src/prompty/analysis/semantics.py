@@ -280,9 +280,11 @@ def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Itera
     """Yield a warning for each endpoint that receives a value of the environment only if the host allows it: at the
     endpoint for a credential, even for one that the file does not name, and else at the field with the value."""
     for keys, endpoint, refusal in _find_refusals(agent):
+        for exposed, cause in zip(refusal.exposed, refusal.cause.split("\n"), strict=False):
+            yield source_map.locate(exposed.keys, "untrusted-endpoint", cause, refusal.fix, severity="warning")
         if refusal.exposed:
-            keys = refusal.exposed.keys
-        elif "${" in endpoint:  # an unset variable
+            continue
+        if "${" in endpoint:  # an unset variable
             if endpoint in agent.provenance.endpoints:
                 continue
             refusal = _PARTIAL

@@ -3,10 +3,14 @@
 A reference has the path of the secret in the agent (`keys`) and its source: the `name` that the host gave it in
 `DurableRuntime(secrets=...)`, the `text` of the file at that path (`${env:NAME}`), or, without either, the file itself.
 References are stored beside the data of a run and not inside it, so no text can be mistaken for one.
+
+Secrets are the credentials of connections, bound values, texts with a variable that is named like a credential, and in
+`additionalProperties` and in the options of tools whatever is from outside the file or has a credential's name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 from prompty.errors import PromptyError, RequestError
@@ -16,13 +20,14 @@ from prompty.model.message import Json
 from prompty.model.provenance import Exposure, Provenance, read_trusted
 from prompty.model.unset import Unset, get_text, replace_text
 from prompty.pipeline.load import load, read_document, read_outdated
-from prompty.pipeline.references import References
+from prompty.pipeline.references import References, walk_texts
 from prompty.safety.origins import TextOrigin
-from prompty.safety.redaction import is_credential_name
+from prompty.safety.redaction import SHORTEST_SECRET, is_credential_name
 
 Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
 _FALLBACKS = ("metadata", "fallbacks")
+_PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
 
 
 def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
@@ -30,7 +35,7 @@ def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Js
     data = _to_frontmatter(agent)
     unset = {entry.text for entry in agent.provenance.unset}  # the text of a reference is no secret
     values = []
-    for keys, secret in list(_find_secrets(data)):
+    for keys, secret in list(_find_secrets(data, agent.provenance)):
         if isinstance(secret, str) and secret in unset:
             _get_at(data, keys[:-1])[keys[-1]] = secret
         else:
@@ -50,12 +55,15 @@ def restore_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, 
 
 
 def store_origins(agent: PromptAgent) -> Json:
-    """Return where the endpoints of an agent come from, and those that the host trusts. It has no secrets."""
+    """Return where the endpoints of an agent come from, and those that the host trusts.
+
+    It has no secrets: an endpoint, which may contain one, is there by its hash.
+    """
     provenance = agent.provenance
     return {
         "from_file": provenance.from_file,
-        "endpoints": {endpoint: int(source) for endpoint, source in provenance.endpoints.items()},
-        "carriers": {endpoint: one._asdict() for endpoint, one in provenance.carriers.items()},
+        "endpoints": {_hash(endpoint): int(source) for endpoint, source in provenance.endpoints.items()},
+        "carriers": {_hash(endpoint): one._asdict() for endpoint, one in provenance.carriers.items()},
         "exposed": [one._asdict() for one in provenance.exposed],
         "env_allowed": sorted(provenance.env_allowed),
         "trusted": sorted(map(str, provenance.trusted)),
@@ -70,13 +78,16 @@ def restore_origins(stored: Any, data: Json, references: Sequence[Json]) -> Prov
     nothing more is known.
     """
     values = [_get_at(data, reference["keys"]) for reference in references if reference.keys() != {"keys"}]  # type: ignore[arg-type]  # a list of keys
-    outside = [*values, *_find_fallback_keys(data), *stored["carriers"]]
+    urls = {_hash(text): text for _, text in walk_texts(data) if "://" in text}
+    carriers = {urls[one]: _read_exposure(found) for one, found in stored["carriers"].items() if one in urls}
+    outside = [*values, *_find_fallback_keys(data), *carriers]
     return Provenance(
         texts=dict.fromkeys(map(str, outside), TextOrigin.ENVIRONMENT),
-        endpoints={endpoint: TextOrigin(source) for endpoint, source in stored["endpoints"].items()},
-        carriers={endpoint: _read_exposure(one) for endpoint, one in stored["carriers"].items()},
+        endpoints={urls[one]: TextOrigin(source) for one, source in stored["endpoints"].items() if one in urls},
+        carriers=carriers,
         exposed=tuple(map(_read_exposure, stored["exposed"])),
         env_allowed=frozenset(stored["env_allowed"]),
+        secrets=frozenset(map(str, values)),
         trusted=read_trusted(tuple(stored["trusted"])),
         from_file=stored["from_file"],
         unset=tuple([_read_unset(entry) for entry in stored.get("unset", ())]),
@@ -118,19 +129,28 @@ def _to_frontmatter(agent: PromptAgent) -> Json:
     return data
 
 
-def _find_secrets(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    """Yield the secret values with their paths. The keys of fallback models are plain texts under telling names."""
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            if keys[:2] == _FALLBACKS and isinstance(entry, str) and is_credential_name(key):
-                yield (*keys, key), entry
-            else:
-                yield from _find_secrets(entry, (*keys, key))
-    elif isinstance(value, list | tuple):
-        for position, entry in enumerate(value):
-            yield from _find_secrets(entry, (*keys, position))
+def _find_secrets(value: object, provenance: Provenance, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
+    """Yield the secret values with their paths."""
+    if isinstance(value, dict | list | tuple):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _find_secrets(entry, provenance, (*keys, key))
     elif hasattr(value, "get_secret_value"):
         yield keys, value.get_secret_value()
+    elif isinstance(value, str) and _is_secret(value, keys, provenance):
+        yield keys, value
+
+
+def _is_secret(text: str, keys: Keys, provenance: Provenance) -> bool:
+    if len(text) >= SHORTEST_SECRET and text in provenance.secrets:
+        return True
+    is_private = not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options")
+    if is_private and text in provenance.texts:
+        return True
+    return (is_private or keys[:2] == _FALLBACKS) and any(is_credential_name(str(key)) for key in keys)
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def _get_at(data: Any, keys: Sequence[str | int]) -> Any:
@@ -159,7 +179,7 @@ def _build_reference(value: object, keys: Keys, agent: PromptAgent, secrets: Sec
     text = _read_text(agent, keys)
     if isinstance(text, str) and "${" in text and _resolve(agent, text) == value:
         return {"keys": list(keys), "text": text}
-    if text is not None and _read_secret(agent, keys) == value:
+    if _read_secret(agent, keys) == value:
         return {"keys": list(keys)}
     raise RequestError(
         f"the secret at `{'.'.join(map(str, keys))}` could not be found by another process",
@@ -209,6 +229,7 @@ def _read_secret(agent: PromptAgent, keys: Keys) -> object:
     if isinstance(text, str) and "${" not in text:
         return text
     try:
-        return _get_at(_to_frontmatter(load(agent.path, variant="")), keys).get_secret_value() if agent.path else None
+        value = _get_at(_to_frontmatter(load(agent.path, variant="")), keys) if agent.path else None
+        return value if isinstance(value, str | None) else value.get_secret_value()
     except (PromptyError, AttributeError, LookupError, TypeError):
         return None

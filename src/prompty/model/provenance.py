@@ -48,21 +48,20 @@ class Exposure(NamedTuple):
 
     def describe(self, origin: str, namer: str) -> str:
         """Return the cause of an error for a request to an endpoint."""
-        value = f"the value of {self.variable}" if self.variable else "bound values"
-        where = f"{self.place}: " if self.place else ""
-        key = self.key or ".".join(map(str, self.keys))
-        return f"{where}`{key}` would send {value} to {origin}, which is named only by {namer}"
+        value = f"the value of {self.variable}" if self.variable else "a bound value"
+        where = f"{self.place}: `{self.key}`: " if self.place else ""
+        return f"{where}{value} would go to {origin}, which is named only by {namer}"
 
 
 class Refusal(NamedTuple):
     """The reason why a value may not be sent to an endpoint, and how to allow it.
 
-    `exposed` is the field with that value, unless it is a credential.
+    `exposed` are the fields with that value, unless it is a credential, and `cause` has a line for each.
     """
 
     cause: str
     fix: str
-    exposed: Exposure | None = None
+    exposed: tuple[Exposure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,9 @@ class Provenance:
     `texts` are values from outside the file, in part or in whole. `endpoints` are URLs whose whole origin is from a
     variable, and `carriers` those that contain another one. `exposed` are the variables that other fields send, and
     `env_allowed` those that may go anywhere. `trusted` are the origins that the host allows for this agent. `unset` are
-    the references whose variables were not set, and `env` the host's variables in place of the environment's. `readers`
-    are the agents that run this one as a tool. Ignored by `==`: provenance is not part of the prompt.
+    the references whose variables were not set, and `env` the host's variables in place of the environment's. `secrets`
+    are the texts with credentials, and `readers` the agents that run this one as a tool. Ignored by `==`: provenance is
+    not part of the prompt.
     """
 
     texts: Mapping[str, TextOrigin] = field(default_factory=dict, compare=False, repr=False)
@@ -85,6 +85,7 @@ class Provenance:
     unset: tuple[Unset, ...] = field(default=(), compare=False)
     env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
     env_allowed: frozenset[str] = field(default=frozenset(), compare=False)
+    secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     readers: tuple[object, ...] = field(default=(), compare=False, repr=False)
     # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -100,6 +101,7 @@ class Provenance:
             carriers={**self.carriers, **late.carriers},
             exposed=tuple({**known, **{(one.variable, one.keys): self._place(one) for one in late.exposed}}.values()),
             unset=unset,
+            secrets=self.secrets | late.secrets,
         )
 
     def _place(self, late: Exposure) -> Exposure:
@@ -180,7 +182,7 @@ class Provenance:
         if names:
             flags = " ".join(f"--allow-env {quote(name)}" for name in names)
             fix += f" Or allow any endpoint to get the value: {flags}, or load(path, env_allowed={names})."
-        return Refusal("\n".join(causes), fix, refused[0])
+        return Refusal("\n".join(causes), fix, tuple(refused[:_MAX_TOLD]))
 
     def get_namer(self, endpoint: str) -> str:
         """Return who names an endpoint that is not the environment's, in words."""

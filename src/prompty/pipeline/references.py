@@ -76,6 +76,7 @@ class References:
             unset=tuple(self.unset),
             env=self.env,
             env_allowed=self.env_allowed,
+            secrets=frozenset(self.secrets),
         )
 
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:

@@ -42,7 +42,7 @@ _SHAPES = (
 # name, but in a text only with a word before it or in quotes.
 _WORDS = ("secret", "password", "passwd", "passphrase", "credential", "credentials", "cookie", "authorization", "token")
 _KINDS_OF_KEY = ("api", "access", "private", "secret", "account", "subscription")
-_HARMLESS_NAMES = frozenset({"keyword", "keyboard"})
+_HARMLESS_NAMES = frozenset({"keyword", "keyboard", "promptcachekey"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
