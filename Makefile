@@ -23,7 +23,7 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-deps --no-compile --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile --require-hashes --requirement requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -121,7 +121,7 @@ site: setup
 	$(BIN)/python -m scripts.write_site_texts build/site
 	$(BIN)/python -m scripts.check_site build/site
 
-# What a release uploads, checked, and the parts of an environment that holds the wheel with all extras.
+# What a release uploads, checked.
 dist: setup
 	rm -rf dist
 	mkdir -p build
@@ -143,13 +143,16 @@ first-answer: dist
 tutorial: dist
 	$(BIN)/python -m scripts.run_tutorial dist/*.whl
 
-sbom: dist
+# It installs the newest versions, so the release runs it apart from `dist`, on the wheel that `dist` has built. No
+# source distribution may run code.
+sbom: setup
 	rm -rf build/sbom
 	$(PYTHON) -m venv --without-pip build/sbom
-	$(BIN)/python -m pip --python build/sbom/bin/python install --quiet "$$(echo dist/*.whl)[all]"
+	$(BIN)/python -m pip --python build/sbom/bin/python install --quiet --only-binary :all: "$$(echo dist/*.whl)[all]"
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --of JSON -o build/sbom.cdx.json build/sbom/bin/python
 
 pin: setup
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --upgrade --group dev --editable ".[all]"
 	$(BIN)/python -m pip freeze --exclude-editable > requirements/dev.txt
+	$(BIN)/python -m scripts.add_hashes requirements/dev.txt

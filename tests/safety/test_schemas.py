@@ -74,6 +74,7 @@ UNSUPPORTED = {
     r"\N{BULLET}": "Write the character itself instead.",
     "{name}": OTHERS,
     r"(?a)\w": OTHERS,
+    "(a{999}){999}": OTHERS,
 }
 
 

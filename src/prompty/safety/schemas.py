@@ -114,7 +114,10 @@ def find_pattern_problem(text: str) -> tuple[str, str] | None:
     for syntax, other in _IN_PYTHON_ONLY.items():
         if syntax in text:
             return f"{cause}: it has `{syntax}`", f"Write {other} instead."
-    return cause, "Escape each literal brace as `\\{`, and write flags as `(?i)`, `(?m)`, `(?s)` or `(?x)`."
+    return (
+        f"{cause}, or it is too large",
+        "Escape each literal brace as `\\{`, and write flags as `(?i)`, `(?m)`, `(?s)` or `(?x)`.",
+    )
 
 
 def search(pattern: str, text: str) -> bool:
