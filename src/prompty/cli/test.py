@@ -59,7 +59,9 @@ HighestLevel = Annotated[
     Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Stop after this level.")
 ]
 Live = Annotated[bool, Option("--live", help="Call the models instead of reading recordings.")]
-Record = Annotated[bool, Option("--record", help="Call the models and write the recordings.")]
+Record = Annotated[
+    bool, Option("--record", help="Record the answers that are missing or changed. With --live, record all of them.")
+]
 Models = Annotated[
     list[str] | None, Option("--model", "-m", metavar="[PROVIDER:]ID", help="Use these models instead of the files'.")
 ]
@@ -231,10 +233,10 @@ def _find(path: Path) -> list[Path]:
 
 
 def _get_mode(level: Level | None, *, live: bool, record: bool) -> Mode:
-    if level == "live" and not (live or record):
-        raise RequestError("--level live calls models", "Add --live, or --record to keep the answers.")
-    is_live = (live or record) and level not in ("render", "wire")
-    return Mode(level=level or ("live" if is_live else "replay"), live=is_live, record=record)
+    if level == "live" and not live:
+        raise RequestError("--level live calls models", "Add --live.")
+    asks = level not in ("render", "wire")
+    return Mode(level=level or ("live" if live else "replay"), live=live and asks, record=record and asks)
 
 
 def get_ledger_path(suites: Sequence[Suite]) -> Path:
@@ -316,7 +318,7 @@ def _print_result(result: TrialResult, comparison: Comparison | None) -> None:
     line = Text.assemble((f"  {mark} ", style), visible(get_case_key(result)))
     if len(result.runs) > 1 or result.needed > 1:
         line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
-    if paid := _get_paid(result):
+    if paid := result.paid:
         line.append(f"  {_show_dollars(paid)}", "dim")
     if comparison and result.key in comparison.worse:
         line.append("  passed before", "bold red")
@@ -334,13 +336,8 @@ def _summarize(results: Sequence[TrialResult]) -> str:
     words = {"error": "could not run"}
     counts = {status: number for status, number in count_statuses(results).items() if number}
     parts = [f"{number} {words.get(status, status)}" for status, number in counts.items()]
-    paid = sum(map(_get_paid, results))
+    paid = sum(result.paid for result in results)
     return ", ".join(parts or ["no cases"]) + (f", {_show_dollars(paid)}" if paid else "")
-
-
-def _get_paid(result: TrialResult) -> float:
-    """Return the cost of a result in this run. A recorded answer, which has no time, was paid for earlier."""
-    return (result.cost or 0) if result.seconds is not None else 0
 
 
 def _show_dollars(amount: float) -> str:
