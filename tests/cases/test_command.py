@@ -299,7 +299,7 @@ PROMPTS = {
     "list": ("inputs: {names: {kind: array, items: {kind: string}}}", "{% for n in names %}{{n}}{% endfor %}", "text"),
     "rich": ("inputs: {picture: {kind: image}, talk: {kind: thread}}", "Look: {{picture}}\n{{talk}}", "contains: "),
     "secret": ("inputs: {api_key: {kind: string, default: hunter2}}", "Say hello.", "contains: Say hello."),
-    "reference": ("inputs: {name: {kind: string, required: false, example: '${file:note.txt}'}}", "Hi.", "contains: Hi."),
+    "reference": ("inputs: {name: {kind: string, example: '${file:note.txt}'}}", "Hi.", "contains: Hi."),
     "yaml": ("inputs: {name: {kind: string, example: 'a: [b] # c'}}", "Greet {{name}}.", "contains: 'a: [b] # c'"),
 }
 
