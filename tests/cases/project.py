@@ -13,6 +13,7 @@ from prompty.cases.trial import Mode
 
 LIVE = Mode(level="live", live=True)
 RECORD = Mode(level="live", live=True, record=True)
+RECORD_MISSING = Mode(record=True)
 
 GREET = """\
 ---

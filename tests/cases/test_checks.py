@@ -47,7 +47,11 @@ def see(value: object, **more: Any) -> Observation:
 
 
 PAID = see(
-    "Done.", calls=[("look", {"at": "a"}), ("pay", {"amount": 500, "to": "Ada"})], rounds=3, tokens=12, cost=0.01
+    "Done.",
+    calls=[("look", {"at": "a"}), ("pay", {"amount": 500, "to": "Ada"})],
+    rounds=3,
+    tokens=12,
+    read_cost=lambda: 0.01,
 )
 
 BOUGHT = see("Done.", calls=[("look", {"at": "a"}), ("look", {"at": "b"}), ("pay", {"amount": 5})])

@@ -125,7 +125,10 @@ def test_a_mistake_in_a_test_file_is_shown_with_its_place_and_its_fix(project: P
 def test_what_is_no_test_is_told(project: Path) -> None:
     (project / "other.prompty").write_text(SCRIPTED)
     (project / "empty").mkdir()
-    assert "'other.prompty' has no tests\n    Create other.test.yaml." in run(project, "other.prompty", code=1)[1]
+    assert (
+        "'other.prompty' has no tests\n    Write other.test.yaml with --init."
+        in run(project, "other.prompty", code=1)[1]
+    )
     assert "the folder 'empty' has no tests" in run(project, "empty", code=1)[1]
     assert "'x.txt' is not a test file" in run(project, "x.txt", code=1)[1]
     assert "matches none of the 2 cases" in run(project, "-k", "nothing", code=1)[1]
@@ -229,3 +232,114 @@ def test_cases_without_recordings_on_one_side_need_a_live_run(project: Path) -> 
 def test_the_summary_of_a_github_job_grows(project: Path) -> None:
     run(project, "--record", code=1)
     assert "--github needs the variable GITHUB_STEP_SUMMARY" in run(project, "--github", code=1)[1]
+
+
+def test_quiet_prints_only_what_failed_or_flipped_and_totals(project: Path) -> None:
+    failing = "  ✗ greet::is short\n      replay: expected length of at most 5, found 10\n"
+    run(project, "--record", code=1)
+    assert run(project, "-q", code=1)[0] == f"Failed\n{failing}1 passed, 1 failed\n"
+    run(project, "--update")
+    out, _ = run(project, "--quiet")
+    assert out.startswith("Compared with the baseline: 0 worse")
+    assert out.endswith("1 passed, 1 failed as before\n")
+    baseline = (project / "greet.baseline.json").read_text()
+    (project / "greet.baseline.json").write_text(baseline.replace("passed", "X").replace("failed", "passed"))
+    (project / "greet.baseline.json").write_text((project / "greet.baseline.json").read_text().replace("X", "failed"))
+    out, _ = run(project, "-q", code=1)
+    assert out.startswith(f"Worse\n{failing}Better\n  ✓ greet::greets by name\nCompared with")
+    (project / "recordings" / "greet" / "is-short.jsonl").unlink()
+    out, _ = run(project, "-q", "-k", "short", code=1)
+    assert out.startswith("Could not run\n  ! greet::is short\n      no recording matches")
+
+
+def test_what_failed_runs_again_alone(project: Path) -> None:
+    run(project, "--record", code=1)
+    expected = "greet\n  ✗ is short\n      replay: expected length of at most 5, found 10\n1 failed\n"
+    assert run(project, "--failed", code=1)[0] == expected
+    assert run(project, "greet.prompty", "--failed", code=1)[0] == expected
+    run(project, "-k", "name")  # what did not run is not forgotten
+    assert run(project, "--failed", code=1)[0] == expected
+    (project / "greet.test.yaml").write_text(TESTS.replace("max: 5", "max: 50"))
+    assert run(project, "--failed")[0] == "greet\n  ✓ is short\n1 passed\n"
+    out, told = run(project, "--failed")
+    assert told == "No failures of these cases are known from an earlier run, so all of them run.\n"
+    assert out.endswith("2 passed\n")
+    (project / "recordings" / "greet" / "is-short.jsonl").unlink()
+    run(project, code=1)
+    assert run(project, "--failed", code=1)[0].endswith("1 could not run\n")
+
+
+def test_an_accepted_failure_is_not_run_again_as_failed(project: Path) -> None:
+    run(project, "--record", code=1)
+    run(project, "--update")
+    assert "No failures of these cases are known" in run(project, "--failed")[1]
+    for file in (project / "state" / "prompty" / "tests").glob("*"):
+        file.unlink()
+    (project / "greet.baseline.json").unlink()
+    run(project, code=1)
+    [stored] = (project / "state" / "prompty" / "tests").iterdir()
+    for text in ("{", "[]", '{"failed": 1}', '{"failed": [1]}'):
+        stored.write_text(text)
+        assert "No failures of these cases are known" in run(project, "--failed", code=1)[1]
+
+
+def test_a_state_folder_that_cannot_be_written_fails_no_run(project: Path) -> None:
+    (project / "state").write_text("a file")
+    run(project, "--level", "render")
+
+
+PROMPTS = {
+    "text": ("inputs: {name: {kind: string}}", "Greet {{name}}.", "contains: text"),
+    "example": ("inputs: {name: {kind: string, example: Ada}}", "Greet {{name}}.", "contains: Ada"),
+    "default": ("inputs: {name: {kind: string, default: Bob}}", "Greet {{name}}.", "contains: Bob"),
+    "no-inputs": ("metadata: {}", "Greet everybody: kindly.", "contains: 'Greet everybody: kindly.'"),
+    "not-declared": ("metadata: {}", "Greet {{name}}.", "name: text"),
+    "numbers": ("inputs: {n: {kind: integer}, m: {kind: float}, b: {kind: boolean}}", "{{n}} {{m}} {{b}}", "n: 1"),
+    "choice": ("inputs: {tone: {kind: string, enumValues: [warm, cold]}}", "Be {{tone}}.", "contains: warm"),
+    "list": ("inputs: {names: {kind: array, items: {kind: string}}}", "{% for n in names %}{{n}}{% endfor %}", "text"),
+    "rich": ("inputs: {picture: {kind: image}, talk: {kind: thread}}", "Look: {{picture}}\n{{talk}}", "contains: "),
+    "secret": ("inputs: {api_key: {kind: string, default: hunter2}}", "Say hello.", "contains: Say hello."),
+    "reference": ("inputs: {name: {kind: string, example: '${file:note.txt}'}}", "Hi.", "contains: Hi."),
+    "yaml": ("inputs: {name: {kind: string, example: 'a: [b] # c'}}", "Greet {{name}}.", "contains: 'a: [b] # c'"),
+}
+
+
+def test_init_writes_tests_that_pass_at_once_for_every_prompt(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("${file:secret.txt}")  # as a text of a case, it would be read as a file
+    for name, (inputs, body, _) in PROMPTS.items():
+        head = f"---\nmodel: {{id: gpt-test, provider: openai}}\n{inputs}\n---\n"
+        (tmp_path / f"{name}.prompty").write_text(f"{head}user:\n{body}\n")
+    _, told = run(tmp_path, "--init", "text.prompty")
+    assert told == "Wrote text.test.yaml. To run it: prompty test text.prompty\n"
+    _, told = run(tmp_path, "--init")
+    assert len(told.splitlines()) == len(PROMPTS) - 1
+    out, _ = run(tmp_path)
+    assert out.endswith(f"\n{len(PROMPTS)} passed\n")
+    for name, (_, _, expected) in PROMPTS.items():
+        text = (tmp_path / f"{name}.test.yaml").read_text()
+        assert expected in text, text
+        assert f"prompty test {name}.prompty --record" in text
+        assert "hunter2" not in text
+    assert "there is no prompt without tests here" in run(tmp_path, "--init", code=1)[1]
+
+
+def test_init_overwrites_nothing_and_writes_through_no_link(project: Path) -> None:
+    _, told = run(project, "--init", "greet.prompty", code=1)
+    assert "greet.test.yaml already exists" in told
+    assert (project / "greet.test.yaml").read_text() == TESTS
+    (project / "greet.test.yaml").unlink()
+    for target in (project / "elsewhere.yaml", project / "missing" / "elsewhere.yaml"):
+        (project / "greet.test.yaml").symlink_to(target)
+        assert "greet.test.yaml already exists" in run(project, "--init", "greet.prompty", code=1)[1]
+        assert not target.exists()
+        (project / "greet.test.yaml").unlink()
+
+
+def test_init_says_what_it_needs_if_it_cannot_choose_inputs(tmp_path: Path) -> None:
+    (tmp_path / "a.prompty").write_text(
+        "---\nmodel: {id: m}\ninputs: {n: {kind: integer}}\n---\nuser:\n{{ 1 // (n - 1) }}\n"
+    )
+    _, told = run(tmp_path, "--init", "a.prompty", code=1)
+    assert "prompty cannot choose inputs for a.prompty" in told
+    assert "Add an `example:` to the inputs" in told
+    assert not (tmp_path / "a.test.yaml").exists()

@@ -1,6 +1,5 @@
 """Baselines, comparisons, JUnit and the summary: pure functions on results."""
 
-import json
 import re
 from html import unescape
 from itertools import product
@@ -24,7 +23,7 @@ from prompty.cases.comparison import (
     write_baseline,
 )
 from prompty.cases.report import write_junit, write_summary
-from prompty.cases.results import CaseRun, CheckResult, Status, TrialResult, run_from_json
+from prompty.cases.results import CaseRun, CheckResult, Status, TrialResult
 from prompty.cases.statistics import compute_flip_chance
 from prompty.errors import RequestError
 from prompty.safety.visible import visible
@@ -250,14 +249,6 @@ def test_the_summary_lists_at_most_fifty_results_and_the_worse_ones_first() -> N
     listed = re.findall(r"^- \*\*answer::(\d+) ", text, re.MULTILINE)
     assert listed == [str(number) for number in (*range(100, 120), *range(30))]
     assert text.count("- and 70 more") == 1
-
-
-def test_a_run_survives_json() -> None:
-    check = CheckResult("live", "judge", False, "low", advisory=True, score=2.0)
-    run = CaseRun(
-        number=2, level="live", checks=(check,), messages=({"role": "user"},), calls=({"name": "x"},), cost=0.1
-    )
-    assert run_from_json(json.loads(json.dumps(run.to_json()))) == run
 
 
 def test_the_key_of_a_case_leaves_out_its_file() -> None:

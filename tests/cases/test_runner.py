@@ -6,22 +6,24 @@ import random
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from math import comb
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from prompty.batches.ledger import Ledger
+from prompty.cases.answers import CallLedger
+from prompty.cases.evaluators import Functions
 from prompty.cases.plan import get_recording_path, parse_selection, plan_trials
-from prompty.cases.results import decide_status
+from prompty.cases.results import TrialResult, decide_status
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.cli import test as command
-from prompty.errors import RequestError
+from prompty.errors import ModelError, RequestError
 from prompty.testing import Script, answer, call
-from tests.cases.project import GREET, LIVE, RECORD, run_only_case, run_suites, write_suite
+from tests.cases.project import GREET, LIVE, RECORD, RECORD_MISSING, run_only_case, run_suites, write_suite
 
 
 @pytest.fixture(autouse=True)
@@ -397,7 +399,7 @@ def test_a_live_run_ends_before_it_costs_more_than_allowed(tmp_path: Path) -> No
         results = runner.run(list(plan_trials([suite])))
     assert 0 < len(script.requests) < 6
     assert [result.status for result in results].count("error") == 6 - len(script.requests)
-    assert results[-1].note == "the budget of --max-cost is spent"
+    assert results[-1].reasons == ["the budget of --max-cost is spent\n    To continue, raise it."]
 
 
 def test_an_interrupted_live_run_continues_without_repeating_what_it_paid_for(tmp_path: Path) -> None:
@@ -439,14 +441,150 @@ def test_an_attempt_with_an_error_is_tried_again(tmp_path: Path) -> None:
     assert (result.status, result.resumed) == ("passed", 0)
 
 
-def test_a_changed_case_is_not_taken_from_the_ledger(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.jsonl"
-    for text, status in (("Hello", "passed"), ("Bye", "failed")):
-        suite = write_suite(tmp_path, ANSWERED.replace("Hello", text))
-        runner = Runner(RunnerOptions(mode=LIVE, jobs=1, ledger=ledger))
-        with Script("Hello."):
-            [result] = runner.run(list(plan_trials([suite])), lambda _: runner.stop())  # noqa: B023  it is called here
-        assert (result.status, result.resumed) == (status, 0)
+def interrupt(folder: Path, cases: str, *replies: Any, prompt: str = GREET, **options: Any) -> TrialResult:
+    """Run the only case of a file live, and stop before its ledger is removed."""
+    runner = Runner(RunnerOptions(mode=LIVE, jobs=1, ledger=folder / "ledger.jsonl", **options))
+    with Script(*replies) as script:
+        [result] = runner.run(list(plan_trials([write_suite(folder, cases, prompt)])), lambda _: runner.stop())
+    assert len(script.requests) == len(replies)
+    return result
+
+
+def test_an_edited_expectation_is_checked_again_without_another_call(tmp_path: Path) -> None:
+    assert interrupt(tmp_path, ANSWERED, "Hello.").status == "passed"
+    edited = interrupt(tmp_path, ANSWERED.replace("Hello", "Bye"))
+    assert (edited.status, edited.resumed, edited.runs[0].answer) == ("failed", 1, "Hello.")
+    assert edited.runs[0].seconds
+
+
+def test_an_edited_rule_is_checked_again_without_another_call(tmp_path: Path) -> None:
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {python: 'rules:check'}}}]"
+    old: Functions = {"rules:check": lambda answer, inputs: "the old rule"}
+    assert interrupt(tmp_path, case, "Hello.", checks=old).reasons == ["replay: rules:check: the old rule"]
+    assert interrupt(tmp_path, case, checks={"rules:check": lambda answer, inputs: True}).status == "passed"
+
+
+def test_an_edited_judge_is_asked_again_about_the_same_answer(tmp_path: Path) -> None:
+    judge = tmp_path / "judge.prompty"
+    judge.write_text(GREET.replace("name:", "answer:").replace("{{name}}", "{{answer}}"))
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {judge: judge.prompty, at_least: 3}}}]"
+    assert interrupt(tmp_path, case, "Hello.", "1").runs[0].checks[0].score == 1
+    assert interrupt(tmp_path, case).runs[0].checks[0].score == 1
+    judge.write_text(judge.read_text().replace("You greet", "You judge"))
+    edited = interrupt(tmp_path, case, "5")
+    assert (edited.runs[0].checks[0].score, edited.runs[0].answer) == (5, "Hello.")
+
+
+def test_an_edited_tool_result_is_sent_to_the_model_that_chose_the_tool(tmp_path: Path) -> None:
+    assert interrupt(tmp_path, BUYS, call("look", item="book"), call("pay", amount=500), "Done.", prompt=SHOP).passes
+    edited = interrupt(tmp_path, BUYS.replace("in stock", "sold out"), "Sorry.", prompt=SHOP)
+    assert edited.reasons == [
+        'replay: expected text that contains "Done", found "Sorry."',
+        "replay: expected the calls look, pay, found look",
+        "replay: expected rounds of exactly 3, found 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("You greet", "You gladly greet"),
+        ("gpt-test", "gpt-other"),
+        ("temperature: 0.2", "temperature: 0.3"),
+        (
+            "provider: openai",
+            "provider: openai\n  connection: {kind: key, endpoint: 'https://b.example', apiKey: k}",
+        ),
+    ],
+)
+def test_a_changed_prompt_is_asked_again(tmp_path: Path, old: str, new: str) -> None:
+    interrupt(tmp_path, ANSWERED, "Hello.")
+    changed = interrupt(tmp_path, ANSWERED, "Bye.", prompt=GREET.replace(old, new))
+    assert (changed.runs[0].answer, changed.resumed) == ("Bye.", 0)
+
+
+def test_changed_inputs_are_asked_again(tmp_path: Path) -> None:
+    interrupt(tmp_path, ANSWERED, "Hello.")
+    assert interrupt(tmp_path, ANSWERED.replace("Ada", "Bob"), "Bye.").runs[0].answer == "Bye."
+
+
+def test_a_run_that_was_interrupted_between_two_calls_continues_with_the_second(tmp_path: Path) -> None:
+    def die(_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(tmp_path, BUYS, call("look", item="book"), die, prompt=SHOP)
+    result = interrupt(tmp_path, BUYS, call("pay", amount=500), "Done.", prompt=SHOP)
+    assert (result.status, result.runs[0].rounds) == ("passed", 3)
+
+
+def read_recordings(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (folder / "recordings" / "greet").iterdir()}
+
+
+def test_recording_asks_only_for_what_is_missing_or_changed(tmp_path: Path) -> None:
+    defaults = "defaults: {models: ['openai:a', 'openai:b'], repeat: 2, expect: {replay: {contains: Hello}}}\n"
+    cases = [f"  - {{name: a {number}, inputs: {{name: Ada {number}}}}}" for number in range(11)]
+    with Script(*[f"Hello {number}." for number in range(40)]) as script:
+        run_suites(write_suite(tmp_path, "\n".join([defaults, "cases:", *cases[:10]])), mode=RECORD_MISSING, jobs=1)
+        assert len(script.requests) == 40
+    before = read_recordings(tmp_path)
+    with Script(*["Hello."] * 4) as script:
+        suite = write_suite(tmp_path, "\n".join([defaults, "cases:", *cases]))
+        results = run_suites(suite, mode=RECORD_MISSING, jobs=1)
+    assert len(script.requests) == 4
+    assert [result.status for result in results] == ["passed"] * 22
+    after = read_recordings(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert len(after) == 44
+    with Script(*["Hello."] * 4) as script:
+        changed = "\n".join([defaults, "cases:", cases[0].replace("Ada 0", "Bob"), *cases[1:]])
+        run_suites(write_suite(tmp_path, changed), mode=RECORD_MISSING, jobs=1)
+    assert len(script.requests) == 4
+    assert sum(content != after[name] for name, content in read_recordings(tmp_path).items()) == 4
+
+
+def test_recording_live_asks_for_everything(tmp_path: Path) -> None:
+    for text in ("Hello.", "Hello again."):
+        with Script(text):
+            run_only_case(tmp_path, ANSWERED, mode=RECORD)
+    assert run_only_case(tmp_path, ANSWERED).runs[0].answer == "Hello again."
+
+
+def test_recording_an_edited_judge_keeps_the_answer(tmp_path: Path) -> None:
+    judge = tmp_path / "judge.prompty"
+    judge.write_text(GREET.replace("name:", "answer:").replace("{{name}}", "{{answer}}"))
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {judge: judge.prompty, at_least: 3}}}]"
+    with Script("Hello.", "1"):
+        run_only_case(tmp_path, case, mode=RECORD_MISSING)
+    judge.write_text(judge.read_text().replace("You greet", "You judge"))
+    with Script("5"):
+        run_only_case(tmp_path, case, mode=RECORD_MISSING)
+    result = run_only_case(tmp_path, case)
+    assert (result.runs[0].answer, result.runs[0].checks[0].score) == ("Hello.", 5)
+
+
+def test_recording_skips_cases_that_only_have_live_checks(tmp_path: Path) -> None:
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {live: {contains: Hello}}}]"
+    with Script() as script:
+        assert run_only_case(tmp_path, case, mode=RECORD_MISSING).status == "skipped"
+    assert script.requests == []
+
+
+def test_an_error_in_one_repeat_does_not_decide_if_the_others_can(tmp_path: Path) -> None:
+    case = "cases: [{name: a, inputs: {name: Ada}, expect: {replay: {contains: Hello}}, repeat: 4, pass: 2}]"
+
+    def fail(_: object) -> NoReturn:
+        raise ModelError("the server is down")
+
+    def run(*replies: Any) -> tuple[str, int]:
+        with Script(*replies) as script:
+            return run_only_case(tmp_path, case, mode=LIVE).status, len(script.requests)
+
+    assert run(fail, "Hello.", "Hello.") == ("passed", 3)
+    assert run("Bye.", "Bye.", fail, "Bye.") == ("error", 3)
+    assert run("Bye.", fail, "Hello.", "Hello.") == ("passed", 4)
+    assert run("Bye.", "Bye.", "Bye.") == ("failed", 3)
 
 
 def test_an_interruption_is_told_until_the_whole_run_is_complete(tmp_path: Path) -> None:
@@ -501,7 +639,7 @@ def test_an_answer_that_is_not_json_is_shown_where_outputs_are_declared(tmp_path
 
 def test_a_second_live_run_of_the_same_files_is_told_what_its_own_command_can_do(tmp_path: Path) -> None:
     trials, ledger = list(plan_trials([write_suite(tmp_path, ANSWERED)])), tmp_path / "ledger.jsonl"
-    with Ledger(ledger), pytest.raises(RequestError, match="another process is writing to") as caught:
+    with closing(CallLedger(ledger)), pytest.raises(RequestError, match="another process runs these") as caught:
         Runner(RunnerOptions(mode=LIVE, jobs=1, ledger=ledger)).run(trials)
     named = set(re.findall(r"--[a-z-]+", str(caught.value)))
     assert named

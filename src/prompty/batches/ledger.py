@@ -27,18 +27,10 @@ class Ledger:
     """The files of one batch, locked until they are closed. `spent` is the cost of all rows in them.
 
     Rows in the output are finished. So are failed rows, unless `retry_failed` removes them. Rows in the journal that
-    are not finished were interrupted, and may have been paid for. Set `complete` when no row is left. `locked_fix` says
-    what to do if another process has the files.
+    are not finished were interrupted, and may have been paid for. Set `complete` when no row is left.
     """
 
-    def __init__(
-        self,
-        out: Path,
-        *,
-        retry_failed: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        locked_fix: str = "Wait for it, write to another file, or share the rows with --database.",
-    ) -> None:
+    def __init__(self, out: Path, *, retry_failed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.out = out
         self.failures_path: Path = out.with_name(f"{out.stem}.failed.jsonl")
         self.journal_path: Path = out.with_name(f"{out.stem}.started")
@@ -46,7 +38,7 @@ class Ledger:
         self.complete = False
         self._clock, self._synced = clock, clock()
         with ExitStack() as resources:
-            resources.callback(_lock(out, locked_fix).release)
+            resources.callback(_lock(out).release)
             self.index: RowIndex = resources.enter_context(closing(RowIndex()))
             self._out = _open(out, resources)
             self._failures = _open(self.failures_path, resources)
@@ -125,11 +117,14 @@ class Ledger:
         os.ftruncate(self._failures, 0)
 
 
-def _lock(path: Path, fix: str) -> FileLock:
+def _lock(path: Path) -> FileLock:
     try:
         return FileLock(path)
     except BlockingIOError:
-        raise RequestError(f"another process is writing to '{path}'", fix) from None
+        raise RequestError(
+            f"another process is writing to '{path}'",
+            "Wait for it, write to another file, or share the rows with --database.",
+        ) from None
 
 
 def _open(path: Path, resources: ExitStack) -> int:

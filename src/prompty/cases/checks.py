@@ -40,7 +40,7 @@ class Observation(NamedTuple):
     tokens: int | None = None
     calls: Sequence[ToolUse] = ()
     rounds: int | None = None
-    cost: float | None = None
+    read_cost: Callable[[], float | None] = lambda: None
     seconds: float | None = None
 
 
@@ -118,6 +118,7 @@ _EXPENSIVE: dict[str, Callable[[Evaluators, Any, Observation], CheckOutcome]] = 
     "python": lambda evaluators, check, seen: evaluators.run_function(check.python, seen),
     "similar": lambda evaluators, check, seen: evaluators.measure_similarity(check.similar, seen),
     "judge": lambda evaluators, check, seen: evaluators.ask_judge(check, seen),
+    "cost": lambda _, check, seen: _check_cost(check, seen),  # last, since it includes judges and embeddings
 }
 
 
@@ -193,6 +194,11 @@ def _check_length(check: ValueCheck, seen: Observation) -> str:
     return _compare("length", check.length, len(value) if isinstance(value, str | list | dict) else None)
 
 
+def _check_cost(check: Check, seen: Observation) -> CheckOutcome:
+    message = _compare("cost", check.cost, seen.read_cost())
+    return CheckOutcome(not message, message)
+
+
 def _check_dropped(check: Check, seen: Observation) -> str:
     wanted, found = sorted(check.dropped or ()), sorted(seen.dropped)
     return "" if wanted == found else f"dropped options: expected {_list(wanted)}, found {_list(found)}"
@@ -211,7 +217,6 @@ _CHEAP: dict[str, Callable[[Any, Observation], str]] = {
     "tools": lambda check, seen: _check_calls(check.tools, seen.calls),
     "tokens": lambda check, seen: _compare("tokens", check.tokens, seen.tokens),
     "rounds": lambda check, seen: _compare("rounds", check.rounds, seen.rounds),
-    "cost": lambda check, seen: _compare("cost", check.cost, seen.cost),
     "seconds": lambda check, seen: _compare("seconds", check.seconds, seen.seconds),
 }
 

@@ -299,6 +299,7 @@ def _follow(loc: tuple[str | int, ...], data: object) -> list[str | int]:
 def _find_mistakes(file: CaseFile, written: object, source_map: SourceMap) -> Iterator[Finding]:
     """Yield the mistakes that types cannot detect."""
     yield from _find_wrong_checks(file.defaults, ("defaults",), source_map)
+    yield from _find_repeated(file.defaults, ("defaults",), source_map)
     seen: dict[str, int] = {}
     is_rows = isinstance(written, dict) and isinstance(written.get("cases"), str)
     if not file.cases:
@@ -327,6 +328,20 @@ def _find_wrong_case(file: CaseFile, case: Case, keys: KeyPath, source_map: Sour
         fix = "Add `judge: {at_least: …}` at the top of the file, or remove the label."
         yield source_map.locate((*keys, "label"), "wrong-value", message, fix)
     yield from _find_wrong_checks(case, keys, source_map)
+    yield from _find_repeated(case, keys, source_map)
+
+
+def _find_repeated(part: Defaults, keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield models and variants that would run twice with one recording."""
+    for key in ("models", "variants"):
+        given: tuple[str, ...] = getattr(part, key) or ()
+        seen: dict[str, str] = {}
+        for index, name in enumerate(given):
+            file_name = make_file_name(name).lower()
+            if file_name in seen:
+                message = f"'{name}', or its recording's file name, is the same as for '{seen[file_name]}'"
+                yield source_map.locate((*keys, key, index), "duplicate-key", message, "Remove one of them.")
+            seen.setdefault(file_name, name)
 
 
 def _find_wrong_checks(part: Defaults, keys: KeyPath, source_map: SourceMap) -> Iterator[Finding]:

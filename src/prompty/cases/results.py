@@ -1,4 +1,4 @@
-"""Results of cases as plain data that round-trips through JSON, for the ledger and the reports.
+"""Results of cases as plain data, for the reports.
 
 They are named tuples, because a run of ten thousand cases creates thirty thousand.
 """
@@ -24,7 +24,11 @@ class CheckResult(NamedTuple):
 
 
 class CaseRun(NamedTuple):
-    """One run of a case. `error` explains a missing verdict, `level` is the last level, `trace` its trace file."""
+    """One run of a case. `error` explains a missing verdict, `level` is the last level, `trace` its trace file.
+
+    Tokens and `cost` include judges and embeddings. `paid` is the part that this run asked for, and the run that it
+    continues: recorded answers were paid for earlier. `resumed` means that it only continued.
+    """
 
     number: int = 1
     level: Level = "render"
@@ -35,9 +39,14 @@ class CaseRun(NamedTuple):
     calls: tuple[Json, ...] = ()
     rounds: int | None = None
     input_tokens: int | None = None
+    cached_tokens: int | None = None
     output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    embedding_tokens: int | None = None
     cost: float | None = None
+    paid: float | None = None
     seconds: float | None = None
+    resumed: bool = False
     trace: str | None = None
 
     @property
@@ -48,15 +57,6 @@ class CaseRun(NamedTuple):
 
     def to_json(self) -> Json:
         return {**self._asdict(), "checks": [check._asdict() for check in self.checks]}
-
-
-def run_from_json(data: Json) -> CaseRun:
-    """Parse the result of `CaseRun.to_json`."""
-    fields: dict[str, Any] = dict(data)
-    fields["checks"] = tuple(CheckResult(**check) for check in fields["checks"])
-    for name in ("messages", "calls"):
-        fields[name] = tuple(fields[name])
-    return CaseRun(**fields)
 
 
 class TrialResult(NamedTuple):
@@ -71,7 +71,6 @@ class TrialResult(NamedTuple):
     runs: tuple[CaseRun, ...] = ()
     needed: int = 1
     note: str = ""
-    resumed: int = 0
 
     @property
     def key(self) -> str:
@@ -82,9 +81,19 @@ class TrialResult(NamedTuple):
         return sum(run.status == "passed" for run in self.runs)
 
     @property
+    def resumed(self) -> int:
+        """The number of runs from an interrupted process."""
+        return sum(run.resumed for run in self.runs)
+
+    @property
     def cost(self) -> float | None:
         costs = [run.cost for run in self.runs if run.cost is not None]
         return sum(costs) if costs else None
+
+    @property
+    def paid(self) -> float:
+        """The dollars that this run paid, without those for recorded answers."""
+        return sum(run.paid for run in self.runs if run.paid is not None)
 
     @property
     def seconds(self) -> float | None:

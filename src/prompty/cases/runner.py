@@ -1,12 +1,10 @@
 """Run many trials: offline sequentially, live concurrently.
 
-Each live run of a case is written to a ledger before it starts and when it ends. If the process is killed, the next one
-takes the finished runs from the ledger, and reports which runs may be paid for twice.
+Each call of a model is written to a ledger. If the process is killed, the next one takes the answers from it, runs the
+checks again, and reports which calls may be paid for twice.
 """
 
-import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,27 +12,22 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from prompty.batches.ledger import Ledger
-from prompty.batches.row_index import hash_prompt
+from prompty.cases.answers import CallLedger, Spending
 from prompty.cases.case_file import JudgeRules
 from prompty.cases.evaluators import CaseEvaluators, Functions, JudgeReport, load_prompt, report_judge
 from prompty.cases.plan import Trial, plan_trials
 from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
-from prompty.cases.results import CaseRun, Status, TrialResult, decide_status, run_from_json
+from prompty.cases.results import CaseRun, Status, TrialResult, decide_status
 from prompty.cases.statistics import compute_agreement
 from prompty.cases.trial import OFFLINE, Mode, TrialContext, has_work, run_case
-from prompty.errors import LoadError, PromptyError
+from prompty.errors import LoadError, PromptyError, RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json
 from prompty.pricing import get_pricer
 
 JOBS = 8
 NEEDS_LIVE = "needs --live"
-BUDGET_SPENT = "the budget of --max-cost is spent"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,8 +57,8 @@ class Runner:
         self._trust: dict[Path, JudgeReport] = {}
         self._lock, self._trust_lock = threading.RLock(), threading.RLock()
         self._stopping = threading.Event()
-        self._ledger: _RunLedger | None = None
-        self._is_budget_spent = False
+        self._ledger: CallLedger | None = None
+        self._spending = Spending(options.max_cost)
 
     def stop(self) -> None:
         """Start no more runs. Wait for the running ones."""
@@ -79,13 +72,13 @@ class Runner:
     ) -> list[TrialResult]:
         """Run the trials and return their results in order, without those that `stop` skipped.
 
-        Before anything runs, `on_interrupted` gets the names of the runs that earlier processes started and did not
-        end, once per start.
+        Before anything runs, `on_interrupted` gets the names of the runs with a call that earlier processes started
+        and did not end, once per call.
         """
         with self._open_ledger() as interrupted:
             on_interrupted(interrupted)
             self._check_prices(trials)
-            if self.options.mode.live and self.options.jobs > 1:
+            if self.options.mode.asks and self.options.jobs > 1:
                 results = self._run_parallel(trials, on_result)
             else:
                 results = self._run_in_order(trials, on_result)
@@ -123,80 +116,84 @@ class Runner:
         if isinstance(agent, PromptyError):
             return _build_result(trial, "error", [CaseRun(error=agent.for_command_line())])
         runs: list[CaseRun] = []
-        resumed = passed = 0
+        passed = failed = 0
         status: Status | None = None
         for number in range(1, trial.repeat + 1):
             if self._stopping.is_set():
                 return None
-            if self._is_budget_spent:
-                return _build_result(trial, "error", runs, note=BUDGET_SPENT)
-            run, was_known = self._run_once(trial, number, agent)
-            resumed += was_known
+            run = run_case(self._get_context(trial, number, agent))
             runs.append(run)
             outcome = run.status
-            if outcome == "error":
-                return _build_result(trial, "error", runs, resumed=resumed)
             passed += outcome == "passed"
-            status = decide_status(passed, number - passed, trial.repeat, trial.needed)
-            if status is not None and not self.options.mode.record:  # all runs are recorded
+            failed += outcome == "failed"
+            status = decide_status(passed, failed, trial.repeat, trial.needed)
+            if status and not self.options.mode.record:  # all runs are recorded
                 break
+            if outcome == "error" and number - passed > trial.repeat - trial.needed:
+                break
+        if status is None:  # too many runs had an error
+            return _build_result(trial, "error", runs)
         note = NEEDS_LIVE if trial.case.expect.live and not self.options.mode.live else ""
         note = f"skipped the checks in `live`: {note}" if note else ""
-        return _build_result(trial, status or "failed", runs, note=note, resumed=resumed)
-
-    def _run_once(self, trial: Trial, number: int, agent: PromptAgent) -> tuple[CaseRun, bool]:
-        """Run a case once, or return the run from the ledger of an earlier process, and True."""
-        ledger = self._ledger
-        if ledger is None or (trial.case.expect.level in ("render", "wire") and trial.case.label is None):
-            return run_case(self._get_context(trial, number, agent)), False
-        id = _hash_run(trial, number, agent, self.options.mode)
-        if (known := ledger.find(id)) is not None:
-            return known, True
-        ledger.begin(id, f"{trial.key}, run {number}")
-        run = run_case(self._get_context(trial, number, agent))
-        ledger.finish(id, run)
-        self._is_budget_spent = self.options.max_cost is not None and ledger.spent >= self.options.max_cost
-        return run, False
+        return _build_result(trial, status, runs, note=note)
 
     def _get_context(self, trial: Trial, number: int, agent: PromptAgent) -> TrialContext:
         options = self.options
         make = partial(CaseEvaluators, trial.case, trial.suite.folder, options.checks, self.get_trust, options.roots)
-        return TrialContext(agent, options.mode, make, trial, number, options.tools, options.keep_messages)
+        kept = options.keep_messages
+        return TrialContext(agent, options.mode, make, trial, number, options.tools, kept, self._spending, self._ledger)
 
     def _get_agent(self, trial: Trial) -> PromptAgent | PromptyError:
         """Return the agent of a trial, or the error from loading it. Cached."""
-        suite, key = trial.suite, (trial.suite.prompt, trial.variant, trial.model)
+        suite = trial.suite
+        beside = suite.path if suite.earlier else None
+        return self._load((suite.prompt, trial.variant, trial.model), suite.earlier or suite.folder, beside)
+
+    def _load(
+        self, key: tuple[Path, str | None, str | None], folder: Path, beside: Path | None = None
+    ) -> PromptAgent | PromptyError:
         with self._lock:
             if key not in self._agents:
                 try:
+                    path, variant, model = key
                     self._agents[key] = load_prompt(
-                        suite.prompt,
-                        suite.earlier or suite.folder,
-                        trial.variant,
-                        trial.model,
-                        roots=self.options.roots,
-                        beside=suite.path if suite.earlier else None,
+                        path, folder, variant, model, roots=self.options.roots, beside=beside
                     )
                 except PromptyError as error:
                     self._agents[key] = error
             return self._agents[key]
 
     def _check_prices(self, trials: Sequence[Trial]) -> None:
-        """Raise if a price is unknown, because a budget would have no effect."""
-        for trial in trials if self.options.max_cost is not None and self.options.mode.live else ():
-            agent = self._get_agent(trial)
-            if not isinstance(agent, PromptyError):
-                get_pricer(agent, required=True)
+        """Raise if a price is unknown, also of a judge or an embedding prompt: a budget would have no effect."""
+        for trial in trials if self.options.max_cost is not None and self.options.mode.asks else ():
+            agents = [self._get_agent(trial), *self._load_evaluators(trial)]
+            for agent in agents:
+                try:
+                    if not isinstance(agent, PromptyError):
+                        get_pricer(agent, required=True)
+                except RequestError as error:
+                    raise RequestError(error.cause, "Name a model with a known price, or omit --max-cost.") from None
+
+    def _load_evaluators(self, trial: Trial) -> Iterator[PromptAgent | PromptyError]:
+        """Yield the judges and embedding prompts of a case."""
+        for check in (*trial.case.expect.replay, *trial.case.expect.live):
+            for name in filter(None, (check.judge, check.similar and check.similar.prompt)):
+                folder = trial.suite.folder
+                yield self._load((folder / name, None, None), folder)
 
     @contextmanager
     def _open_ledger(self) -> Iterator[list[str]]:
-        if self.options.ledger is None or not self.options.mode.live:
+        if self.options.ledger is None or not self.options.mode.asks:
             yield []
             return
-        with _RunLedger(self.options.ledger) as self._ledger:
-            yield self._ledger.list_interrupted()
-            self._ledger.complete = self.complete and not self._stopping.is_set() and not self._is_budget_spent
-        self._ledger = None
+        ledger = self._ledger = CallLedger(self.options.ledger)
+        try:
+            self._spending = Spending(self.options.max_cost, ledger.spent)
+            yield ledger.interrupted
+            ledger.complete = self.complete and not self._stopping.is_set() and not self._spending.is_over
+        finally:
+            ledger.close()
+            self._ledger = None
 
     def get_trust(self, judge: Path) -> JudgeReport:
         """Return a judge's report on its labelled cases, from their recordings at no cost."""
@@ -206,9 +203,7 @@ class Runner:
             return self._trust[judge]
 
 
-def _build_result(
-    trial: Trial, status: Status, runs: Sequence[CaseRun] = (), note: str = "", resumed: int = 0
-) -> TrialResult:
+def _build_result(trial: Trial, status: Status, runs: Sequence[CaseRun] = (), note: str = "") -> TrialResult:
     return TrialResult(
         suite=trial.suite.label,
         case=str(trial.case.name),
@@ -219,92 +214,7 @@ def _build_result(
         runs=tuple(runs),
         needed=trial.needed,
         note=note,
-        resumed=resumed,
     )
-
-
-def _hash_run(trial: Trial, number: int, agent: PromptAgent, mode: Mode) -> str:
-    case = trial.case.model_dump_json(exclude={"tags"})
-    parts = [hash_prompt(agent), trial.key, case, str(number), str(mode.record)]
-    return sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-_LOCKED_FIX = "Another `prompty test --live` runs these files. Wait for it, test other files, or leave out --live."
-
-
-class _RunLedger:
-    """A batch ledger with runs of cases as rows. When nothing is left to run, its files are removed.
-
-    A separate journal has the names of runs, and which of them ended. It keeps interruptions until everything has run,
-    because the process that repeats an interrupted run can be killed before it reports it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.complete = False
-        self._path, self._names = path, path.with_name(f"{path.stem}.names")
-        self._ledger = Ledger(path, retry_failed=True, locked_fix=_LOCKED_FIX)
-        self._lock = threading.Lock()
-        self._known: dict[str, CaseRun] = {
-            record["id"]: run_from_json(record["result"]) for record in _read_lines(path)
-        }
-
-    @property
-    def spent(self) -> Decimal:
-        return self._ledger.spent
-
-    def find(self, id: str) -> CaseRun | None:
-        return self._known.get(id)
-
-    def list_interrupted(self) -> list[str]:
-        """Return the names of runs that started and did not end, once per start: they may be paid for again."""
-        started: dict[str, list[str]] = {}
-        ended: Counter[str] = Counter()
-        for record in _read_lines(self._names):
-            if "name" in record:
-                started.setdefault(record["id"], []).append(str(record["name"]))
-            else:
-                ended[record["id"]] += 1
-        # A process can be killed between writing a result and writing that the run has ended.
-        return [name for id, names in started.items() for name in names[max(ended[id], int(id in self._known)) :]]
-
-    def begin(self, id: str, name: str) -> None:
-        with self._lock:
-            self._note({"id": id, "name": name})
-            self._ledger.begin(id)
-
-    def finish(self, id: str, run: CaseRun) -> None:
-        """Write a run to the ledger. The next process repeats a run with an error."""
-        cost = None if run.cost is None else Decimal(str(run.cost))
-        outcome: Json = {"result": run.to_json()} if run.error is None else {"error": run.error}
-        line = json.dumps({"id": id, **outcome, "cost": run.cost}).encode() + b"\n"
-        with self._lock:
-            (self._ledger.finish if run.error is None else self._ledger.fail)(line, cost)
-            self._note({"id": id})
-
-    def _note(self, record: Json) -> None:
-        with self._names.open("a", encoding="utf-8") as names:
-            names.write(f"\n{json.dumps(record)}")  # newline first, so that a truncated line does not join the next
-
-    def __enter__(self) -> "_RunLedger":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ledger.complete = self.complete
-        self._ledger.close()
-        if self.complete:
-            for path in (self._path, self._names, self._ledger.failures_path):
-                path.unlink(missing_ok=True)
-
-
-def _read_lines(path: Path) -> Iterator[Any]:
-    """Yield the records in a file, without truncated lines."""
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        yield record
 
 
 def _test_judge(judge: Path) -> JudgeReport:

@@ -5,7 +5,6 @@ an error, so nothing connects to an endpoint.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from prompty.analysis.explain import explain
 from prompty.api import invoke, resume, turn
+from prompty.cases.answers import CallLedger, RunAnswers, Spending
 from prompty.cases.case_file import LEVELS, Case, Level
 from prompty.cases.checks import Evaluators, Observation, run_checks, show_value
 from prompty.cases.evaluators import parse_score, passes
@@ -24,7 +24,6 @@ from prompty.cases.results import CaseRun, CheckResult
 from prompty.drivers.run import Result
 from prompty.errors import PromptyError, RecordingMissing, RequestError, ResultError, ToolError
 from prompty.loop.context import CHARACTERS_PER_TOKEN
-from prompty.loop.state import CountedReply
 from prompty.model.agent import PromptAgent
 from prompty.model.content import TextPart
 from prompty.model.event import Event, IterationStarted, ModelReply, ToolStarted
@@ -34,7 +33,6 @@ from prompty.model.tool import CustomTool, FunctionTool, PromptyTool
 from prompty.pipeline.prepare import prepare
 from prompty.safety.json import read_json
 from prompty.safety.redaction import mask_secrets
-from prompty.testing.recordings import Player, Recorder
 from prompty.tools.toolbox import TOOLS
 from prompty.tracing import names
 from prompty.tracing.files import find_trace_file
@@ -47,11 +45,19 @@ MAX_PAUSES = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mode:
-    """The highest level, and the source of answers: recordings, or models if `live`. `record` writes the recordings."""
+    """The highest level, and the source of answers: recordings, or models if `live`.
+
+    `record` writes recordings. Without `live`, it asks only for the answers that they lack.
+    """
 
     level: Level = "replay"
     live: bool = False
     record: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """True if models may be asked."""
+        return self.live or self.record
 
     def allows(self, level: Level) -> bool:
         return level == "render" or LEVELS.index(level) <= LEVELS.index(self.level)
@@ -70,6 +76,8 @@ class TrialContext(NamedTuple):
     number: int = 1
     functions: Sequence[object] = ()
     keep_messages: bool = False
+    spending: Spending = Spending()
+    ledger: CallLedger | None = None
 
     @property
     def recording(self) -> Path:
@@ -119,8 +127,8 @@ class _Steps:
             return
         is_replayed = (expect.replay or self.case.label is not None) and mode.allows("replay")
         if is_replayed or (expect.live and mode.allows("live")):
-            with self._answering():
-                answer = self._get_answer()
+            with self._answering() as answers:
+                answer = self._get_answer(answers)
                 self._compare_label()
                 if self._check("replay", answer) and mode.live:
                     self._check("live", answer)
@@ -164,28 +172,30 @@ class _Steps:
         return Observation(text, lambda: explanation.body, dropped=list(explanation.dropped), tokens=tokens)
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Answer requests from the recording, or record a live run. Without an answer, keep the old recording."""
-        mode, path = self.context.mode, self.context.recording
-        if not mode.live:
-            _require_offline_tools(self.context)
-            with Player(path):
-                yield
-            return
-        if not mode.record:
-            yield
-            return
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    def _answering(self) -> Iterator[RunAnswers]:
+        """Answer requests from the recording, or from models. Without an answer, keep the old recording."""
+        context, mode = self.context, self.context.mode
+        if not mode.asks:
+            _require_offline_tools(context)
+        path = context.recording
+        answers = RunAnswers(
+            f"{context.trial.key}, run {context.number}",
+            context.agent,
+            path,
+            context.spending,
+            context.ledger,
+            plays=not mode.live,
+            asks=mode.asks,
+        )
         try:
-            with Recorder(fresh):
-                yield
+            with answers:
+                yield answers
         finally:
-            if fresh.exists() and "answer" in self.observed:  # keep a paid answer, even if a check raises
-                fresh.chmod(0o644)  # a recording is shared with the prompt; secrets are masked in it
-                fresh.replace(path)
-            fresh.unlink(missing_ok=True)
+            self.observed.update(answers.describe())
+            if mode.record and "answer" in self.observed:  # keep a paid answer, even if a check raises
+                answers.save(path)
 
-    def _get_answer(self) -> Observation:
+    def _get_answer(self, answers: RunAnswers) -> Observation:
         calls: list[ToolCall] = []
         replies: list[Reply] = []
         rounds = 0
@@ -204,30 +214,26 @@ class _Steps:
             result = self._ask(listen)
         except ResultError as error:
             result = self._reject(error, replies)
-        seconds = time.perf_counter() - started if self.context.mode.live else None
-        cost = None if result.cost is None else float(result.cost)
+        is_fresh = self.context.mode.live or answers.asked or answers.resumed
+        seconds = time.perf_counter() - started + answers.resumed_seconds if is_fresh else None
         value = to_plain(result.value)
         if isinstance(result.value, list) and not calls:  # from `invoke`, which does not run tools
             calls = [call for call in result.value if isinstance(call, ToolCall)]
         observed = [(call.name, _parse_arguments(call.arguments)) for call in calls]
-        usage = result.usage
         self.observed.update(
             answer=value,
             calls=tuple({"name": name, "arguments": arguments} for name, arguments in observed),
             rounds=max(rounds, 1),
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost=cost,
             seconds=seconds,
         )
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         return Observation(
             text,
             lambda: value,
-            tokens=usage.output_tokens,
+            tokens=result.usage.output_tokens,
             calls=observed,
             rounds=max(rounds, 1),
-            cost=cost,
+            read_cost=lambda: answers.cost,
             seconds=seconds,
         )
 
@@ -235,14 +241,12 @@ class _Steps:
         """Fail the case because its answer does not fit the prompt's `outputs`, and return the answer as it came."""
         found = f", found {show_value(error.text)}" if error.reason == "text" else ""
         self.results.append(CheckResult(level="replay", name="outputs", passed=False, message=error.cause + found))
-        counted = tuple(CountedReply(self.context.agent, reply) for reply in replies)
         return Result(
             value=parse_structured(error.text),
             messages=error.messages,
             usage=sum((reply.usage for reply in replies), Usage()),
             finish_reason=replies[-1].finish_reason if replies else None,
             model=self.context.agent.model.id,
-            _replies=counted,
         )
 
     def _ask(self, listen: Callable[[Event], None]) -> Result[Any]:
@@ -332,7 +336,7 @@ def _require_functions(agent: PromptAgent, tools: Sequence[Any]) -> None:
 
 def _require_offline_tools(context: TrialContext) -> None:
     """Raise RequestError if a prompt's tools can only be listed by a server, which is not called offline."""
-    for tool in context.agent.tools if not context.mode.live else ():
+    for tool in context.agent.tools if not context.mode.asks else ():
         if not isinstance(tool, _OFFLINE_KINDS):
             raise RequestError(
                 f"the functions of the tool '{tool.name}' are on a server ({tool.kind}), which is not called offline",

@@ -50,7 +50,9 @@ HighestLevel = Annotated[
     Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Stop after this level.")
 ]
 Live = Annotated[bool, Option("--live", help="Call the models instead of reading recordings.")]
-Record = Annotated[bool, Option("--record", help="Call the models and write the recordings.")]
+Record = Annotated[
+    bool, Option("--record", help="Record the answers that are missing or changed. With --live, record all of them.")
+]
 Models = Annotated[
     list[str] | None, Option("--model", "-m", metavar="[PROVIDER:]ID", help="Use these models instead of the files'.")
 ]
@@ -254,10 +256,10 @@ def _find(path: Path) -> list[Path]:
 
 
 def _get_mode(level: Level | None, *, live: bool, record: bool) -> Mode:
-    if level == "live" and not (live or record):
-        raise RequestError("--level live calls models", "Add --live, or --record to keep the answers.")
-    is_live = (live or record) and level not in ("render", "wire")
-    return Mode(level=level or ("live" if is_live else "replay"), live=is_live, record=record)
+    if level == "live" and not live:
+        raise RequestError("--level live calls models", "Add --live.")
+    asks = level not in ("render", "wire")
+    return Mode(level=level or ("live" if live else "replay"), live=live and asks, record=record and asks)
 
 
 def get_ledger_path(suites: Sequence[Suite]) -> Path:

@@ -56,7 +56,7 @@ def print_report(report: SuiteReport, *, as_json: bool, quiet: bool = False) -> 
     _print_listed(report, standings, quiet=quiet)
     for note in report.notes:
         out.print(visible(note))
-    paid = sum(map(_get_paid, report.results))
+    paid = sum(result.paid for result in report.results)
     out.print(count_standings(report.results, standings) + (f", {_show_dollars(paid)}" if paid else ""))
 
 
@@ -78,7 +78,7 @@ def _print_result(result: TrialResult, name: str, standings: dict[str, Standing]
     line = Text.assemble((f"  {mark} ", style), visible(name))
     if len(result.runs) > 1 or result.needed > 1:
         line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
-    if paid := _get_paid(result):
+    if paid := result.paid:
         line.append(f"  {_show_dollars(paid)}", "dim")
     if before := _BEFORE.get(standings.get(result.key, "passed")):
         line.append(f"  {before[0]}", before[1])
@@ -89,11 +89,6 @@ def _print_reasons(result: TrialResult) -> None:
     for reason in result.reasons:
         text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
         out.print(Text(text, "dim" if result.status == "passed" else ""))
-
-
-def _get_paid(result: TrialResult) -> float:
-    """Return the cost of a result in this run. A recorded answer, which has no time, was paid for earlier."""
-    return (result.cost or 0) if result.seconds is not None else 0
 
 
 def _show_dollars(amount: float) -> str:
