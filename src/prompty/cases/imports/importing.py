@@ -18,7 +18,6 @@ from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 
 _CODE = "not-imported"
-_RULES = {"startsWith": "starts-with", "endsWith": "ends-with"}
 _TRANSLATED = {"name", "model", "modelParameters", "messages", "testData", "evaluators", "responseFormat", "jsonSchema"}
 
 
@@ -90,7 +89,7 @@ def _list_rules(data: Json) -> list[tuple[int, Json]]:
     for index, evaluator in enumerate(to_list(data.get("evaluators"))):
         settings = to_mapping(evaluator)
         rules = to_mapping(settings.get("string"))
-        found += [(index, {"type": _RULES.get(rule, str(rule)), "value": value}) for rule, value in rules.items()]
+        found += [(index, {"type": str(rule), "value": value}) for rule, value in rules.items()]
         if not rules:
             kind = "evaluator" if "llm" in settings or "uses" in settings else "other evaluator"
             found.append((index, {"type": kind, "value": str(settings.get("name", index + 1))}))
