@@ -106,6 +106,7 @@ docs: setup
 	$(BIN)/python -m scripts.write_default_models
 	$(BIN)/python -m scripts.write_model_pages
 	$(BIN)/python scripts/write_schema.py
+	$(BIN)/python scripts/write_test_format.py
 	$(BIN)/python scripts/write_provider_docs.py
 	$(BIN)/python -m scripts.write_conformance
 	$(BIN)/python -m scripts.write_performance

@@ -11,6 +11,7 @@ from prompty.cases.case_file import EXAMPLE, CaseFile
 from prompty.cases.reading import check_suite, make_file_name, read_suite
 from prompty.errors import LoadError
 from scripts.write_schema import TEST_PATH, case_schema_text
+from scripts.write_test_format import PATH, page_text
 from tests.cases.project import write_suite
 
 
@@ -264,6 +265,10 @@ def test_the_schema_in_the_repository_is_fresh() -> None:
     assert TEST_PATH.read_text(encoding="utf-8") == case_schema_text(), "run: make docs"
 
 
+def test_the_reference_in_the_repository_is_fresh() -> None:
+    assert PATH.read_text(encoding="utf-8") == page_text(), "run: make docs"
+
+
 def test_the_schema_accepts_what_the_reader_accepts(tmp_path: Path) -> None:
     validator = jsonschema_rs.Draft202012Validator(json.loads(case_schema_text()))
     (tmp_path / "long.txt").write_text("long")
@@ -274,6 +279,17 @@ def test_the_schema_accepts_what_the_reader_accepts(tmp_path: Path) -> None:
     assert not validator.is_valid({"cases": "${file:rows.txt}"})
     assert not validator.is_valid({"cases": [{"name": "a", "expect": {"render": {"contians": "x"}}}]})
     assert validator.is_valid({"cases": [{"expect": {"render": [{"contains": ["a"]}, {"length": 3}]}}]})
+    tools = [
+        ["look", {"pay": {"amount": 5}}],
+        {"contains": [{"pay": [{"path": "to", "any_of": [{"equals": 1}]}]}]},
+        "look",
+    ]
+    for calls in tools:
+        data = {"cases": [{"expect": {"replay": {"tools": calls, "any_of": [{"contains": "a", "ignore_case": True}]}}}]}
+        (tmp_path / "greet.test.yaml").write_text(json.dumps(data))
+        assert validator.is_valid(data)
+        assert len(read_suite(tmp_path / "greet.test.yaml").cases) == 1
+    assert not validator.is_valid({"cases": [{"expect": {"replay": {"tools": {"contian": ["a"]}}}}]})
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -12,14 +12,12 @@ prompts: [{label: greet, raw: "Greet {{name}}."}]
 providers: [openai:gpt-5-mini, exec:./run.sh]
 tests: [{vars: {name: Ada}, assert: [{type: contains, value: Ada}, {type: javascript, value: "process.exit()"}]}]
 """
-ROWS = "name,__expected\nAda,contains: Ada\n"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "promptfooconfig.yaml").write_text(CONFIG)
-    (tmp_path / "rows.csv").write_text(ROWS)
     return tmp_path
 
 
@@ -33,10 +31,37 @@ def test_a_config_becomes_files_that_the_next_commands_read(folder: Path) -> Non
     out, err = run("import", "promptfooconfig.yaml")
     assert out == "Created greet.prompty, greet.test.yaml: 1 case.\n"
     assert "promptfooconfig.yaml:2:32: warning: providers.1: the provider `exec:./run.sh` is not one" in err
-    assert "`javascript` names code, which is never run" in err
-    assert err.endswith("2 things were not imported: see the list above.\n")
+    assert "`javascript: process.exit()` is code, which is never run" in err
+    assert err.endswith("2 things were not imported: see the list above, and the comments in the files.\n")
     run("check", "greet.prompty", "greet.test.yaml")
     assert "greet\n  - case 1\n" in run("test", "--level", "wire")[0]
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "ollama:chat:llama3.2",
+        "google:gemini-2.5-flash",
+        "groq:llama-3.3-70b-versatile",
+        "mistral:mistral-small-latest",
+        "openrouter:meta-llama/llama-4",
+        "deepseek:deepseek-chat",
+        "vllm:qwen",
+        "azure:chat:our-gpt",
+    ],
+)
+def test_a_config_whose_first_provider_is_a_known_server_becomes_files_that_run(folder: Path, provider: str) -> None:
+    (folder / "promptfooconfig.yaml").write_text(CONFIG.replace("openai:gpt-5-mini, exec:./run.sh", provider))
+    run("import", "promptfooconfig.yaml")
+    run("check", "greet.prompty", "greet.test.yaml")
+    run("explain", "greet.prompty", "Ada")
+
+
+def test_a_weighted_assertion_is_imported(folder: Path) -> None:
+    (folder / "promptfooconfig.yaml").write_text(CONFIG.replace("value: Ada}", "value: Ada, weight: 2}"))
+    _, err = run("import", "promptfooconfig.yaml")
+    assert "contains: Ada" in (folder / "greet.test.yaml").read_text()
+    assert "2 things were not imported" in err  # as without the weight
 
 
 def test_no_file_is_overwritten(folder: Path) -> None:
@@ -62,17 +87,14 @@ def test_a_link_that_leads_nowhere_is_not_written_through(folder: Path, name: st
     assert not outside.exists()
 
 
-def test_rows_need_a_prompt_and_a_config_has_its_own(folder: Path) -> None:
-    assert "--prompt FILE.prompty" in run("import", "rows.csv", code=1)[1]
-    assert "Remove --prompt." in run("import", "promptfooconfig.yaml", "--prompt", "greet.prompty", code=1)[1]
-    run("import", "promptfooconfig.yaml", "-o", "new")
-    (folder / "new" / "greet.test.yaml").unlink()
-    out, _ = run("import", "rows.csv", "--prompt", "new/greet.prompty")
-    assert out == "Created new/greet.test.yaml: 1 case.\n"
+def test_cases_that_lost_their_checks_are_counted(folder: Path) -> None:
+    (folder / "promptfooconfig.yaml").write_text(CONFIG.replace("contains", "llm-rubric"))
+    _, err = run("import", "promptfooconfig.yaml")
+    assert "\n1 case has no check.\n3 things were not imported" in err
 
 
 def test_a_config_without_a_prompt_imports_nothing(folder: Path) -> None:
     (folder / "promptfooconfig.yaml").write_text("prompts: [file://make.py]\ntests: []\n")
     _, err = run("import", "promptfooconfig.yaml", code=1)
-    assert "make.py is code, which is never run" in err
+    assert "make.py is not read: it is code" in err
     assert "nothing was imported" in err

@@ -84,13 +84,12 @@ CallEntry = Annotated[
     Discriminator(lambda value: "<name>" if isinstance(value, str) else "<call>"),
 ]
 Calls = Annotated[tuple[CallEntry, ...], BeforeValidator(_to_list, json_schema_input_type=str | tuple[CallEntry, ...])]
-_CALLS = "A name, `{pay: {amount: 5}}` with arguments that are equal, or `{pay: [{path: to, regex: ^A}]}` with checks."
 
 
 class ToolCalls(SuitePart):
     """Conditions on the tools that were called. A list alone is `equals`. Arguments that are not named are ignored."""
 
-    equals: Calls | None = Field(None, max_length=500, description=f"These calls, and no others. {_CALLS}")
+    equals: Calls | None = Field(None, max_length=500, description="These calls, and no others.")
     contains: Calls = Field((), max_length=500, description="At least these calls, with any others around them.")
     not_contains: Calls = Field((), max_length=500, description="None of these calls.")
     any_order: bool = Field(False, description="`equals` and `contains` allow any order.")
@@ -160,7 +159,7 @@ class Defaults(SuitePart):
         None, alias="pass", ge=1, le=1000, description="How many runs must pass. All of them if not given."
     )
     tags: tuple[str, ...] = Field((), description="Words to select cases by, with `-k`.")
-    expect: Expect = Field(NO_EXPECTATIONS, description="What must hold.")
+    expect: Expect = Field(NO_EXPECTATIONS, description="The checks, by level.")
 
 
 class Case(Defaults):

@@ -5,35 +5,26 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from prompty.cases.imports.importing import ROWS, Imported, import_config, import_rows
+from prompty.cases.imports.importing import Imported, import_config
 from prompty.cases.reading import SUFFIXES
 from prompty.cli.console import err, fail, out, print_problem
 from prompty.pipeline.files import create_files
 from prompty.safety.visible import visible
 
-ForeignFile = Annotated[
-    Path, Argument(help="A promptfoo config, a .prompt.yml file, or rows in a .csv or .jsonl file.")
-]
-RowsPrompt = Annotated[Path | None, Option("--prompt", metavar="FILE", help="The prompt that rows are cases of.")]
+ForeignFile = Annotated[Path, Argument(help="A promptfoo config, or a .prompt.yml file of GitHub Models.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FOLDER", help="Write to this folder.")]
 
 
-def import_tests(file: ForeignFile, prompt: RowsPrompt = None, output: Output = None) -> None:
+def import_tests(file: ForeignFile, output: Output = None) -> None:
     """Turn FILE, with tests of another tool, into .prompty files and .test.yaml files in the same folder.
 
-    The command lists everything that has no counterpart. It runs no code that FILE names, and overwrites no file.
+    The command lists everything that has no counterpart, and writes it into the files as comments. It runs no code that
+    FILE names, and overwrites no file.
     """
-    if file.suffix.lower() in ROWS:
-        if prompt is None:
-            fail(f"{file} has rows, but no prompt\n    Name their prompt: --prompt FILE.prompty.")
-        found, folder = import_rows(file, prompt), output or prompt.parent
-    elif prompt is not None:
-        fail(f"{file} already has prompts\n    Remove --prompt.")
-    else:
-        found, folder = import_config(file), output or file.parent
+    found = import_config(file)
     for problem in found.problems:
         print_problem(problem, err)
-    _write(found, folder)
+    _write(found, output or file.parent)
 
 
 def _write(found: Imported, folder: Path) -> None:
@@ -49,8 +40,16 @@ def _write(found: Imported, folder: Path) -> None:
         create_files(texts)
     except FileExistsError as error:
         fail(f"{error}\n    Write to another folder: --output FOLDER.")
-    cases = sum(prompt.cases for prompt in found.files)
-    out.print(visible(f"Created {', '.join(map(str, texts))}: {cases} {'case' if cases == 1 else 'cases'}."))
-    left = len(found.problems)
-    if left:
-        err.print(f"{left} {'thing was' if left == 1 else 'things were'} not imported: see the list above.")
+    cases, unchecked = (
+        sum(counts) for counts in zip(*((one.cases, one.unchecked) for one in found.files), strict=True)
+    )
+    out.print(visible(f"Created {', '.join(map(str, texts))}: {_count(cases, 'case')}."))
+    if unchecked:
+        err.print(f"{_count(unchecked, 'case')} {'has' if unchecked == 1 else 'have'} no check.")
+    if left := len(found.problems):
+        verb = "was" if left == 1 else "were"
+        err.print(f"{_count(left, 'thing')} {verb} not imported: see the list above, and the comments in the files.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

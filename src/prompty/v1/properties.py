@@ -28,7 +28,7 @@ _V1_KEYS = frozenset({"type", "is_required", "optional", "is_chat_history", "is_
 
 def translate_tools(draft: Draft, tools: Any, origin: V1Keys) -> None:
     """Declare functions as tools. If a tool cannot express one of them, all are sent unchanged."""
-    entries = [_translate_function(entry) for entry in tools] if isinstance(tools, list) else [None]
+    entries = [translate_function(entry) for entry in tools] if isinstance(tools, list) else [None]
     for index, entry in enumerate(entries):
         if entry is None:
             message = "`tools` is sent to the model unchanged: a v2 tool cannot express all of it"
@@ -40,7 +40,7 @@ def translate_tools(draft: Draft, tools: Any, origin: V1Keys) -> None:
         draft.put(("tools",), entries, origin)
 
 
-def _translate_function(entry: Any) -> V1Data | None:
+def translate_function(entry: Any) -> V1Data | None:
     entry = mapping_or_empty(entry)
     function = mapping_or_empty(entry.get("function"))
     strict = function.get("strict", False)
@@ -52,7 +52,7 @@ def _translate_function(entry: Any) -> V1Data | None:
         or not isinstance(strict, bool)
     ):
         return None
-    parameters = _translate_object(function.get("parameters") or {"type": "object"}, strict)
+    parameters = translate_object(function.get("parameters") or {"type": "object"}, strict)
     if parameters is None:
         return None
     tool: V1Data = {"name": function["name"], "kind": "function"}
@@ -71,7 +71,7 @@ def translate_response_format(draft: Draft, value: Any, data: V1Data) -> None:
     entry = mapping_or_empty(value)
     if entry.get("type") == "json_schema":
         schema = mapping_or_empty(entry.get("json_schema"))
-        outputs = _translate_object(schema.get("schema"), strict=True) if schema.get("strict") is True else None
+        outputs = translate_object(schema.get("schema"), strict=True) if schema.get("strict") is True else None
         if outputs and draft.put(("outputs",), outputs, origin):
             return
         message = "the JSON Schema is sent to the model unchanged: `outputs` cannot express all of it"
@@ -88,7 +88,7 @@ def has_json_outputs(data: V1Data) -> bool:
     return wanted == "json_object" and bool(data.get("outputs"))
 
 
-def _translate_object(schema: Any, strict: bool) -> V1Data | None:
+def translate_object(schema: Any, strict: bool) -> V1Data | None:
     """Return the properties of an object's schema, or None if properties cannot express all of it."""
     schema = mapping_or_empty(schema)
     properties = schema.get("properties") or {}
@@ -139,7 +139,7 @@ def _translate_schema(schema: Any, strict: bool) -> V1Data | None:
         return None
     if not schema and not strict:
         return {"kind": "object", **declared}
-    properties = _translate_object({"type": "object", **schema}, strict)
+    properties = translate_object({"type": "object", **schema}, strict)
     return {"kind": "object", **declared, "properties": properties} if properties else None
 
 

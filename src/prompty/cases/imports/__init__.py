@@ -1,5 +1,5 @@
-"""Import tests of other tools: a promptfoo config, a `.prompt.yml` of GitHub Models, or rows of CSV or JSONL.
+"""Import tests of other tools: a promptfoo config, or a `.prompt.yml` of GitHub Models.
 
-`importing` chooses the reader by the file. Each reader returns an `Import`: drafts of prompts with their cases, and a
-note for whatever has no counterpart. `writing` turns drafts into the text of files. Nothing that a file names is run.
+`promptfoo` reads a config to drafts of prompts with their cases, and notes whatever has no counterpart. `writing` turns
+drafts into the text of files, with the notes as comments. Nothing that a file names is run.
 """

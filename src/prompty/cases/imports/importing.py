@@ -1,27 +1,24 @@
-"""Read a file of another tool, and tell which tool it is of."""
+"""Read a file of another tool, and tell which tool it is of. A `.prompt.yml` is translated to a promptfoo config."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from prompty.batches.rows import get_input_kinds
-from prompty.cases.case_rows import read_case_rows
-from prompty.cases.imports.draft import Import
-from prompty.cases.imports.prompt_yml import read_prompt_yml
-from prompty.cases.imports.promptfoo import read_promptfoo
-from prompty.cases.imports.rows import read_case_list
-from prompty.cases.imports.writing import PromptFiles, write_prompts
+from prompty.cases.imports.promptfoo import PromptfooReader
+from prompty.cases.imports.templates import to_list, to_mapping
+from prompty.cases.imports.writing import Keys, PromptFiles, write_prompts
 from prompty.cases.reading import RULES
 from prompty.errors import Problem, RequestError
+from prompty.model.message import Json
 from prompty.pipeline.frontmatter import normalize
-from prompty.pipeline.load import load, read_prompt
-from prompty.pipeline.references import References
+from prompty.pipeline.load import read_prompt
 from prompty.pipeline.source_map import SourceMap, SourceText
+from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
 
-NOT_IMPORTED = "not-imported"
-_PROMPT_YML = (".prompt.yml", ".prompt.yaml")
-ROWS = (".csv", ".jsonl", ".ndjson")
+_CODE = "not-imported"
+_TRANSLATED = {"name", "model", "modelParameters", "messages", "testData", "evaluators", "responseFormat", "jsonSchema"}
 
 
 class Imported(NamedTuple):
@@ -33,49 +30,67 @@ class Imported(NamedTuple):
 
 def import_config(path: Path) -> Imported:
     """Read a promptfoo config or a `.prompt.yml`. Raise RequestError or LoadError for another file."""
-    text, _ = read_prompt(path, str(path))
-    source = SourceText(str(path), normalize(text))
-    data = _read_mapping(source.text, path)
-    if path.name.endswith(_PROMPT_YML):
-        found = read_prompt_yml(data, path.name.removesuffix(".yml").removesuffix(".yaml").removesuffix(".prompt"))
-    elif data.keys() & {"prompts", "providers", "targets", "tests"}:
-        references = References(path.parent)
-        name = path.stem if path.stem != "promptfooconfig" else path.absolute().parent.name
-        found = read_promptfoo(data, name, lambda file: references.read_text(file)[1])
-    else:
-        raise RequestError(
-            f"'{path}' is neither a promptfoo config nor a .prompt.yml of GitHub Models",
-            "A config has the keys `prompts:`, `providers:` and `tests:`.",
-        )
-    return _finish(found, source)
-
-
-def import_rows(path: Path, prompt: Path) -> Imported:
-    """Read the rows of a CSV or JSONL file as cases of a prompt."""
-    kinds = get_input_kinds(load(prompt, variant=""))
-    found = read_case_list(read_case_rows(path, kinds), prompt.stem, set(kinds))
-    [file] = write_prompts(found.prompts)
-    problems = [
-        Problem(code=NOT_IMPORTED, message=note.message, fix=note.fix, path=str(path), severity="warning")
-        for note in (*found.notes, *file.notes)
-    ]
-    return Imported([file._replace(name=prompt.stem)], problems)
-
-
-def _read_mapping(text: str, path: Path) -> dict[str, Any]:
+    source = SourceText(str(path), normalize(read_prompt(path, str(path))[0]))
     try:
-        data, _ = read_yaml(text, RULES)
+        data, _ = read_yaml(source.text, RULES)
     except YamlError as error:
         raise RequestError(f"'{path}' is not YAML: {error}", "Correct the file.") from None
-    if not isinstance(data, dict):
-        raise RequestError(f"'{path}' has no mapping of keys", "Name a promptfoo config or a .prompt.yml.")
-    return data
-
-
-def _finish(found: Import, source: SourceText) -> Imported:
-    files = write_prompts(found.prompts)
-    notes = [*found.notes, *(note for file in files for note in file.notes)]
+    is_github = path.name.endswith((".prompt.yml", ".prompt.yaml"))
+    if not isinstance(data, dict) or not (is_github or data.keys() & {"prompts", "providers", "targets", "tests"}):
+        fix = "A config has the keys `prompts:`, `providers:` and `tests:`."
+        raise RequestError(f"'{path}' is neither a promptfoo config nor a .prompt.yml of GitHub Models", fix)
+    reader = PromptfooReader(path.parent)
+    name = path.absolute().parent.name if path.stem == "promptfooconfig" else path.stem.removesuffix(".prompt")
+    prompts = reader.read(translate_prompt_yml(data, name) if is_github else data, name)
+    files = write_prompts(prompts, list(dict.fromkeys(reader.notes)))
     source_map = SourceMap(source.text)
-    findings = [source_map.locate(note.keys, NOT_IMPORTED, note.message, note.fix) for note in notes]
+    findings = []
+    for note in dict.fromkeys([*reader.notes, *(note for file in files for note in file.notes)]):
+        keys = _locate_in_prompt_yml(note.keys, data) if is_github else note.keys
+        findings.append(source_map.locate(keys, _CODE, note.message, note.fix))
     problems = source.problems(sorted(findings, key=lambda finding: finding.start), 0)
     return Imported(files, [replace(problem, severity="warning") for problem in problems])
+
+
+def translate_prompt_yml(data: Json, name: str) -> Json:
+    """Return the config for a `.prompt.yml`. `name` is that of the prompt."""
+    model, shape = data.get("model"), data.get("jsonSchema")
+    config = dict(to_mapping(data.get("modelParameters")))
+    if shape is not None or data.get("responseFormat") not in (None, "text"):
+        config["response_format"] = shape
+        with suppress(ValueError):
+            config["response_format"] = read_json(shape) if isinstance(shape, str) else shape
+    return {
+        **{key: value for key, value in data.items() if key not in _TRANSLATED},
+        "prompts": [{"label": name, "raw": data.get("messages")}],
+        "providers": [{"id": model, "config": config}] if model is not None or config else [],
+        "defaultTest": {"assert": [rule for _, rule in _list_rules(data)]},
+        "tests": [{"vars": row} for row in to_list(data.get("testData"))],
+    }
+
+
+def _locate_in_prompt_yml(keys: Keys, data: Json) -> Keys:
+    """Return the place in a `.prompt.yml` for a place in its config."""
+    match keys:
+        case ("providers", _, "config", "response_format", *_):
+            return ("jsonSchema",) if "jsonSchema" in data else ("responseFormat",)
+        case ("providers", _, "config", *rest):
+            return ("modelParameters", *rest)
+        case ("defaultTest", "assert", int(index), *_):
+            return ("evaluators", _list_rules(data)[index][0])
+        case ("tests" | "providers" | "prompts" as part, *rest):
+            return {"tests": ("testData", *rest), "providers": ("model",), "prompts": ("messages",)}[part]
+    return keys
+
+
+def _list_rules(data: Json) -> list[tuple[int, Json]]:
+    """Return the rules of evaluators as assertions, each with the position of its evaluator."""
+    found: list[tuple[int, Json]] = []
+    for index, evaluator in enumerate(to_list(data.get("evaluators"))):
+        settings = to_mapping(evaluator)
+        rules = to_mapping(settings.get("string"))
+        found += [(index, {"type": str(rule), "value": value}) for rule, value in rules.items()]
+        if not rules:
+            kind = "evaluator" if "llm" in settings or "uses" in settings else "other evaluator"
+            found.append((index, {"type": kind, "value": str(settings.get("name", index + 1))}))
+    return found

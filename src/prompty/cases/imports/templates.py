@@ -4,26 +4,29 @@ Variables, and the few tags that mean the same in Jinja2, are kept. Everything e
 and lines that look like role markers are escaped.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
-from jinja2 import Environment, TemplateSyntaxError, meta, nodes
+from jinja2 import Environment, TemplateSyntaxError, meta
 
 from prompty.model.marker import ROLES
+from prompty.safety.json import read_json
 
+Messages = list[tuple[str, str]]  # roles and Jinja2 templates
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 # Names with a meaning of their own: the environment in promptfoo, and functions and constants in Jinja2.
-_TAKEN = (
-    "env|self|super|caller|varargs|kwargs|range|dict|lipsum|cycler|joiner|namespace|true|false|none|True|False|None"
-)
+_TAKEN = "env|self|super|caller|varargs|kwargs|range|dict|lipsum|cycler|joiner|namespace|[Tt]rue|[Ff]alse|[Nn]one"
 _PATH = rf"(?!(?:{_TAKEN})\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d{{1,9}}\])*"
 _FILTERS = "upper|lower|trim|length|title|capitalize|first|last"
 _VARIABLE = re.compile(rf"\{{\{{-?[ \t]*{_PATH}(?:[ \t]*\|[ \t]*(?:{_FILTERS}))*[ \t]*-?\}}\}}")
-_STATEMENT = re.compile(
+_STATEMENT = (
     rf"\{{%-?[ \t]*(?:(?:if|elif)[ \t]+(?:not[ \t]+)?{_PATH}|else|endif|endfor"
     rf"|for[ \t]+[A-Za-z_]\w*[ \t]+in[ \t]+{_PATH})[ \t]*-?%\}}"
 )
+_KEPT = (re.compile(f"{_VARIABLE.pattern}|{_STATEMENT}"), _VARIABLE, re.compile(r"(?!)"))
 _OPENING = re.compile(r"\{(?=[{%#]|\Z)")
 _NAME = re.compile(r"\{\{-?[ \t]*([A-Za-z_]\w*)[ \t]*-?\}\}")
 _MARKER = re.compile(
@@ -32,76 +35,71 @@ _MARKER = re.compile(
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701  it only parses; nothing is rendered
 
 
-class Converted(NamedTuple):
-    """A Jinja2 template, and the tags of the source that became text in it."""
+def parse_prompt(data: object) -> tuple[Messages, list[str]]:
+    """Return the messages of a list, of such a list as JSON text, or of a text for the user, and what was left out."""
+    if isinstance(data, str):
+        with suppress(ValueError):
+            data = read_json(data) if data.lstrip().startswith("[") else data
+    found: Messages = []
+    left_out: list[str] = []
+    for message in [{"role": "user", "content": data}] if isinstance(data, str) else to_list(data):
+        role, content = to_mapping(message).get("role"), to_mapping(message).get("content")
+        if role not in ROLES or not isinstance(content, str):
+            return [], ["the prompt is left out: a message has a role or a content that is more than text"]
+        template, escaped = convert_template(content)
+        found.append((role, template))
+        left_out += [f"`{shorten(tag)}` is kept as text" for tag in escaped]
+    return found, left_out if found else ["the prompt is left out: it is not a list of messages"]
 
-    template: str
-    escaped: list[str]
 
-
-def convert_template(text: str) -> Converted:
-    """Convert a template of promptfoo (Nunjucks) or GitHub Models."""
+def convert_template(text: str) -> tuple[str, list[str]]:
+    """Return the Jinja2 template for one of promptfoo (Nunjucks) or GitHub Models, and the tags that became text."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    for keep in (_keep_all, _keep_variables):
-        pieces = list(_convert(text, keep))
-        template = _MARKER.sub(r'\1{{ ":" }}', "".join(piece for piece, _ in pieces))
-        if _parse(template) is not None:
-            return Converted(template, [tag for _, tag in pieces if tag])
-    return Converted(escape_text(text), _TAG.findall(text))
+    for kept in _KEPT:
+        escaped = [tag for tag in _TAG.findall(text) if not kept.fullmatch(tag)]
+        tags = [tag if kept.fullmatch(tag) else _OPENING.sub('{{ "{" }}', tag) for tag in _TAG.findall(text)]
+        texts = [_OPENING.sub('{{ "{" }}', piece) for piece in _TAG.split(text)]
+        template = _MARKER.sub(r'\1{{ ":" }}', "".join(map("{}{}".format, texts, [*tags, ""])))
+        if find_variables(template) is not None:
+            break
+    return template, escaped
 
 
-def escape_text(text: str) -> str:
-    """Return a template that renders as this text."""
-    return _MARKER.sub(r'\1{{ ":" }}', _OPENING.sub('{{ "{" }}', text))
-
-
-def escape_pattern(text: str) -> str:
-    """Return a regular expression for a text. Spaces stay readable."""
-    return re.escape(text).replace("\\ ", " ")
-
-
-def find_variables(template: str) -> set[str]:
-    """Return the names of the inputs that a Jinja2 template uses."""
-    parsed = _parse(template)
-    return set() if parsed is None else meta.find_undeclared_variables(parsed)
-
-
-def substitute(text: str, values: Mapping[str, object]) -> str | None:
-    """Return a text with its `{{variables}}` replaced by values, or None if that takes more than replacing."""
-    missing = False
-
-    def replace(found: re.Match[str]) -> str:
-        nonlocal missing
-        value = values.get(found[1])
-        missing = missing or isinstance(value, list | dict) or found[1] not in values
-        return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-    rest = _NAME.sub("", text)
-    if _OPENING.search(rest):
-        return None
-    replaced = _NAME.sub(replace, text)
-    return None if missing else replaced
-
-
-def _convert(text: str, keep: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield the pieces of a template, each with the tag of the source that it stands for if that became text."""
-    position = 0
-    for tag in _TAG.finditer(text):
-        yield _OPENING.sub('{{ "{" }}', text[position : tag.start()]), ""
-        position = tag.end()
-        if keep.fullmatch(tag[0]):
-            yield tag[0], ""
-        else:
-            yield _OPENING.sub('{{ "{" }}', tag[0]), tag[0]
-    yield _OPENING.sub('{{ "{" }}', text[position:]), ""
-
-
-def _parse(template: str) -> nodes.Template | None:
+def find_variables(template: str) -> set[str] | None:
+    """Return the names of the inputs that a Jinja2 template uses, or None if it cannot be read."""
     try:
-        return _ENVIRONMENT.parse(template)
+        return meta.find_undeclared_variables(_ENVIRONMENT.parse(template))
     except (TemplateSyntaxError, RecursionError):
         return None
 
 
-_keep_all = re.compile(f"{_VARIABLE.pattern}|{_STATEMENT.pattern}")
-_keep_variables = _VARIABLE
+def substitute(text: str, values: Mapping[str, object]) -> str | None:
+    """Return a text with its `{{variables}}` replaced by values, or None if that takes more than replacing."""
+    names = set(_NAME.findall(text))
+    is_known = all(name in values and not isinstance(values[name], list | dict) for name in names)
+    if not is_known or re.search(r"\{[{%#]", _NAME.sub("", text)):
+        return None
+    texts = {name: json.dumps(values[name]) if isinstance(values[name], bool) else values[name] for name in names}
+    return _NAME.sub(lambda found: "" if texts[found[1]] is None else str(texts[found[1]]), text)
+
+
+def shorten(value: object) -> str:
+    """Return the beginning of a value on one line."""
+    line = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)).split())
+    return line if len(line) <= 60 else f"{line[:60]}…"
+
+
+def to_list(value: object) -> list[Any]:
+    """Return a list, or a list of one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def enumerate_entries(entries: object, keys: tuple[str | int, ...]) -> list[tuple[tuple[str | int, ...], Any]]:
+    """Return the entries of a list with their places. A value alone is a list of one."""
+    places = enumerate(to_list(entries))
+    return [((*keys, index) if isinstance(entries, list) else keys, entry) for index, entry in places]
+
+
+def to_mapping(value: object) -> dict[str, Any]:
+    """Return a mapping, or an empty one."""
+    return value if isinstance(value, dict) else {}
