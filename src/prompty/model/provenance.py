@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
@@ -86,7 +86,7 @@ class Provenance:
     env: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
     env_allowed: frozenset[str] = field(default=frozenset(), compare=False)
     secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    readers: tuple[object, ...] = field(default=(), compare=False, repr=False)
+    readers: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     # Cache of allowed connections by id, with the values that the decision depended on.
     routes: dict[int, tuple[object, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -169,8 +169,9 @@ class Provenance:
         self, exposed: Iterable[Exposure], endpoint: str, built_in: tuple[str, ...], allowed: frozenset[Origin]
     ) -> Refusal | None:
         """Return the reason why a request with the values of these variables may not be sent, or None."""
-        refused = [one for one in exposed if not self.may_send(one.source, endpoint, built_in, allowed)]
-        origin = parse_origin(endpoint)
+        found, origin = [*exposed], parse_origin(endpoint)
+        kept = [one for one in {one.source for one in found} if not self.may_send(one, endpoint, built_in, allowed)]
+        refused = [one for one in found if one.source in kept] if kept else []
         if not refused or origin is None:
             return self.refuse(refused[0].source, endpoint, built_in, allowed) if refused else None
         shown, name = str(origin), str(origin)

@@ -29,7 +29,7 @@ from prompty.tracing.spans import begin
 if TYPE_CHECKING:
     from prompty.pipeline.version_1 import Reading
 
-_Variable = TypeVar("_Variable", Unset, Exposure)
+_V = TypeVar("_V", Unset, Exposure)
 
 __all__ = [
     "StrPath",
@@ -252,20 +252,20 @@ def _names_endpoints(agent: PromptAgent) -> bool:
 
 def _place_variables(agent: PromptAgent, frontmatter: ParsedFrontmatter, document: Document) -> PromptAgent:
     """Add the positions of variables that are not set, or that may not go to an endpoint, for the error of a call."""
-
-    def place(entries: Sequence[_Variable]) -> tuple[_Variable, ...]:
-        told = entries[: MAX_PROBLEMS + 1]
-        findings = [frontmatter.source_map.locate(entry.keys, "env-missing", "", "") for entry in told]
-        problems = document.source.problems(findings, document.parts.frontmatter_start)
-        placed = [
-            entry._replace(place=problem.place, key=problem.key) for entry, problem in zip(told, problems, strict=True)
-        ]
-        return (*placed, *entries[len(placed) :])
-
     own = agent.provenance
-    carriers = dict(zip(own.carriers, place([*own.carriers.values()]), strict=True))
-    placed = replace(own, unset=place(own.unset), exposed=place(own.exposed), carriers=carriers)
-    return agent.model_copy(update={"provenance": placed})
+    carriers = dict(zip(own.carriers, _place([*own.carriers.values()], frontmatter, document), strict=True))
+    unset, exposed = _place(own.unset, frontmatter, document), _place(own.exposed, frontmatter, document)
+    return agent.model_copy(update={"provenance": replace(own, unset=unset, exposed=exposed, carriers=carriers)})
+
+
+def _place(entries: Sequence[_V], frontmatter: ParsedFrontmatter, document: Document) -> tuple[_V, ...]:
+    placed: list[_V] = list(entries)
+    findings = [
+        frontmatter.source_map.locate(entry.keys, "env-missing", "", "") for entry in placed[: MAX_PROBLEMS + 1]
+    ]
+    for index, found in enumerate(document.source.problems(findings, document.parts.frontmatter_start)):
+        placed[index] = placed[index]._replace(place=found.place, key=found.key)
+    return tuple(placed)
 
 
 def _compose(agent: PromptAgent, document: Document, references: References, registry: Registry) -> PromptAgent:
