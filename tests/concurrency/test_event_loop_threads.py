@@ -1,10 +1,10 @@
-"""Sync code that runs coroutines, also from inside a coroutine, which blocks the event loop it runs on."""
+"""The event loops that run the coroutines of sync code: their contexts, cancellation, and what blocks them."""
 
 import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
@@ -16,84 +16,10 @@ from prompty import tool
 from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, run_in_event_loop, waiting_loops
 from prompty.errors import RequestError
 from prompty.tools.mcp.sessions import run_on_loop, sessions_loop
-from tests.concurrency.nesting import CHAT, ToolCaller, look
+from tests.concurrency.nesting import CHAT, ToolCaller, look, peek
 from tests.watchdog import within
 
 NAME: ContextVar[str] = ContextVar("name", default="nobody")
-
-
-@pytest.fixture
-def server() -> Iterator[ToolCaller]:
-    with ToolCaller() as server:
-        yield server
-
-
-@pytest.fixture
-def ask(server: ToolCaller) -> Callable[..., Any]:
-    """Run a turn in which the model calls each of the tools once, and then repeats their results."""
-    return lambda *tools, **options: prompty.turn(CHAT.agent(server), tools=tools, **options)
-
-
-@tool
-async def name_loop() -> str:
-    return str(id(asyncio.get_running_loop()))
-
-
-def test_an_async_tool_may_call_sync_code_that_has_async_tools(ask: Callable[..., Any]) -> None:
-    @tool
-    async def middle() -> str:
-        return str(ask(look))
-
-    @tool
-    async def outer() -> str:
-        return str(ask(middle))
-
-    assert within(lambda: ask(outer)) == "looked"
-
-
-def test_so_may_async_tools_that_run_in_parallel(ask: Callable[..., Any]) -> None:
-    @tool
-    async def first() -> str:
-        return str(ask(look, look_twice))
-
-    @tool
-    async def second() -> str:
-        return str(ask(look_twice, look))
-
-    @tool
-    async def look_twice() -> str:
-        await asyncio.sleep(0.01)
-        return "looked twice"
-
-    assert within(lambda: ask(first, second)) == "looked looked twice looked twice looked"
-
-
-def test_threads_of_a_nested_call_do_not_need_the_loop_that_waits_for_them(ask: Callable[..., Any]) -> None:
-    @tool
-    def left() -> str:
-        return str(ask(look))
-
-    @tool
-    def right() -> str:
-        return str(ask(look))
-
-    @tool
-    async def outer() -> str:
-        return str(ask(left, right))
-
-    assert within(lambda: ask(outer)) == "looked looked"
-
-
-def test_a_gate_of_a_batch_may_call_sync_code_that_has_async_tools(ask: Callable[..., Any], server: ToolCaller) -> None:
-    def gate(calls: list[Any]) -> list[bool]:
-        return [ask(look) == "looked"] * len(calls)
-
-    [row] = within(lambda: prompty.batch(CHAT.agent(server), [{}], tools=[look], gate=gate))
-    assert row.value == "looked"
-
-
-def test_calls_one_after_the_other_share_an_event_loop(ask: Callable[..., Any]) -> None:
-    assert within(lambda: ask(name_loop)) == within(lambda: ask(name_loop))
 
 
 @pytest.mark.parametrize("parallel", [False, True])
@@ -106,10 +32,9 @@ def test_a_blocked_loop_is_found_out_when_the_context_is_lost(
     @tool
     async def blocks() -> str:
         with ThreadPoolExecutor(1) as threads:
-            return str(threads.submit(ask, look, *[name_loop] * parallel).result())
+            return str(threads.submit(ask, look, *[peek] * parallel).result())
 
-    answer = within(lambda: ask(blocks))
-    assert answer.startswith("looked")
+    assert within(lambda: ask(blocks)).startswith("looked")
 
 
 def test_a_batch_finds_out_too(server: ToolCaller, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]) -> None:
@@ -122,26 +47,6 @@ def test_a_batch_finds_out_too(server: ToolCaller, monkeypatch: pytest.MonkeyPat
             return str(row.value)
 
     assert within(lambda: ask(blocks)) == "looked"
-
-
-def test_an_async_tool_that_exits_ends_its_caller_and_not_the_event_loop(ask: Callable[..., Any]) -> None:
-    @tool
-    async def leave() -> str:
-        raise SystemExit(3)
-
-    with pytest.raises(SystemExit):
-        within(lambda: ask(leave))
-    assert within(lambda: ask(look)) == "looked"
-
-
-def test_an_async_tool_cannot_stop_the_event_loop(ask: Callable[..., Any]) -> None:
-    @tool
-    async def stop() -> str:
-        asyncio.get_running_loop().stop()
-        await asyncio.sleep(0.01)
-        return "still there"
-
-    assert within(lambda: ask(stop)) == "still there"
 
 
 def test_an_interrupted_wait_cancels_the_coroutine() -> None:

@@ -46,12 +46,6 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoopFuture, "START_SECONDS", 0.2)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ToolCaller]:
-    with ToolCaller() as server:
-        yield server
-
-
 def assert_answers(nest: Nest, combination: Combination) -> None:
     answer = within(partial(nest.run, combination))
     assert nest.sentences == [], str(combination)

@@ -388,15 +388,17 @@ def test_a_task_and_a_token_that_are_cancelled_together_end_the_task() -> None:
 
 
 class Lasting:
-    """Async tools: one that ends at once, and one that would last, and takes a moment to end."""
+    """Async tools: one that would last, and takes a moment to end, and one that ends once that one runs."""
 
     def __init__(self) -> None:
-        self.ended = threading.Event()
+        self.begun, self.ended = asyncio.Event(), threading.Event()
 
     async def quick(self) -> str:
+        await self.begun.wait()
         return "quick"
 
     async def lasting(self) -> str:
+        self.begun.set()
         try:
             await asyncio.sleep(LONG)
             return "too late"
@@ -436,7 +438,7 @@ def test_a_stream_that_is_dropped_in_sync_code_ends_async_tools() -> None:
         assert any(isinstance(event, ToolFinished) for event in answer.events())
         del answer
         gc.collect()
-    assert tools.ended.wait(LONG)
+    assert tools.ended.is_set()
 
 
 def test_a_token_ends_async_tools_of_sync_code_and_waits_for_their_end() -> None:
@@ -451,14 +453,17 @@ def test_closing_a_stream_does_not_wait_for_a_tool_that_refuses_to_end(monkeypat
     monkeypatch.setattr("prompty.concurrency.END_SECONDS", 0.1)
     released = threading.Event()
 
+    tools = Lasting()
+
     async def stubborn() -> str:
+        tools.begun.set()
         while not released.is_set():
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
         return "at last"
 
     with Script([call("quick"), call("stubborn")]):
-        answer = turn(AGENT, tools=[Lasting().quick, stubborn], stream=True)
+        answer = turn(AGENT, tools=[tools.quick, stubborn], stream=True)
         assert any(isinstance(event, ToolFinished) for event in answer.events())
         answer.close()
     released.set()

@@ -21,7 +21,7 @@ from prompty.drivers.driver import (
     check_deadline,
     limit_timeout,
 )
-from prompty.drivers.session import LOCK_POLL
+from prompty.drivers.session import LOCK_POLL, MemorySession
 from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
@@ -135,7 +135,7 @@ class AsyncDriver(Driver):
                         raise cast(BaseException, error.__cause__) from await self._cancel_loop(loop, error.results)
             finally:
                 loop.close()
-                if self.host.session.is_locked:
+                if self.host.session is not None:
                     await self.host.session.release_async()
 
     async def perform(self, effect: Effect[T]) -> AsyncGenerator[Event | Outcome[T], None]:
@@ -177,9 +177,9 @@ class AsyncDriver(Driver):
                     return await self._ask_host(effect)
                 case DrainSteering(follow_ups):
                     return self.host.drain_steering(follow_ups=follow_ups)
-                case LoadMemory(session_id):
-                    return await self._load(session_id)
-                case SaveMemory(session_id, messages):
+                case LoadMemory(session_id) if self.host.session is not None:
+                    return await self._load(self.host.session, session_id)
+                case SaveMemory(session_id, messages) if self.host.session is not None:
                     await self.host.session.save_async(session_id, messages)
                 case Wait(seconds):
                     await self._wait_to_retry(seconds)
@@ -261,14 +261,13 @@ class AsyncDriver(Driver):
 
     async def _ask_host(self, question: Question) -> object:
         try:
-            with self.host.session.around():
+            with self.host.inside_session():
                 answer = self.host.ask(question)
                 return await interruptible(answer, self.cancel) if inspect.isawaitable(answer) else answer
         except Exception as error:
             return self.host.answer_failure(question, error)
 
-    async def _load(self, session_id: str) -> list[Json]:
-        session = self.host.session
+    async def _load(self, session: MemorySession, session_id: str) -> list[Json]:
         while not await session.lock_async(session_id):
             session.check_wait(session_id, blocks=False)
             await interruptible(asyncio.sleep(LOCK_POLL), self.cancel)
@@ -287,7 +286,7 @@ class AsyncDriver(Driver):
                     case Emit(event):
                         self.host.emit(event)
                         effect = next(loop)
-                    case SaveMemory(session_id, messages):
+                    case SaveMemory(session_id, messages) if self.host.session is not None:
                         await self.host.session.save_async(session_id, messages)
                         effect = next(loop)
                     case _:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
-from prompty.drivers.session import Session
+from prompty.drivers.session import MemorySession
 from prompty.drivers.target import Target
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
@@ -36,7 +36,7 @@ class Host:
 
     def __init__(self, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None) -> None:
         self._settings, self._summary, self._spans = settings, summary, spans
-        self.session: Session = Session(settings.memory)
+        self.session: MemorySession | None = MemorySession(settings.memory) if settings.memory is not None else None
         self.is_listening: bool = settings.on_event is not None or spans is not None
 
     def ask(self, question: Question) -> object:
@@ -68,12 +68,16 @@ class Host:
         steering = self._settings.steering
         return steering.drain(follow_ups=follow_ups) if steering else []
 
+    def inside_session(self) -> Any:
+        """Enter a function of the host: what it calls cannot wait for the session of this run."""
+        return NULL_SPAN if self.session is None else self.session.around()
+
     def emit(self, event: Event) -> None:
         """Pass an event to the spans and to the listener. A listener's exception is logged."""
         if self._spans is not None:
             self._notify(self._spans.on_event, event)
         if self._settings.on_event is not None:
-            with self.session.around():
+            with self.inside_session():
                 self._notify(self._settings.on_event, event)
 
     @staticmethod

@@ -18,15 +18,15 @@ from prompty.model.message import Json
 
 T = TypeVar("T")
 LOCK_POLL = 0.02
-_held: list["Session"] = []  # the sessions that runs of this process have locked
+_held: list["MemorySession"] = []  # the sessions that runs of this process have locked
 _lock = Lock()
-_around: ContextVar[tuple["Session", ...]] = ContextVar("prompty_sessions", default=())
+_around: ContextVar[tuple["MemorySession", ...]] = ContextVar("prompty_sessions", default=())
 
 
-class Session:
-    """The session of a run. Without a store, it is never locked."""
+class MemorySession:
+    """The session of a run in a store."""
 
-    def __init__(self, memory: MemoryStore | AsyncMemoryStore | None = None) -> None:
+    def __init__(self, memory: MemoryStore | AsyncMemoryStore | None) -> None:
         self._memory: Any = memory
         self._never_blocks: bool = getattr(memory, "never_blocks", False)
         self._id = ""

@@ -23,7 +23,7 @@ from prompty.drivers.driver import (
     check_deadline,
     limit_timeout,
 )
-from prompty.drivers.session import LOCK_POLL
+from prompty.drivers.session import LOCK_POLL, MemorySession
 from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
@@ -102,7 +102,8 @@ class SyncDriver(Driver):
                         failure = describe_failure(error, effect, self.targets)
             finally:
                 loop.close()
-                self.host.session.release()
+                if self.host.session is not None:
+                    self.host.session.release()
 
     def _events_of(self, effect: Effect[object]) -> Generator[Event, None, object] | None:
         """Return the event generator of an effect that emits events before its answer, else None."""
@@ -129,9 +130,9 @@ class SyncDriver(Driver):
                     return self._ask_host(effect)
                 case DrainSteering(follow_ups):
                     return self.host.drain_steering(follow_ups=follow_ups)
-                case LoadMemory(session_id):
-                    return self._load(session_id)
-                case SaveMemory(session_id, messages):
+                case LoadMemory(session_id) if self.host.session is not None:
+                    return self._load(self.host.session, session_id)
+                case SaveMemory(session_id, messages) if self.host.session is not None:
                     self.host.session.save(session_id, messages)
                 case Wait(seconds):
                     self._wait_to_retry(seconds)
@@ -233,13 +234,12 @@ class SyncDriver(Driver):
 
     def _ask_host(self, question: Question) -> object:
         try:
-            with self.host.session.around():
+            with self.host.inside_session():
                 return _resolve(self.host.ask(question))
         except Exception as error:
             return self.host.answer_failure(question, error)
 
-    def _load(self, session_id: str) -> list[Json]:
-        session = self.host.session
+    def _load(self, session: MemorySession, session_id: str) -> list[Json]:
         while not session.lock(session_id):
             session.check_wait(session_id, blocks=True)
             self._wait(LOCK_POLL)

@@ -6,7 +6,7 @@ from logging import Logger, getLogger
 
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
-from prompty.drivers.session import Session
+from prompty.drivers.session import MemorySession
 from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
@@ -49,9 +49,9 @@ class ToolRunner:
         run: object = None,
         emit: Callable[[Event], object] | None = None,
         spans: RunSpans | None = None,
-        session: Session | None = None,
+        session: MemorySession | None = None,
     ) -> None:
-        self.session: Session = session or Session()
+        self.session = session
         self._agent, self._settings, self._inputs = agent, settings, inputs
         self._run_id, self._run, self._run_tools = run_id, run, run_tools
         self._emit, self._spans = emit, spans
@@ -134,7 +134,7 @@ class ToolRunner:
             call = self.tools[planned.call.name].prepare(planned.arguments, self._inputs, context)
         except PromptyError as error:
             raise NotRun(str(error)) from error
-        if self.session.is_locked:
+        if self.session is not None and self.session.is_locked:
             call = self.session.wrap_tool(call, is_async=self.is_async(planned))
         if self._spans is None:
             return call

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
 from prompty.drivers.aio import AsyncDriver, Outcome, drain_async
-from prompty.drivers.session import Session
+from prompty.drivers.session import MemorySession
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
 from prompty.durable.codec import answer_to_json, error_to_json, result_to_json
 from prompty.durable.deadline import NO_DEADLINE, RunDeadline
@@ -71,7 +71,7 @@ class Performer:
         self.hooks = hooks
         self.metrics = metrics
         self.pace = pace
-        self.session: Session = Session(memory)
+        self.session: MemorySession = MemorySession(memory)
         self.expected: dict[str, Effect[object] | PlannedCall] = {}
         self.requested: ModelRequested | None = None  # the next model call, until it is made
         self.stored: int = 0  # messages of the session when the run began
