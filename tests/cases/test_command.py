@@ -224,7 +224,8 @@ def test_cases_without_recordings_on_one_side_need_a_live_run(project: Path) -> 
     (project / "greet.prompty").write_text(SCRIPTED.replace("Greet {{", "Please greet {{"))
     run(project, "--record", code=1)
     out, _ = run(project, "--against", "HEAD", code=1)
-    assert "No result can be compared with HEAD: none has a verdict in both runs. Write them with --record." in out
+    assert "No result can be compared with HEAD: none has a verdict in both runs. Record answers" in out
+    assert "For a version without recordings, add --live." in out
     out, _ = run(project, "--against", "HEAD", "--live")
     assert "Compared with HEAD: 0 worse, 0 better, of 2 cases." in out
 

@@ -329,3 +329,30 @@ def test_names_of_files_are_safe_and_different_for_different_texts(first: str, s
 def test_a_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="does not exist"):
         read_suite(tmp_path / "none.test.yaml")
+
+
+def test_mistakes_of_all_kinds_come_in_one_pass(tmp_path: Path) -> None:
+    text = """\
+cases:
+  - name: a
+    expect: {render: {contians: x, path: y}}
+  - name: b
+    expect: {replay: {regex: '('}}
+  - name: c
+    repeat: 2
+    pass: 3
+  - name: d
+    expect: {render: {judge: j.prompty}, replay: {tokens: {max: many}}}
+  - name: e
+    pass: 2
+    repet: 3
+"""
+    found = [problem.partition(" | ")[0] for problem in problems_of(tmp_path, text)]
+    assert found == [
+        "3: unknown key `contians`",
+        "5: the regular expression is invalid: missing ), unterminated subpattern at position 0",
+        "8: `pass` is 3, but the case runs 2 times",
+        "10: `judge` checks an answer, but `render` has none",
+        "10: expected a number, found `many`",
+        "13: unknown key `repet`",
+    ]

@@ -164,7 +164,8 @@ def test_totals_count_each_model_and_variant_with_what_is_new_and_gone() -> None
         (None, "No result can be compared with main: all of them are new. Add them with --update."),
         (
             "error",
-            "No result can be compared with main: none has a verdict in both runs. Write them with --record.",
+            "No result can be compared with main: none has a verdict in both runs. "
+            "Record answers with --record. For a version without recordings, add --live.",
         ),
     ],
 )

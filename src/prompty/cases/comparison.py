@@ -159,7 +159,8 @@ def describe_comparison(comparison: Comparison, name: str) -> list[str]:
     """Return lines about a comparison with `name`, such as the baseline or a git reference."""
     if not comparison.compared:
         cause = "all of them are new" if not comparison.uncompared else "none has a verdict in both runs"
-        fix = "Add them with --update." if not comparison.uncompared else "Write them with --record."
+        missing = "Record answers with --record. For a version without recordings, add --live."
+        fix = missing if comparison.uncompared else "Add them with --update."
         return [f"No result can be compared with {name}: {cause}. {fix}"]
     (low, high), worse, better = comparison.interval, len(comparison.worse_cases), len(comparison.better_cases)
     flips = ""

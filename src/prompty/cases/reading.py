@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -158,8 +159,34 @@ def _read(text: str, path: Path) -> tuple[CaseFile | None, list[Finding]]:
         file = CaseFile.model_validate(resolved)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        return None, first_findings(_locate(detail, resolved, data, source_map) for detail in details)
+        wrong = [_locate(detail, resolved, data, source_map) for detail in details]
+        return None, first_findings([*wrong, *_find_other_mistakes(details, resolved, data, source_map)])
     return file, first_findings(_find_mistakes(file, data, source_map))
+
+
+def _find_other_mistakes(
+    details: Sequence[ErrorDetails], resolved: dict[str, Any], written: object, source_map: SourceMap
+) -> Iterator[Finding]:
+    """Yield the mistakes outside the parts that do not fit their types, so that one pass shows all of them."""
+    rest = deepcopy(resolved)
+    paths = [_follow(detail["loc"], resolved) for detail in details]
+    for *above, last in filter(None, paths):
+        part: Any = rest
+        for key in above:  # a part above may be gone by now
+            part = part[int(key)] if isinstance(part, list) else part.get(key) if isinstance(part, dict) else None
+        if isinstance(part, dict):
+            part.pop(last, None)
+    wrong = [".".join(map(str, path[:-1])) for path in paths]
+    if {"", "defaults"}.intersection(wrong):
+        return  # they change what is right in every case
+    try:
+        file = CaseFile.model_validate(rest)
+    except ValidationError:
+        return
+    for finding in _find_mistakes(file, written, source_map):
+        key = f"{finding.problem.key}."
+        if not any(key.startswith(f"{part}.") or f"{part}.".startswith(key) for part in wrong):
+            yield finding
 
 
 def _place(text: str, code: str, problem: YamlProblem) -> Finding:
