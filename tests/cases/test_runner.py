@@ -195,8 +195,7 @@ def test_a_result_for_one_call_of_a_tool_replaces_the_one_for_every_call(tmp_pat
         tools: {look: in stock, look 2: sold out, pay: {paid: true}}
         expect: {replay: {tools: {contains: [look, look, look], not_contains: [pay]}}}
     """
-    script = [[call("look", item="a"), call("look", item="b")], call("look", item="a"), "Done."]
-    with Script(*script) as asked:
+    with Script([call("look", item="a"), call("look", item="b")], call("look", item="a"), "Done.") as asked:
         assert run_only_case(tmp_path, cases, SHOP, mode=RECORD).status == "passed"
     results = [message["content"] for message in asked.requests[2]["messages"] if message["role"] == "tool"]
     assert results == ["in stock", "sold out", "in stock"]

@@ -76,8 +76,9 @@ def run_checks(
         for name in check.conditions:
             if name in _CHEAP:
                 message = _find_failure(name, check, seen)
-                failed = CheckResult(level, name, False, _name_part(check, message)) if message else None
-                results.append(failed or _get_passed(level, name))
+                results.append(
+                    CheckResult(level, name, False, _name_part(check, message)) if message else _get_passed(level, name)
+                )
     for name, evaluate in _EXPENSIVE.items():
         for check, seen in looked:
             if name in check.conditions:
@@ -159,17 +160,17 @@ def _is_same(value: object, wanted: object) -> bool:
 
 
 def _check_contains(check: ValueCheck, seen: Observation) -> str:
-    wanted = next((text for text in check.contains if not _has_text(check, seen, text)), None)
-    return "" if wanted is None else f"expected text that contains {show_value(wanted)}, found {show_value(seen.text)}"
+    for wanted in check.contains:
+        if wanted not in seen.text and not (check.ignore_case and wanted.casefold() in seen.text.casefold()):
+            return f"expected text that contains {show_value(wanted)}, found {show_value(seen.text)}"
+    return ""
 
 
 def _check_not_contains(check: ValueCheck, seen: Observation) -> str:
-    unwanted = next((text for text in check.not_contains if _has_text(check, seen, text)), None)
-    return "" if unwanted is None else f"expected text without {show_value(unwanted)}, found {show_value(seen.text)}"
-
-
-def _has_text(check: ValueCheck, seen: Observation, text: str) -> bool:
-    return text.casefold() in seen.text.casefold() if check.ignore_case else text in seen.text
+    for unwanted in check.not_contains:
+        if unwanted in seen.text or (check.ignore_case and unwanted.casefold() in seen.text.casefold()):
+            return f"expected text without {show_value(unwanted)}, found {show_value(seen.text)}"
+    return ""
 
 
 def _check_any_of(check: ValueCheck, seen: Observation) -> str:
