@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 from prompty.cases.case_file import Check, Level, Range, Similarity
 from prompty.cases.results import CheckResult
-from prompty.model.message import Json
 from prompty.safety.json import read_json
 from prompty.safety.schemas import get_validator, search
 
@@ -142,7 +141,7 @@ _CHEAP: dict[str, Callable[[Check, Observation], str]] = {
     "contains": _check_contains,
     "not_contains": _check_not_contains,
     "regex": _check_regex,
-    "json_schema": lambda check, seen: _validate(check.json_schema or {}, seen.read_value()),
+    "json_schema": lambda check, seen: _validate(_write(check.json_schema), seen.read_value()),
     "length": _check_length,
     "dropped": _check_dropped,
     "tools": lambda check, seen: _compare_calls(check.tools or (), seen.calls),
@@ -181,7 +180,7 @@ def _compare_calls(wanted: Sequence[Any], found: Sequence[tuple[str, object]]) -
 _ABSENT = object()
 
 
-def _validate(schema: Json, value: object) -> str:
+def _validate(schema: str, value: object) -> str:
     try:
         error = next(get_validator(schema).iter_errors(value), None)
     except ValueError as unusable:
