@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -110,7 +111,8 @@ def test_hashes_are_those_of_the_files_that_a_supported_python_can_install() -> 
 
 def test_the_job_that_builds_a_release_installs_nothing_but_pinned_files() -> None:
     """The list of parts comes from another job, and what later jobs download must be what was built."""
-    jobs = read_yaml((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))[0]["jobs"]
+    workflow: Any = read_yaml((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))[0]
+    jobs = workflow["jobs"]
     commands = {name: [step.get("run", "") for step in job.get("steps", ())] for name, job in jobs.items()}
     assert [name for name, run in commands.items() if "make sbom" in run] == ["sbom"]
     assert [name for name, run in commands.items() if "make dist" in run] == ["build"]

@@ -135,8 +135,9 @@ def list_functions(folder: Path, schema: Json) -> Iterator[Action]:
     for parameters in ({"a": schema}, {"properties": {"a": schema}}, [{"name": "a", "kind": "object", **schema}]):
         tool = {"name": "act", "kind": "function", "parameters": parameters}
         yield partial(play, {"tools": [tool]}, tools={"act": act})
-    for parameters in (schema, {"type": "object", "properties": {"a": schema}}):
-        yield partial(Toolset, [OfferedTool(function=Function(name="act", description=None, parameters=parameters))])
+    inside: Json = {"type": "object", "properties": {"a": schema}}
+    for whole in (schema, inside):
+        yield partial(Toolset, [OfferedTool(function=Function(name="act", description=None, parameters=whole))])
 
 
 def list_conditions(folder: Path, schema: Json) -> Iterator[Action]:
@@ -153,7 +154,11 @@ def list_api_operations(folder: Path, schema: Json) -> Iterator[Action]:
     component = {"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/a"}}}}}
     query = {"parameters": [{"name": "a", "in": "query", "schema": schema}]}
     dialect = {"jsonSchemaDialect": schema.get("$schema", "urn:none")}
-    parts = [(query, {}), (body, dialect), (component, {"components": {"schemas": {"a": schema}}})]
+    parts: list[tuple[Json, Json]] = [
+        (query, {}),
+        (body, dialect),
+        (component, {"components": {"schemas": {"a": schema}}}),
+    ]
     for operation, others in parts:
         document = one_operation(operation, method="post", **others)
         yield partial(offer_operations, json.dumps(document).encode())

@@ -85,7 +85,7 @@ UNFIT: dict[str, tuple[dict[str, object], str]] = {
 @pytest.mark.parametrize(("schema", "said"), UNFIT.values(), ids=UNFIT)
 def test_arguments_that_do_not_fit_in_many_places(schema: dict[str, object], said: str) -> None:
     """Every problem has a copy of the object that it is about."""
-    validator = get_validator(schema)
+    validator = get_validator(json.dumps(schema))
     answer, seconds = measured(lambda: check_arguments(MANY, validator))
     assert isinstance(answer, ArgumentsError)
     assert said in str(answer)

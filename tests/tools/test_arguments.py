@@ -96,7 +96,7 @@ def test_a_value_that_the_validator_cannot_read_has_a_problem() -> None:
     deep: object = 1
     for _ in range(300):
         deep = [deep]
-    validator = get_validator({"type": "object", "properties": {"a": {"type": "integer"}}})
+    validator = get_validator(json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}}))
     for value in (deep, [deep] * 1000, "\ud800", ["\ud800"] * 1000):
         with pytest.raises(ArgumentsError):
             check_arguments({"a": value}, validator)
@@ -105,4 +105,4 @@ def test_a_value_that_the_validator_cannot_read_has_a_problem() -> None:
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json"])
 def test_a_schema_that_refers_to_something_outside_is_refused(reference: str) -> None:
     with pytest.raises(ValueError, match=r"outside the schema|No base URI"):
-        get_validator({"type": "object", "properties": {"a": {"$ref": reference}}})
+        get_validator(json.dumps({"type": "object", "properties": {"a": {"$ref": reference}}}))

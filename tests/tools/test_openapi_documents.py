@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ArgumentsError, ToolError
-from prompty.safety.schemas import get_validator, is_legal, is_valid
+from prompty.safety.schemas import get_validator, is_legal
+from prompty.tools.calls import is_valid
 from prompty.tools.openapi import find_base_url, find_scheme
 from prompty.tools.openapi.client import Permissions
 from prompty.tools.openapi.document import parse_document
@@ -154,7 +155,7 @@ def test_half_a_character_in_a_document_is_replaced() -> None:
     body = {"content": {"application/json": {"schema": schema}}}
     [found] = list_operations(read(document({"/x": {"post": {"operationId": "x", "requestBody": body}}})))
     assert is_legal(found.function.parameters)
-    assert is_valid({"a": "\ufffd"}, get_validator(found.function.parameters))
+    assert is_valid({"a": "\ufffd"}, get_validator(json.dumps(found.function.parameters)))
 
 
 @pytest.mark.parametrize("url", ["https://[a", "https://[x]/", "//[1, None]", "https://a\u2100.example"])
@@ -182,4 +183,4 @@ def check_large(path: Path, number: int) -> None:
     assert len({one.function.name for one in found}) == len(found)
     assert all(is_legal(one.function.parameters) for one in found)
     for one in found:
-        get_validator(one.function.parameters)  # it can be built
+        get_validator(json.dumps(one.function.parameters))  # it can be built

@@ -1,11 +1,13 @@
 """Operations of OpenAPI documents as functions: names, descriptions, schemas, choices."""
 
+import json
 from typing import Any
 
 import pytest
 
 from prompty.errors import ToolError
-from prompty.safety.schemas import get_validator, is_legal, is_valid
+from prompty.safety.schemas import get_validator, is_legal
+from prompty.tools.calls import is_valid
 from prompty.tools.openapi.operations import Selection, list_operations
 from tests.tools.openapi_parts import document, one_operation, operation_of, read
 
@@ -138,8 +140,8 @@ def test_recursive_schemas_keep_the_definitions_that_are_needed() -> None:
     )
     assert schema["properties"]["next"] == {"$ref": "#/$defs/Node"}
     assert list(schema["$defs"]) == ["Leaf", "Node"]
-    assert is_valid({"next": {"next": {"leaf": 1}}}, get_validator(schema))
-    assert not is_valid({"next": {"next": {"leaf": "no"}}}, get_validator(schema))
+    assert is_valid({"next": {"next": {"leaf": 1}}}, get_validator(json.dumps(schema)))
+    assert not is_valid({"next": {"next": {"leaf": "no"}}}, get_validator(json.dumps(schema)))
 
 
 def test_references_into_other_parts_of_the_document_get_names_of_their_own() -> None:
@@ -151,7 +153,7 @@ def test_references_into_other_parts_of_the_document_get_names_of_their_own() ->
     schema = parameters_of(data)
     [name] = schema["$defs"]
     assert schema["properties"]["body"]["items"] == {"$ref": f"#/$defs/{name}"}
-    assert not is_valid({"body": ["x"]}, get_validator(schema))
+    assert not is_valid({"body": ["x"]}, get_validator(json.dumps(schema)))
 
 
 DIALECT: dict[str, tuple[dict[str, Any], Any]] = {

@@ -95,9 +95,8 @@ def chat_events(count: int) -> list[Json]:
     calls = [
         {"index": number, "id": f"c{number}", "function": {"name": "f", "arguments": "{}"}} for number in range(count)
     ]
-    return [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls] + [
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
-    ]
+    deltas: list[Json] = [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls]
+    return [*deltas, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
 
 
 def chat_answer(count: int) -> Json:

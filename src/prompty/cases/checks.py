@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 from prompty.cases.calls import find_unmatched
 from prompty.cases.case_file import CallEntry, Check, Level, Range, Similarity, ToolCalls, ValueCheck
 from prompty.cases.results import CheckResult
-from prompty.model.message import Json
 from prompty.safety.json import read_json
 from prompty.safety.schemas import get_validator, search
 
@@ -211,7 +210,7 @@ _CHEAP: dict[str, Callable[[Any, Observation], str]] = {
     "contains": _check_contains,
     "not_contains": _check_not_contains,
     "regex": _check_regex,
-    "json_schema": lambda check, seen: _validate(check.json_schema or {}, _read_data(seen)),
+    "json_schema": lambda check, seen: _validate(_write(check.json_schema), _read_data(seen)),
     "length": _check_length,
     "any_of": _check_any_of,
     "dropped": _check_dropped,
@@ -301,7 +300,7 @@ def _show_call(name: str, arguments: object) -> str:
 _ABSENT = object()
 
 
-def _validate(schema: Json, value: object) -> str:
+def _validate(schema: str, value: object) -> str:
     try:
         error = next(get_validator(schema).iter_errors(value), None)
     except ValueError as unusable:

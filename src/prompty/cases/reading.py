@@ -3,6 +3,7 @@
 `write_yaml` writes data as YAML that reads back as the same data, for generated test files and prompts.
 """
 
+import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -448,7 +449,7 @@ def _find_unusable(check: ValueCheck) -> Iterator[tuple[str, str, str]]:
     if problem := find_pattern_problem(check.regex or ""):
         yield "regex", *problem
     try:
-        get_validator(check.json_schema or {})
+        get_validator(json.dumps(check.json_schema or {}))
     except ValueError as error:
         yield "json_schema", f"not a JSON Schema: {error}", "Correct the schema."
     try:

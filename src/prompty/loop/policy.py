@@ -6,6 +6,7 @@ arguments match these JSON Schemas. A missing argument matches. The stricter pol
 `always`. All three see the arguments of the actual call: with defaults, and as rewritten by a guardrail.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,7 +131,7 @@ def _requires_approval(policy: object, arguments: Json) -> bool:
     if not conditions:
         return True
     try:
-        return get_validator({"properties": conditions}).is_valid(arguments)
+        return get_validator(json.dumps({"properties": conditions})).is_valid(arguments)
     except ValueError:
         return True  # not a schema: it cannot have meant "never ask"
 

@@ -25,12 +25,13 @@ from prompty.model.event import ToolGated
 from prompty.model.message import Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.safety.redaction import MASK
-from prompty.safety.schemas import Validator, get_validator, is_valid
+from prompty.safety.schemas import Validator, get_validator
 from prompty.tools.calls import (
     complete_arguments,
     copy_json,
     drop_defaults,
     error_message,
+    is_valid,
     resolve_arguments,
     result_message,
 )
@@ -60,7 +61,7 @@ class Toolset(dict[str, OfferedTool]):
 
 def _compile_validator(tool: OfferedTool) -> Validator:
     try:
-        return get_validator(tool.function.parameters)
+        return get_validator(json.dumps(tool.function.parameters))
     except ValueError as error:
         raise ToolError(
             f"the schema of the tool '{tool.function.name}' is invalid: {error}",

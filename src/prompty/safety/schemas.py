@@ -41,16 +41,13 @@ class Validator(Protocol):
     def iter_errors(self, value: object, /) -> "Iterator[jsonschema_rs.ValidationError]": ...
 
 
-def get_validator(schema: Mapping[str, Any]) -> Validator:
-    """Return the cached validator for a JSON Schema. Raise `ValueError` if it is invalid or refers to anything outside.
-
-    The error names the place in the schema, but quotes no value.
-    """
-    return _build_validator(json.dumps(schema))
-
-
 @lru_cache(maxsize=512)  # building one costs more than using it
-def _build_validator(schema: str) -> Validator:
+def get_validator(schema: str) -> Validator:
+    """Return the validator for a JSON Schema, written as JSON.
+
+    Raise `ValueError` if it is invalid or refers to anything outside. The error names the place in the schema, but
+    quotes no value.
+    """
     try:
         return _build(schema)
     except ValueError:
@@ -122,15 +119,7 @@ def find_pattern_problem(text: str) -> tuple[str, str] | None:
 
 def search(pattern: str, text: str) -> bool:
     """Return True if a regular expression matches somewhere in a text. Raise `ValueError` if that takes too long."""
-    error = next(get_validator({"pattern": pattern}).iter_errors(text), None)
+    error = next(get_validator(json.dumps({"pattern": pattern})).iter_errors(text), None)
     if error is not None and type(error.kind).__name__ != "Pattern":
         raise ValueError(f"the regular expression takes more than {_MAX_STEPS:,} steps on this text")
     return error is None
-
-
-def is_valid(value: object, validator: Validator) -> bool:
-    """Return True if a value is valid. A value nested too deep for the validator is not."""
-    try:
-        return validator.is_valid(value)
-    except ValueError:
-        return False

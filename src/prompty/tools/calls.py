@@ -14,7 +14,7 @@ from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Json, Message, ToolCall, Usage
 from prompty.safety.json import is_deeper, is_larger, may_have_surrogates, read_json, repair_json, repair_text
 from prompty.safety.redaction import mask_secrets
-from prompty.safety.schemas import Validator, is_valid
+from prompty.safety.schemas import Validator
 
 logger: logging.Logger = logging.getLogger("prompty")
 _FENCE = "```"
@@ -93,6 +93,14 @@ def _strip_fence(text: str) -> str:
     first_line, newline, rest = text[: -len(_FENCE)].partition("\n")
     tag = first_line.removeprefix(_FENCE).strip()
     return rest.strip() if newline and (not tag or tag.isalnum()) else text
+
+
+def is_valid(value: object, validator: Validator) -> bool:
+    """Return True if a value is valid. A value nested too deep for the validator is not."""
+    try:
+        return validator.is_valid(value)
+    except ValueError:
+        return False
 
 
 def check_arguments(arguments: Json, validator: Validator) -> None:

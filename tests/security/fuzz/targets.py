@@ -120,7 +120,7 @@ def make_arguments(dice: Random) -> Input:
         text = f"```json\n{text}\n```"
     bound = ("to",) if dice.random() < 0.2 else ()
     defaults = {"amount": 5, "b": [1]} if dice.random() < 0.2 else {}
-    validator = get_validator(seeds.SCHEMAS[at])
+    validator = get_validator(json.dumps(seeds.SCHEMAS[at]))
     return text, partial(resolve_arguments, text, bound, validator, defaults)
 
 
@@ -269,7 +269,7 @@ def _describe(data: bytes, arguments: Any) -> None:
 
 def _build_call(document: ApiDocument, operation: Operation, arguments: Any) -> None:
     text = json.dumps(arguments if isinstance(arguments, dict) else {"id": arguments})
-    resolved = resolve_arguments(text, (), get_validator(operation.function.parameters), {})
+    resolved = resolve_arguments(text, (), get_validator(json.dumps(operation.function.parameters)), {})
     request = build_call(operation, resolved)
     scheme = find_scheme(document, operation)
     if scheme is not None:

@@ -155,7 +155,7 @@ def _check_schema(tool: "Tool", server: str) -> dict[str, Any]:
     if foreign := next(_foreign_references(schema), None):
         raise ToolError(f"{place} has an external reference, '{visible(foreign)}', which is not fetched", fix)
     try:
-        get_validator(schema)
+        get_validator(json.dumps(schema))
     except ValueError as error:
         raise ToolError(f"{place} is not a JSON Schema: {error}", fix) from None
     return schema
