@@ -87,8 +87,9 @@ class Combination:
 
 def list_combinations(depth: int) -> Iterator[Combination]:
     """Yield every combination of this depth."""
-    for *layers, in_notebook in product(*[LAYERS] * (depth - 1), LEAVES, (False, True)):
-        yield Combination(tuple(layers), in_notebook)
+    for layers in product(*[LAYERS] * (depth - 1), LEAVES):
+        yield Combination(layers, in_notebook=False)
+        yield Combination(layers, in_notebook=True)
 
 
 @dataclass
@@ -237,7 +238,7 @@ class AsyncStore(Store):
         await asyncio.sleep(0)
         InProcessMemory.append(self, session_id, messages)
 
-    async def acquire(self, session_id: str, /) -> Any:
+    async def acquire(self, session_id: str, /) -> Any:  # type: ignore[override]  # as above
         await asyncio.sleep(0)
         return InProcessMemory.acquire(self, session_id)
 

@@ -41,8 +41,14 @@ class Recorded:
 
     def acquire(self, session_id: str, /) -> Callable[[], None] | None:
         self.note("acquire")
-        release = self.inner.acquire(session_id)
-        return release and (lambda: (self.note("release"), release())[1])
+        free = self.inner.acquire(session_id)
+
+        def release() -> None:
+            assert free is not None
+            self.note("release")
+            free()
+
+        return free and release
 
 
 class QuickStore(Recorded):

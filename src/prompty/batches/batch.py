@@ -85,7 +85,8 @@ def batch(
     wanted: SimpleQueue[Future[Any] | None] = SimpleQueue()  # rows that the event loop asks this thread for
 
     async def next_row() -> Any:
-        wanted.put(row := Future())
+        row: Future[Any] = Future()
+        wanted.put(row)
         return await asyncio.wrap_future(row)
 
     iterator = iter(rows)
