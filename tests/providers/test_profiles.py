@@ -1,10 +1,12 @@
 """Every server gets requests as its documentation asks for them, whoever names its address."""
 
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
@@ -105,11 +107,17 @@ HOSTS = [expected.url.split("/")[2] for expected in EXPECTED.values()]
 
 @pytest.fixture
 def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Internet]:
-    """Every host, also this machine, behind a proxy."""
+    """Every host behind a proxy, and for this machine, which no proxy serves, every port."""
     names = [*HOSTS, "api.anthropic.com", "bedrock-mantle.us-east-1.api.aws"]
     with Internet(tmp_path, names, Chat().whole("Hello")) as internet:
         internet.use(monkeypatch.setenv)
         monkeypatch.setenv("NO_PROXY", "")
+        address, connect = urlsplit(internet.url), socket.create_connection
+        monkeypatch.setattr(
+            socket,
+            "create_connection",
+            lambda _, *rest, **more: connect((address.hostname, address.port), *rest, **more),
+        )
         monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
         _load_certificates.cache_clear()
         yield internet

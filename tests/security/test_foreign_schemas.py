@@ -143,7 +143,7 @@ def test_the_error_of_a_schema_names_the_place_and_no_value() -> None:
 
 def test_the_failed_check_of_a_test_file_does_not_quote_its_schema() -> None:
     check = Check.model_validate({"json_schema": {"type": SECRET}})
-    [result] = run_checks("render", [check], Observation("x", lambda: "x"), _no_evaluators)
+    [result] = run_checks("render", [check], Observation("{}", dict), _no_evaluators)
     assert result.message.startswith("the JSON Schema is invalid: type: the value is not valid")
 
 

@@ -204,8 +204,8 @@ def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:
     if not any(located.is_relative_to(root.resolve()) for root in (folder, *agent.allowed_roots)):
         raise ToolError(
             f"'{path}' of the tool '{tool.name}' is not below the prompt's folder",
-            "Move it there, or pass allowed_roots= to load().",
-            "Move it there, or allow its folder: with --root, or with `roots` in prompty.toml.",
+            "Move it there, or allow its folder: with --root, with `roots` in prompty.toml, or with allowed_roots= of "
+            "load().",
         )
     return located
 
