@@ -271,3 +271,9 @@ def test_a_worker_looks_up_what_was_not_set_at_the_submission(
     resolved = resolve_late(stored)
     assert resolved.provenance.texts[KEY] is TextOrigin.ENVIRONMENT
     assert KEY not in json.dumps(record.to_json())
+
+
+def test_a_variable_in_a_list_of_options_is_filled_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = loads("---\nmodel: {id: m, options: {stopSequences: ['${env:LATE_STOP}', end]}}\n---\nuser:\nHi")
+    monkeypatch.setenv("LATE_STOP", "stop")
+    assert resolve_late(agent).model.options.stop_sequences == ("stop", "end")

@@ -44,6 +44,7 @@ def provider(
     for name in ENDPOINTS:
         monkeypatch.setenv(name, server.url)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("PROMPTY_TRUSTED_ENDPOINTS", server.url)  # with tokens, too
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Credential)
     server.answer(json_reply(ANSWER))
