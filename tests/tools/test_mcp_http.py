@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from mcp.server import Server
 
-from prompty import CancelToken, Message, loads, turn_async
+from prompty import CancelToken, Message, loads, tool, turn, turn_async
 from prompty.events import ToolFinished, ToolProgress
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
@@ -24,6 +24,7 @@ from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.conversations.turns import scripted
 from tests.late import without_variables
 from tests.tools.openapi_parts import own_kind
+from tests.watchdog import within
 from tests.ways import SYNC, Seen, Way, sync_and_async
 
 pytestmark = pytest.mark.slow
@@ -345,3 +346,20 @@ def test_an_owner_that_is_not_let_in_is_told_to_check(own: OwnServer) -> None:
     seen = turn_with(SYNC)
     assert "cannot use the MCP server 'own' (tool 'own')" in str(seen.error)
     assert "its headers" in str(seen.error)
+
+
+@sync_and_async
+def test_a_server_can_be_used_by_a_sync_call_inside_an_async_tool(way: Way, own: OwnServer) -> None:
+    """Its session lives on an event loop that no tool blocks."""
+    agent = scripted(tools=[{"name": "own", "kind": "mcp", "serverName": "own", "allowedTools": ["add"]}])
+
+    @tool
+    async def nested() -> str:
+        with Script(call("add", a=1, b=2), lambda request: str(request.body["messages"][-1]["content"])):  # type: ignore[index]  # JSON
+            return str(turn(agent))
+
+    def run() -> Seen:
+        with Script([call("add", a=3, b=4), call("nested")], "Done."):
+            return way.turn(agent, tools=[nested])
+
+    assert within(run).told == ["7", "3"]
