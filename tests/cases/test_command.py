@@ -17,6 +17,7 @@ from tests.batch.hostile import Hostile
 
 pytestmark = pytest.mark.process
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "prompt-tests"
 COMMAND = [sys.executable, "-m", "prompty.cli", "test"]
 
 SCRIPTED = """\
@@ -143,6 +144,21 @@ def test_checks_of_a_named_file_run(project: Path) -> None:
     run(project, "--record", "--checks", "rules.py")
     assert "Add --checks rules.py" in run(project, code=1)[0]
     run(project, "--checks", "rules.py")
+
+
+def test_the_example_works_as_its_page_says_after_its_prompt_was_edited(tmp_path: Path) -> None:
+    """The commands are those of the page: record, and test in CI."""
+    folder = Path(shutil.copytree(EXAMPLE, tmp_path / "project"))
+    page = (folder / "README.md").read_text()
+    prompt = folder / "refund.prompty"
+    edited = prompt.read_text().replace("You answer", "You kindly answer")
+    assert edited != prompt.read_text()
+    prompt.write_text(edited)
+    [in_ci] = re.findall(r"- run: prompty test (.+) --github", page)
+    assert "matches this request" in run(folder, *in_ci.split(), code=1)[0]
+    [record] = re.findall(r"^prompty test (--record .+)$", page, re.MULTILINE)
+    run(folder, *record.split())
+    run(folder, *in_ci.split())
 
 
 def write_live_project(folder: Path, url: str, cases: int) -> None:

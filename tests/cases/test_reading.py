@@ -63,6 +63,14 @@ MISTAKES = {
         "cases:\n  - name: a b\n  - name: A-b\n",
         "3: the name 'A-b', or the recording's file name, is the same as for case 1 | Give each case a unique name.",
     ),
+    "one model twice": (
+        "cases:\n  - name: a\n    models: [openai:a, openai:b, openai:a]\n",
+        "3: 'openai:a', or its recording's file name, is the same as for 'openai:a' | Remove one of them.",
+    ),
+    "one variant twice": (
+        "defaults:\n  variants: ['', short, Short]\ncases:\n  - name: a\n",
+        "2: 'Short', or its recording's file name, is the same as for 'short' | Remove one of them.",
+    ),
     "more passes than runs": (
         "cases:\n  - name: a\n    repeat: 2\n    pass: 3\n",
         "4: `pass` is 3, but the case runs 2 times | Write `repeat: 3`, or lower `pass`.",

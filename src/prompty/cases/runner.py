@@ -114,15 +114,15 @@ class Runner:
             )
         agent = self._get_agent(trial)
         if isinstance(agent, PromptyError):
-            return _build_result(trial, "error", [CaseRun(error=agent.for_command_line())])
-        runs: list[CaseRun] = []
+            return _build_result(trial, "error", (CaseRun(error=agent.for_command_line()),))
+        runs: tuple[CaseRun, ...] = ()
         passed = failed = 0
         status: Status | None = None
         for number in range(1, trial.repeat + 1):
             if self._stopping.is_set():
                 return None
             run = run_case(self._get_context(trial, number, agent))
-            runs.append(run)
+            runs += (run,)
             outcome = run.status
             passed += outcome == "passed"
             failed += outcome == "failed"
@@ -145,9 +145,10 @@ class Runner:
 
     def _get_agent(self, trial: Trial) -> PromptAgent | PromptyError:
         """Return the agent of a trial, or the error from loading it. Cached."""
-        suite = trial.suite
-        beside = suite.path if suite.earlier else None
-        return self._load((suite.prompt, trial.variant, trial.model), suite.earlier or suite.folder, beside)
+        suite, key = trial.suite, (trial.suite.prompt, trial.variant, trial.model)
+        if (known := self._agents.get(key)) is not None:
+            return known
+        return self._load(key, suite.earlier or suite.folder, suite.path if suite.earlier else None)
 
     def _load(
         self, key: tuple[Path, str | None, str | None], folder: Path, beside: Path | None = None
@@ -177,9 +178,10 @@ class Runner:
     def _load_evaluators(self, trial: Trial) -> Iterator[PromptAgent | PromptyError]:
         """Yield the judges and embedding prompts of a case."""
         for check in (*trial.case.expect.replay, *trial.case.expect.live):
-            for name in filter(None, (check.judge, check.similar and check.similar.prompt)):
-                folder = trial.suite.folder
-                yield self._load((folder / name, None, None), folder)
+            folder, similar = trial.suite.folder, check.similar
+            for name in (check.judge, similar.prompt if similar else None):
+                if name is not None:
+                    yield self._load((folder / name, None, None), folder)
 
     @contextmanager
     def _open_ledger(self) -> Iterator[list[str]]:
@@ -203,18 +205,9 @@ class Runner:
             return self._trust[judge]
 
 
-def _build_result(trial: Trial, status: Status, runs: Sequence[CaseRun] = (), note: str = "") -> TrialResult:
-    return TrialResult(
-        suite=trial.suite.label,
-        case=str(trial.case.name),
-        variant=trial.variant,
-        model=trial.model,
-        tags=trial.case.tags,
-        status=status,
-        runs=tuple(runs),
-        needed=trial.needed,
-        note=note,
-    )
+def _build_result(trial: Trial, status: Status, runs: tuple[CaseRun, ...] = (), note: str = "") -> TrialResult:
+    suite, case = trial.suite.label, trial.case
+    return TrialResult(suite, str(case.name), status, trial.variant, trial.model, case.tags, runs, trial.needed, note)
 
 
 def _test_judge(judge: Path) -> JudgeReport:

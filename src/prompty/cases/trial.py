@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from prompty.safety.redaction import mask_secrets
 from prompty.tools.toolbox import TOOLS
 from prompty.tracing import names
 from prompty.tracing.files import find_trace_file
-from prompty.tracing.spans import begin
+from prompty.tracing.spans import begin, is_tracing
 from prompty.wire.structured import parse_structured
 
 _OFFLINE_KINDS = (FunctionTool, CustomTool, PromptyTool)
@@ -92,15 +93,32 @@ def run_case(context: TrialContext) -> CaseRun:
     steps = _Steps(context)
     error: str | None = None
     try:
-        with begin("test", {names.AGENT_NAME: context.trial.suite.name}, title=context.trial.key) as span:
-            if (file := find_trace_file(span)) is not None:
-                steps.observed["trace"] = str(file)
+        if is_tracing():
+            _run_traced(steps)
+        else:
             steps.run()
     except RecordingMissing as missing:
         error = f"{missing.cause}\n    Run `prompty test --record` to write {context.recording.name}."
     except PromptyError as failure:
         error = mask_secrets(failure.for_command_line())
-    return CaseRun(number=context.number, level=steps.level, checks=tuple(steps.results), error=error, **steps.observed)
+    checks = tuple(steps.results)
+    if error is None and not steps.observed:
+        return _get_plain_run(context.number, steps.level, checks)
+    return CaseRun(number=context.number, level=steps.level, checks=checks, error=error, **steps.observed)
+
+
+def _run_traced(steps: "_Steps") -> None:
+    trial = steps.context.trial
+    with begin("test", {names.AGENT_NAME: trial.suite.name}, title=trial.key) as span:
+        if (file := find_trace_file(span)) is not None:
+            steps.observed["trace"] = str(file)
+        steps.run()
+
+
+@lru_cache
+def _get_plain_run(number: int, level: Level, checks: tuple[CheckResult, ...]) -> CaseRun:
+    """Return the run of a case that asked no model. Thousands of cases share it, which saves memory and time."""
+    return CaseRun(number=number, level=level, checks=checks)
 
 
 def has_work(case: Case, mode: Mode) -> bool:
