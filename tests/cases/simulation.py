@@ -13,7 +13,7 @@ from itertools import product
 from typing import NamedTuple
 
 from prompty.cases.comparison import compare
-from prompty.cases.results import TrialResult
+from prompty.cases.results import Status, TrialResult
 from prompty.cases.statistics import compute_flip_chance, compute_wilson
 
 CASES = 60
@@ -50,7 +50,7 @@ def _run(chance: random.Random, rho: float, rates: list[float]) -> list[TrialRes
         shared = chance.random() < rate if chance.random() < rho else None
         for variant, model in CELLS:
             passed = chance.random() < rate if shared is None else shared
-            status = "passed" if passed else "failed"
+            status: Status = "passed" if passed else "failed"
             results.append(TrialResult(suite="s", case=str(number), status=status, variant=variant, model=model))
     return results
 

@@ -104,7 +104,7 @@ def write_project(folder: Path, cases: int = 20, case: str = CASE) -> Suite:
 def add_up(results: list[TrialResult]) -> Counter[str]:
     """Return the tokens that the runs report, by class."""
     fields = ("input", "cached", "output", "reasoning", "embedding")
-    runs = [run.to_json() for result in results for run in result.runs]
+    runs: list[Any] = [run.to_json() for result in results for run in result.runs]
     return Counter({name: sum(run[f"{name}_tokens"] or 0 for run in runs) for name in fields})
 
 

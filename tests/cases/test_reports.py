@@ -119,7 +119,8 @@ def test_one_broken_case_is_one_observation_however_many_models_and_variants_it_
 def test_a_case_with_more_results_weighs_no_more_than_one_with_few() -> None:
     many = [TrialResult(suite="s", case="many", status="failed", model=f"openai:{name}") for name in "abcdef"]
     few = [TrialResult(suite="s", case=str(number), status="passed", model="openai:a") for number in range(3)]
-    before: dict[str, Status] = {result.key: "passed" for result in many} | {result.key: "failed" for result in few}
+    before: dict[str, Status] = {result.key: "passed" for result in many}
+    before.update((result.key, "failed") for result in few)
     comparison = compare(before, [*many, *few])
     assert comparison.p == compute_flip_chance([1, -1, -1, -1])
     assert (comparison.before, comparison.now) == (0.25, 0.75)
@@ -144,7 +145,8 @@ def test_totals_count_each_model_and_variant_with_what_is_new_and_gone() -> None
         make("b", "error", "short", "openai:a"),
         make("c", "failed", None, "openai:a"),
     ]
-    before: dict[str, Status] = {result.key: "passed" for result in now[:2]} | {now[2].key: "failed"}
+    before: dict[str, Status] = {result.key: "passed" for result in now[:2]}
+    before[now[2].key] = "failed"
     before |= {"s::old [openai:a]": "passed", "s::old [short, openai:a]": "failed", "s::a [short, openai:b]": "passed"}
     before |= {"other::a [openai:a]": "passed"}
     comparison = compare(before, now, whole=True)

@@ -87,7 +87,7 @@ class CallLedger:
             raise RequestError("another process runs these tests", fix) from None
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._kept: dict[tuple[str, str | None], list[KeptAnswer]] = {}
-        started: dict[str, Json] = {}
+        started: dict[str, Any] = {}
         for record in _read_records(path):
             if "started" in record:
                 started[record["started"]] = record
@@ -197,7 +197,11 @@ class RunAnswers(TransportInterceptor):
 
     def _listen(self, provider: Provider, agent: PromptAgent, inner: object, request: WireRequest) -> Exchange:
         if not self.is_live:
-            return Exchange(lambda answer: self._count(_read_reply(provider, agent, request, answer), agent))
+
+            def count(answer: ExchangeResult) -> None:
+                self._count(_read_reply(provider, agent, request, answer), agent)
+
+            return Exchange(count)
         mask = create_mask(agent, request, self._hidden, inner)
         recorded = mask_request(provider.key, request, mask)
 

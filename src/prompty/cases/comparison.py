@@ -103,7 +103,7 @@ def compare(before: Mapping[str, Status], now: Sequence[TrialResult], *, whole: 
             )
             if earlier != result.status:
                 keys["better" if result.status == "passed" else "worse"].append(key)
-    lists = {name: tuple(found) for name, found in keys.items()}
+    lists: dict[str, Any] = {name: tuple(found) for name, found in keys.items()}
     gone = tuple(_find_gone(before, now)) if whole else ()
     return Comparison(gone=gone, compared=sum(map(len, pairs.values())), **lists, **_compare_cases(pairs))
 
@@ -152,7 +152,8 @@ def compute_totals(results: Sequence[TrialResult], comparison: Comparison | None
         variant, _, model = column.strip(" []").rpartition(", ")
         names.setdefault(column, (variant or None, model or None))
         columns.setdefault(column, Counter()).update(["gone"])
-    return [Totals(*names[column], **counts) for column, counts in columns.items()]
+    fields = Totals._fields[2:]
+    return [Totals(*names[column], *(counts[name] for name in fields)) for column, counts in columns.items()]
 
 
 def describe_comparison(comparison: Comparison, name: str) -> list[str]:

@@ -178,9 +178,10 @@ class Runner:
     def _load_evaluators(self, trial: Trial) -> Iterator[PromptAgent | PromptyError]:
         """Yield the judges and embedding prompts of a case."""
         for check in (*trial.case.expect.replay, *trial.case.expect.live):
-            for name in filter(None, (check.judge, check.similar and check.similar.prompt)):
-                folder = trial.suite.folder
-                yield self._load((folder / name, None, None), folder)
+            folder, similar = trial.suite.folder, check.similar
+            for name in (check.judge, similar.prompt if similar else None):
+                if name is not None:
+                    yield self._load((folder / name, None, None), folder)
 
     @contextmanager
     def _open_ledger(self) -> Iterator[list[str]]:
