@@ -44,7 +44,7 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel], type[BaseModel] | None], ...] 
         ToolCalls,
         None,
     ),
-    ("Ranges", "A number alone is exactly that number.", Range, None),
+    ("Ranges", "A number alone is both limits.", Range, None),
     ("Similarity", "", Similarity, None),
     ("Judges", "`judge` at the top of the file says when a judge may fail a build.", JudgeRules, None),
 )

@@ -37,7 +37,7 @@ from prompty.testing.recordings import (
 )
 from prompty.wire.json_bytes import read_reply
 
-SYNC_SECONDS = 1.0
+_SYNC_SECONDS = 1.0
 
 
 class Spending:
@@ -124,7 +124,7 @@ class CallLedger:
         with self._lock:
             while content:  # a nearly full disk accepts a part
                 content = content[os.write(self._file, content) :]
-            if time.monotonic() - self._synced > SYNC_SECONDS:
+            if time.monotonic() - self._synced > _SYNC_SECONDS:
                 os.fsync(self._file)
                 self._synced = time.monotonic()
 

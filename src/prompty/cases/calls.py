@@ -5,7 +5,7 @@ from collections.abc import Callable
 Fits = Callable[[int, int], bool]  # True if an expected call fits an actual one
 
 
-def find_unmatched(wanted: int, found: int, fits: Fits, *, any_order: bool = False) -> int | None:
+def find_missing_call(wanted: int, found: int, fits: Fits, *, any_order: bool = False) -> int | None:
     """Return the position of an expected call that has no partner, or None if each has a partner of its own.
 
     The partners come in the same order, unless `any_order`. Other calls may come before, between and after them.

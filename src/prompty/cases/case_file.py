@@ -32,7 +32,7 @@ def _to_checks(value: Any) -> Any:
 
 
 class Range(SuitePart):
-    """Limits, both inclusive. A number alone is exactly that number."""
+    """Limits, both inclusive. A number alone is both of them."""
 
     min: float | None = Field(None, description="The smallest value that passes.")
     max: float | None = Field(None, description="The largest value that passes.")

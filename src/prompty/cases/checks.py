@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from prompty.cases.calls import find_unmatched
+from prompty.cases.calls import find_missing_call
 from prompty.cases.case_file import CallEntry, Check, Level, Range, Similarity, ToolCalls, ValueCheck
 from prompty.cases.results import CheckResult
 from prompty.safety.json import read_json
@@ -254,7 +254,7 @@ def _compare_calls(wanted: Sequence[CallEntry], found: Sequence[ToolUse], any_or
 
 
 def _find_missing_call(wanted: Sequence[CallEntry], found: Sequence[ToolUse], any_order: bool) -> str:
-    missing = find_unmatched(
+    missing = find_missing_call(
         len(wanted),
         len(found),
         lambda expected, position: not _compare_call(wanted[expected], found[position]),

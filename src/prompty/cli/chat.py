@@ -22,7 +22,7 @@ from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select
 from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import get_state_path, read_options, start_tracing
-from prompty.cli.turns import BLOCKED, Approver, describe_event, shorten
+from prompty.cli.turns import BLOCKED, Approver, describe_event, truncate_line
 from prompty.errors import Cancelled, InputError, PromptyError, StoreUnusable
 from prompty.loop.effects import Verdict
 from prompty.memory.sqlite import SqliteMemory
@@ -224,7 +224,7 @@ class Conversation:
         for message in self._load_messages():
             if message.role in ("user", "assistant") and message.text:
                 style = "cyan" if message.role == "user" else "dim"
-                out.print(Text(f"{message.role}: {visible(shorten(message.text))}", style))
+                out.print(Text(f"{message.role}: {visible(truncate_line(message.text))}", style))
 
     def _undo(self) -> None:
         messages = self._load_messages()
@@ -233,7 +233,7 @@ class Conversation:
             out.print(Text("there is nothing to undo", "dim"))
             return
         self.store.replace(self.session, tuple(message.to_json() for message in messages[: positions[-1]]))
-        out.print(Text(f"removed: {visible(shorten(messages[positions[-1]].text))}", "dim"))
+        out.print(Text(f"removed: {visible(truncate_line(messages[positions[-1]].text))}", "dim"))
 
     def _save(self, name: str) -> None:
         if not name:

@@ -19,7 +19,7 @@ from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select
 from prompty.cli.inputs import read_inputs
 from prompty.cli.options import read_options, start_tracing
 from prompty.cli.render import Prompt
-from prompty.cli.turns import BLOCKED, Approver, describe_call, describe_event, shorten
+from prompty.cli.turns import BLOCKED, Approver, describe_call, describe_event, truncate_line
 from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
@@ -173,7 +173,7 @@ def _print_result(
 def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
     """Return a note with the option that would run the calls."""
     declared = {tool.name: tool for tool in agent.tools}
-    names = shorten(", ".join(dict.fromkeys(call.name for call in calls)))
+    names = truncate_line(", ".join(dict.fromkeys(call.name for call in calls)))
     if any(isinstance(declared.get(call.name), FunctionTool) for call in calls):
         return f"not run: {names}. To run them, add --tools FILE.py with functions of these names."
     if any(isinstance(tool, McpTool) for tool in agent.tools):

@@ -25,7 +25,7 @@ _MAX_CHARACTERS = 400
 BLOCKED = "The provider's content filter blocked the answer."
 
 
-def shorten(text: str) -> str:
+def truncate_line(text: str) -> str:
     """Return the text on one line, truncated if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
@@ -35,10 +35,10 @@ def describe_event(event: Event) -> tuple[str, str] | None:
     """Return the line for an event and its style, or None for an event that is not shown on its own."""
     match event:
         case ToolStarted(call):
-            return f"→ {visible(call.name)} {visible(shorten(call.arguments))}", "magenta"
+            return f"→ {visible(call.name)} {visible(truncate_line(call.arguments))}", "magenta"
         case ToolFinished(call, result):
             style = "red" if event.is_error else "green"
-            return f"← {visible(call.name)} {visible(shorten(result.text))}", style
+            return f"← {visible(call.name)} {visible(truncate_line(result.text))}", style
         case Retry(attempt, seconds, reason):
             return f"attempt {attempt} failed: {visible(reason)}; retrying in {seconds:.1f} s", "yellow"
         case Compacted(messages, _):

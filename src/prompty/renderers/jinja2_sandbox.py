@@ -98,7 +98,7 @@ def measure(*values: Any) -> int:
     raise RecursionError
 
 
-def to_list(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     """Return an iterator as a list, because only a list has a length. Return any other value unchanged."""
     if not hasattr(value, "__next__"):
         return value
@@ -317,7 +317,7 @@ class LimitedContext(Context):
         """Charge for all iterations of a `for` before the first."""
         if isinstance(iterable, Undefined):
             return iterable
-        rounds = iterable if isinstance(iterable, Sized) else to_list(iter(iterable))
+        rounds = iterable if isinstance(iterable, Sized) else _to_list(iter(iterable))
         self.spend(len(rounds) * steps)
         return rounds
 
@@ -337,7 +337,7 @@ class LimitedContext(Context):
     def compare(self, left: Any, *rest: Any) -> Any:
         """Return the result of `a < b`, or of a chain such as `a < b in c`."""
         result = None
-        for name, right in zip(rest[::2], map(to_list, rest[1::2]), strict=True):
+        for name, right in zip(rest[::2], map(_to_list, rest[1::2]), strict=True):
             self.spend(comparison_steps(name, left, right))
             result = _OPERATORS[name](left, right)
             if not result:
@@ -414,7 +414,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "**" or not (isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)):
-            left, right = to_list(left), to_list(right)
+            left, right = _to_list(left), _to_list(right)
             context.spend(operator_steps(operator, left, right))
         result = super().call_binop(context, operator, left, right)
         return context.keep(result, 2 if isinstance(result, set) else 0.25)
@@ -426,7 +426,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         method = getattr(function, "__wrapped__", function)  # the sandbox wraps `str.format`
         owner = getattr(method, "__self__", None)
         operation = f".{method.__name__}" if isinstance(owner, _METHOD_OWNERS) else ""
-        args = tuple(map(to_list, args))
+        args = tuple(map(_to_list, args))
         context.spend(call_steps(operation, (owner if operation else None, *args), named))
         result = super().call(context, function, *args, **kwargs)
         return result if operation in LIGHT else context.keep(result)
@@ -452,7 +452,7 @@ def _charged(name: str, run: Any) -> Callable[..., Any]:
     @wraps(run)
     def charged(context: LimitedContext, /, *args: Any, **kwargs: Any) -> Any:
         if not light:
-            args = tuple(map(to_list, args))
+            args = tuple(map(_to_list, args))
         context.spend(call_steps(name, args, kwargs))
         if wants is not None:
             passed = {"context": context, "eval_context": context.eval_ctx, "environment": context.environment}
