@@ -118,7 +118,8 @@ class Runner:
         runs: tuple[CaseRun, ...] = ()
         passed = failed = 0
         status: Status | None = None
-        for number in range(1, trial.repeat + 1):
+        repeat, needed = trial.repeat, trial.needed
+        for number in range(1, repeat + 1):
             if self._stopping.is_set():
                 return None
             run = run_case(self._get_context(trial, number, agent))
@@ -126,10 +127,10 @@ class Runner:
             outcome = run.status
             passed += outcome == "passed"
             failed += outcome == "failed"
-            status = decide_status(passed, failed, trial.repeat, trial.needed)
+            status = decide_status(passed, failed, repeat, needed)
             if status and not self.options.mode.record:  # all runs are recorded
                 break
-            if outcome == "error" and number - passed > trial.repeat - trial.needed:
+            if outcome == "error" and number - passed > repeat - needed:
                 break
         if status is None:  # too many runs had an error
             return _build_result(trial, "error", runs)
