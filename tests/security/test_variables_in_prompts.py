@@ -50,6 +50,10 @@ PLACES = {
     "a plain default": Place("inputs: {q: '@'}"),
     "inside a default": Place("inputs: {q: {kind: string, default: 'a @ b'}}"),
     "a list of defaults": Place("inputs: {q: {kind: array, default: [{a: '@'}]}}"),
+    "an input that is named like an address": Place("inputs: {q: {kind: object, default: {endpoint: '@'}}}"),
+    "an input that is named like a key": Place("inputs: {q: {kind: object, default: {connection: {apiKey: '@'}}}}"),
+    "an option that is named like an address": Place(options="{additionalProperties: {specification: '@'}}"),
+    "an option that is named like a key": Place(options="{additionalProperties: {connection: {apiKey: '@'}}}"),
     "the id": Place(id="'@'"),
     "an option": Place(options="{additionalProperties: {user: '@'}}"),
     "the name of a header": Place(options="{additionalProperties: {metadata: {deep: ['@']}}}"),
@@ -241,6 +245,15 @@ def test_a_value_of_a_dotenv_goes_to_the_origin_of_that_dotenv(internet: Interne
         call(loads(write(place, "${env:TEAM}"), registry=registry, env={"TEAM": VALUE}))
 
 
+def test_an_origin_of_a_dotenv_gets_no_other_value_after_one_of_its_own(internet: Internet) -> None:
+    registry = Registry()
+    registry.dotenv = {"URL": FOREIGN, "OWN": "a"}
+    place = Place(endpoint="${env:URL}/${env:OWN}/@")
+    with pytest.raises(RequestError, match=r"the value of TEAM would go to"):
+        call(loads(write(place, "${env:TEAM}"), registry=registry, env={"TEAM": VALUE}))
+    assert not seen(internet)
+
+
 def test_an_allowed_variable_is_still_no_key_for_a_foreign_server(internet: Internet) -> None:
     place = Place(connection="kind: key, apiKey: '@'")
     with pytest.raises(RequestError, match="the credential is from the environment"):
@@ -396,6 +409,37 @@ def test_a_service_that_the_file_names_gets_nothing_that_the_model_read(
     else:
         turn(agent, max_retries=0)
         assert internet.arrivals
+
+
+@pytest.mark.parametrize(
+    ("top", "options", "tool"),
+    [
+        ("inputs: {options: '${env:TEAM}'}", "{}", ""),
+        ("", "{additionalProperties: {instructions: '${env:TEAM}'}}", ""),
+        (
+            "",
+            "{}",
+            "{name: a, kind: x, options: {b: '${env:TEAM}'}}, {name: c, kind: function, description: '${env:TEAM}'},",
+        ),
+    ],
+    ids=["an input named options", "an additional property", "a tool after its options"],
+)
+def test_a_service_gets_nothing_that_the_model_read_under_another_name(
+    top: str, options: str, tool: str, internet: Internet, tmp_path: Path
+) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(DOCUMENT))
+    service = "{name: api, kind: openapi, specification: api.json, connection: {endpoint: 'https://tool.example'}}"
+    place = Place(
+        f"{top}\ntools: [{tool}{service}]",
+        options=options,
+        connection="kind: key, apiKey: k",
+        endpoint="https://api.openai.com/v1",
+    )
+    agent = loads(write(place, ""), base_dir=tmp_path, env={"TEAM": VALUE})
+    handlers = {"a": lambda: "", "c": lambda: ""}
+    with pytest.raises(ToolError, match=r"the value of TEAM would go to https://tool\.example"):
+        turn(agent, tools=handlers, max_retries=0)
+    assert not seen(internet)
 
 
 def test_the_client_of_a_service_goes_to_no_foreign_server(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ _ALLOW = (
     "`trusted_endpoints`."
 )
 _MAX_TOLD = 10  # variables in one error
-_UNREAD = frozenset({"model", "metadata", "fallbacks"})  # parts of a file whose values no model reads
+_UNREAD = frozenset({"model", "metadata", "fallbacks"})  # parts of a file whose values no model reads,
+_INSTRUCTIONS = frozenset({"additionalProperties", "additional_properties"})  # except for these, which can be anything
 
 
 class Exposure(NamedTuple):
@@ -44,7 +45,9 @@ class Exposure(NamedTuple):
     @property
     def is_readable(self) -> bool:
         """Whether the model can read the value, and so pass it on to tools."""
-        return self.keys[0] not in _UNREAD and "options" not in self.keys
+        if self.keys[0] in _UNREAD:
+            return not _INSTRUCTIONS.isdisjoint(self.keys)
+        return self.keys[:1] + self.keys[2:3] != ("tools", "options")  # the host's code gets those
 
     def describe(self, origin: str, namer: str) -> str:
         """Return the cause of an error for a request to an endpoint."""

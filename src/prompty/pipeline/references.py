@@ -22,11 +22,12 @@ _Keys = tuple[str | int, ...]
 _BRACE = re.compile(r"[{}]")
 _MAX_DEPTH = 16  # of references nested in defaults; each level is scanned again
 _CONTENT = "file:"  # the protocol of a file's content, which no reference can name
-_ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
+_ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})  # of a connection or a tool
 # Provider-specific fields in which a value from outside is a secret, regardless of the variable's name.
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
 _SENT_KEYS = frozenset({"name", "description", "model", "inputs", "outputs", "tools", "fallbacks"})
 _CREDENTIAL_KEYS = frozenset({"apiKey", "api_key", "clientSecret", "client_secret"})  # of a connection
+_UNRESTRICTED = Exposure("", TextOrigin.FILE, ())
 
 
 @dataclass
@@ -51,7 +52,7 @@ class References:
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
     texts: dict[str, TextOrigin] = field(default_factory=dict)
     endpoints: dict[str, TextOrigin] = field(default_factory=dict)
-    exposed: dict[tuple[str, object], Exposure] = field(default_factory=dict)  # the first of each part of the file
+    exposed: dict[tuple[object, ...], Exposure] = field(default_factory=dict)  # the first of each part of the file
     carriers: dict[str, Exposure] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)
     unset: list[Unset] = field(default_factory=list)
@@ -166,10 +167,11 @@ class References:
         is_secret = any(is_credential_name(entry.name or "") for entry in read)
         if is_secret or not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options"):
             self.secrets |= {text, *(entry.text for entry in read)}
-        is_endpoint = keys[-1:] and keys[-1] in _ENDPOINT_KEYS
+        name = _find_address(keys)
+        is_endpoint = name in _ENDPOINT_KEYS
         if is_endpoint and read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
             self.endpoints[text] = read[0].source  # text around the reference can only add a path
-        if keys[-2:-1] != ("connection",) or keys[-1] not in _CREDENTIAL_KEYS:
+        if name not in _CREDENTIAL_KEYS:
             read = [entry for entry in read if entry.name not in self.env_allowed]
         if not read:
             return
@@ -183,10 +185,10 @@ class References:
             if entry.name is None:
                 continue
             exposure = Exposure(entry.name, entry.source, keys, entry.is_set)
-            if is_endpoint:
-                self.carriers.setdefault(text, exposure)
-            else:
-                self.exposed.setdefault((entry.name, keys[0]), exposure)
+            if not is_endpoint:
+                self.exposed.setdefault((entry.name, keys[0], exposure.is_readable), exposure)
+            elif entry.source > self.carriers.get(text, _UNRESTRICTED).source:
+                self.carriers[text] = exposure
 
     def _read_reference(self, reference: str, keys: _Keys) -> object:
         data = self.read_data(reference)
@@ -260,7 +262,18 @@ def _is_exposed(keys: _Keys) -> bool:
         return False
     if keys[0] == "tools" and keys[2:3] in (("bindings",), ("connection",)):
         return False
-    return keys[-2:-1] != ("connection",) or keys[-1] not in _CREDENTIAL_KEYS
+    return _find_address(keys) not in _CREDENTIAL_KEYS
+
+
+def _find_address(keys: _Keys) -> str:
+    """Return the name of a field of a connection, or of the address of a tool's document, else "". A default or an
+    option of that name is an ordinary value."""
+    match keys:
+        case ("model", "connection", str(name)) | ("tools" | "fallbacks", _, "connection", str(name)):
+            return name
+        case ("metadata", "fallbacks", _, "connection", str(name)) | ("tools", _, "specification" as name):
+            return name
+    return ""
 
 
 def _is_host(text: str, url: str) -> bool:
