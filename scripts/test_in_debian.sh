@@ -36,7 +36,7 @@ done
 cp --dereference /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/"
 for path in $({ python3 -m pip config list; env | grep '^PIP_'; } | grep --only-matching --extended-regexp '(file://)?/[^ ,'"'"'"]+' | sed 's|^file://||'); do
     if [ -f "$path" ]; then mkdir -p "$system$(dirname "$path")"; cp --dereference "$path" "$system$path"; fi
-    if [ -d "$path" ] && [ "$path" != / ]; then share "$path"; fi
+    if [ -d "$path" ] && [ "$(dirname "$path")" != / ]; then share "$(dirname "$path")"; fi  # an index links to its files
 done
 
 data="$(realpath "${PROMPTY_SHARED:-../shared}")"
