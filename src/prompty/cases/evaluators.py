@@ -23,6 +23,7 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.load import load
 from prompty.tools.function import import_source
+from prompty.tools.kinds import add_exposed, find_readable, find_told
 
 Score = float | bool | str
 Functions = Mapping[str, Callable[..., object]]
@@ -166,14 +167,20 @@ class CaseEvaluators:
 
     def __init__(
         self,
+        agent: PromptAgent,
         case: Case,
         folder: Path,
         functions: Functions,
         get_trust: Callable[[Path], JudgeReport],
         roots: Sequence[Path] = (),
     ) -> None:
-        self._case, self._folder, self._roots = case, folder, roots
+        self._agent, self._case, self._folder, self._roots = agent, case, folder, roots
         self._functions, self._get_trust = functions, get_trust
+
+    def _load_reader(self, path: str) -> PromptAgent:
+        """Load a prompt that reads answers. Its server may have to be one for variables of the tested prompt (F14)."""
+        agent = load_prompt(self._folder / path, self._folder, roots=self._roots)
+        return add_exposed(agent, [*find_readable(self._agent), *find_told(self._agent)])
 
     def run_function(self, name: str, observation: Observation) -> CheckOutcome:
         """Call a function with the answer and the inputs. It returns True or None, or the reason for a failure."""
@@ -196,7 +203,7 @@ class CaseEvaluators:
         )
 
     def measure_similarity(self, similar: Similarity, observation: Observation) -> CheckOutcome:
-        agent = load_prompt(self._folder / similar.prompt, self._folder, roots=self._roots)
+        agent = self._load_reader(similar.prompt)
         required = [declared.name for declared in agent.inputs if declared.default is None]
         if len(required) != 1:
             raise RequestError(
@@ -215,7 +222,7 @@ class CaseEvaluators:
     def ask_judge(self, check: Check, observation: Observation) -> CheckOutcome:
         """Ask a judge. Its verdict is advisory unless it agrees with people on its labelled cases."""
         reference = str(check.judge)
-        agent = load_prompt(self._folder / reference, self._folder, roots=self._roots)
+        agent = self._load_reader(reference)
         inputs = build_judge_inputs(check, self._case.inputs, observation.text)
         answer = invoke(agent, inputs, extra_inputs="ignore")
         try:

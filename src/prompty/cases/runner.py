@@ -140,7 +140,8 @@ class Runner:
 
     def _get_context(self, trial: Trial, number: int, agent: PromptAgent) -> TrialContext:
         options = self.options
-        make = partial(CaseEvaluators, trial.case, trial.suite.folder, options.checks, self.get_trust, options.roots)
+        folder = trial.suite.folder
+        make = partial(CaseEvaluators, agent, trial.case, folder, options.checks, self.get_trust, options.roots)
         kept = options.keep_messages
         return TrialContext(agent, options.mode, make, trial, number, options.tools, kept, self._spending, self._ledger)
 

@@ -7,18 +7,20 @@ file declares, and nothing of its parent's conversation.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from prompty.drivers import aio, sync
 from prompty.drivers.run import Invocation, Run, fallback_agents, open_run, open_run_async
-from prompty.errors import ToolError
+from prompty.errors import PromptyError, ToolError
 from prompty.loop.options import Listener
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
 from prompty.model.message import Json, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.property import RICH_KINDS
+from prompty.model.provenance import Exposure
 from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition, fix_texts
 from prompty.pipeline.load import load, read_agent
@@ -40,6 +42,18 @@ class ChildKind:
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the inputs that a child uses. Its file is read without requiring environment variables."""
         return find_input_names(read_agent(_locate_child(tool, agent), agent.allowed_roots, agent.registry))
+
+    def find_told(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[Exposure]:
+        """Return the variables that a child's answers may tell: those that it names, and those that its tools tell."""
+        told, known, pending = list[Exposure](), set[Path | None](), [(tool, agent)]
+        while pending:
+            with suppress(PromptyError):  # it cannot run
+                child = _load_child(*pending.pop())
+                if child.path not in known:
+                    known.add(child.path)
+                    told += find_readable(child)
+                    pending += [(one, child) for one in child.tools if isinstance(one, PromptyTool)]
+        return told
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         child = load_child(tool, agent)
@@ -78,13 +92,17 @@ class ChildKind:
 
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
     """Load the prompt of a tool. It may read the same files as its parent."""
-    allowed, env_allowed = agent.allowed_roots, agent.provenance.env_allowed
-    path = _locate_child(tool, agent)
-    child = load(path, allowed_roots=allowed, env_allowed=env_allowed, registry=agent.registry)
+    child = _load_child(tool, agent)
     _check_readers(child, agent)
     # The model fills in the inputs of a child. They must not replace a fixed text.
     child = child.model_copy(update={"tools": tuple([fix_texts(entry) for entry in child.tools])})
     return inherit_provenance(child, agent, tool)
+
+
+def _load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
+    allowed, env_allowed = agent.allowed_roots, agent.provenance.env_allowed
+    path = _locate_child(tool, agent)
+    return load(path, allowed_roots=allowed, env_allowed=env_allowed, registry=agent.registry)
 
 
 def _check_readers(child: PromptAgent, parent: PromptAgent) -> None:

@@ -55,8 +55,9 @@ class ToolKind(Protocol):
     """A kind of tool.
 
     A kind may also have a method `find_parameters(tool, agent)` that returns the parameters that bindings can fill in,
-    or None if that needs the network. `prompty check` compares them with the file's bindings. A tool whose connection
-    names a variable that is not set is an error before it is described.
+    or None if that needs the network. `prompty check` compares them with the file's bindings. A method
+    `find_told(tool, agent)` returns the variables whose values its results may have. A tool whose connection names a
+    variable that is not set is an error before it is described.
     """
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
@@ -108,6 +109,7 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
     """
     kinds, names = agent.registry[TOOL_KINDS], set(taken)
     projected: list[ProjectedTool] = []
+    agent = _add_told(agent)
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
             continue  # a function, or a custom tool that a host function runs
@@ -132,6 +134,28 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
+
+
+def _add_told(agent: PromptAgent) -> PromptAgent:
+    """Return the agent with the variables that its model learns from one tool, and could pass on to another one."""
+    if agent.provenance.from_file and sum(not isinstance(tool, FunctionTool) for tool in agent.tools) > 1:
+        return add_exposed(agent, find_told(agent))
+    return agent
+
+
+def find_told(agent: PromptAgent) -> list[Exposure]:
+    """Return the variables whose values the results of the agent's tools may have."""
+    kinds, told = agent.registry[TOOL_KINDS], list[Exposure]()
+    for tool in agent.tools:
+        find = getattr(kinds.get(tool.kind), "find_told", None) if kinds.has(tool.kind) else None
+        told += find(tool, agent) if find else ()
+    return told
+
+
+def add_exposed(agent: PromptAgent, exposed: Sequence[Exposure]) -> PromptAgent:
+    """Return an agent that may pass on the values of these variables, too."""
+    provenance = replace(agent.provenance, exposed=(*agent.provenance.exposed, *exposed))
+    return agent.model_copy(update={"provenance": provenance}) if exposed else agent
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
