@@ -77,8 +77,8 @@ class CallLedger:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.complete = False
-        self.spent = Decimal()
+        self.complete: bool = False
+        self.spent: Decimal = Decimal()
         self._path, self._lock, self._synced = path, Lock(), time.monotonic()
         try:
             self._owner = FileLock(path)
@@ -96,7 +96,7 @@ class CallLedger:
                 if record["line"] is not None:
                     kept = KeptAnswer(record["line"].encode(), record["seconds"])
                     self._kept.setdefault((call["name"], call["server"]), []).append(kept)
-        self.interrupted = [str(call["name"]) for call in started.values()]
+        self.interrupted: list[str] = [str(call["name"]) for call in started.values()]
 
     def get_kept(self, name: str, server: str | None) -> Sequence[KeptAnswer]:
         """Return the answers that a run of this name, with a prompt for this server, has paid for."""
@@ -153,9 +153,10 @@ class RunAnswers(TransportInterceptor):
         plays: bool,
         asks: bool,
     ) -> None:
-        self.is_live = asks
-        self.asked = self.resumed = 0
-        self.resumed_seconds = 0.0
+        self.is_live: bool = asks
+        self.asked: int = 0
+        self.resumed: int = 0
+        self.resumed_seconds: float = 0.0
         self._run = name, getattr(agent.model.connection, "endpoint", None)
         self._spending, self._ledger = spending, ledger
         self._kept = list(ledger.get_kept(*self._run)) if ledger else []

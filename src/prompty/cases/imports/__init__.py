@@ -1,5 +1,4 @@
-"""Import tests of other tools: a promptfoo config, or a `.prompt.yml` of GitHub Models.
+"""Import tests of other tools: a promptfoo config, or a `.prompt.yml` of GitHub Models. Nothing that they name is run.
 
-`promptfoo` reads a config to drafts of prompts with their cases, and notes whatever has no counterpart. `writing` turns
-drafts into the text of files, with the notes as comments. Nothing that a file names is run.
+`promptfoo` reads drafts of prompts with their cases, and notes what has no counterpart. `writing` turns them into text.
 """

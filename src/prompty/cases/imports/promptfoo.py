@@ -35,7 +35,8 @@ class PromptfooReader:
     """The reader of one config. It reads data below the config's folder, runs nothing, and notes what it leaves out."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.notes = folder, list[Note]()
+        self.folder = folder
+        self.notes: list[Note] = []
 
     def read(self, data: Mapping[str, Any], name: str) -> list[DraftPrompt]:
         """Return the prompts of a config with their cases. `name` is that of prompts without one."""
