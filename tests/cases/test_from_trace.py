@@ -69,13 +69,16 @@ def run_offline(test_file: Path) -> list[TrialResult]:
     return Runner(RunnerOptions()).run(list(plan_trials([read_suite(test_file)])))
 
 
-def test_a_link_that_leads_nowhere_is_not_written_through(prompt: Path) -> None:
+@pytest.mark.parametrize("content", [None, "cases: []\n"])
+def test_a_case_is_not_written_through_a_link(prompt: Path, content: str | None) -> None:
     trace = trace_turn(prompt, "Paid.", order=7)
     outside = prompt.with_name("outside")
+    if content is not None:
+        outside.write_text(content)
     prompt.with_name("pay.test.yaml").symlink_to(outside)
-    with pytest.raises(RequestError, match=r"pay\.test\.yaml already exists"):
+    with pytest.raises(RequestError, match=r"pay\.test\.yaml is a link"):
         add_case(read_trace(trace), prompt)
-    assert not outside.exists()
+    assert (outside.read_text() if outside.exists() else None) == content
 
 
 def test_a_traced_turn_becomes_a_case_that_passes_offline(prompt: Path) -> None:

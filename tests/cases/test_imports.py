@@ -5,6 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ from prompty.errors import RequestError
 from prompty.testing import Script
 from tests.cases.foreign_configs import PROMPT_YML, PROMPTFOO
 from tests.cases.project import LIVE, run_suites
+from tests.watchdog import within
 
 ROLES = st.sampled_from(["system", "user", "assistant", "developer"])
 # Pieces that have a meaning somewhere: to a template language, to the body of a prompt, or to a reference.
@@ -769,3 +771,34 @@ def test_a_json_schema_becomes_outputs_and_rules_for_braces_are_kept(tmp_path: P
     [file] = import_config(path).files
     expect = yaml.safe_load(file.tests or "")["cases"][0]["expect"]
     assert expect == {"replay": [{"regex": r"^\{"}, {"regex": r"\}$"}]}
+
+
+PATTERNS = [
+    "**",
+    "**/**/**/**/*.txt",
+    "**.txt",
+    "*" * 300,
+    "*/" * 2000 + "x.txt",
+    "[",
+    "\0*",
+    "loop/**/*.txt",
+    "*/*/*.txt",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern[:20])
+def test_a_pattern_of_a_config_neither_breaks_the_import_nor_follows_links(tmp_path: Path, pattern: str) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "config"
+    (outside / "a").mkdir(parents=True)
+    (outside / "a" / "x.txt").write_text("secret")
+    (folder / "own" / "b").mkdir(parents=True)
+    (folder / "own" / "b" / "x.txt").write_text("own")
+    (folder / "loop").symlink_to(folder)
+    (folder / "out").symlink_to(outside)
+    config = folder / "promptfooconfig.yaml"
+    config.write_text(json.dumps({"prompts": [f"file://{pattern}"], "providers": ["openai:gpt-4o"]}))
+    found = within(partial(import_config, config))
+    assert [file.prompt.endswith("user:\nown\n") for file in found.files] == [True] * len(found.files)
+    assert len(found.files) == (pattern in ("**", "**/**/**/**/*.txt", "*/*/*.txt"))
+    assert "outside" not in str(found.problems)
+    assert not any("loop" in problem.message for problem in found.problems if "no file matches" not in problem.message)

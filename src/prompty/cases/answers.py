@@ -22,6 +22,7 @@ from prompty.errors import PromptyError, RecordingMissing, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Reply, Usage
 from prompty.model.request import WireRequest
+from prompty.pipeline.files import read_bytes
 from prompty.pricing import get_pricer
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Provider, Transport, TransportInterceptor
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, ExchangeResult, WiretapTransport, get_base_url
@@ -35,7 +36,7 @@ from prompty.testing.recordings import (
     hide_inputs,
     mask_request,
 )
-from prompty.wire.json_bytes import read_reply
+from prompty.wire.json_bytes import MALFORMED, read_reply
 
 _SYNC_SECONDS = 1.0
 
@@ -45,18 +46,24 @@ class Spending:
 
     def __init__(self, limit: Decimal | None = None, spent: Decimal = Decimal()) -> None:
         self._limit, self._spent, self._lock = limit, spent, Lock()
+        self._is_unknown = False  # an answer had no price
 
     @property
     def is_over(self) -> bool:
         with self._lock:
-            return self._limit is not None and self._spent >= self._limit
+            return self._limit is not None and (self._is_unknown or self._spent >= self._limit)
 
     def add(self, cost: Decimal | None) -> None:
+        """Add the cost of an answer, or None if that is not known."""
         with self._lock:
             self._spent += cost or 0
+            self._is_unknown |= cost is None
 
     def check(self) -> None:
-        """Raise RequestError if no more calls may start."""
+        """Raise RequestError if no more calls may start: all is spent, or nobody knows how much."""
+        if self.is_over and self._is_unknown:
+            cause = "the cost of an answer is unknown: the server did not say what it used, or named an unknown model"
+            raise RequestError(cause, "Omit --max-cost, or use another server.")
         if self.is_over:
             raise RequestError("the budget of --max-cost is spent", "To continue, raise it.")
 
@@ -161,7 +168,7 @@ class RunAnswers(TransportInterceptor):
         self._spending, self._ledger = spending, ledger
         self._kept = list(ledger.get_kept(*self._run)) if ledger else []
         if asks:
-            recorded = recording.read_bytes().splitlines(keepends=True) if plays and recording.exists() else ()
+            recorded = _read_lines(recording) if plays else ()
             self._player: Player = _LenientPlayer(recording, [*(kept.line for kept in self._kept), *recorded])
         else:
             self._player = Player(recording)
@@ -223,7 +230,7 @@ class RunAnswers(TransportInterceptor):
                 self.resumed += 1
                 self.resumed_seconds += kept.seconds
         cost = self._count(counted, agent, is_paid=bool(call or kept))
-        if call:
+        if call and counted:
             self._spending.add(cost)
         if call and self._ledger:
             id, began = call
@@ -268,10 +275,18 @@ class RunAnswers(TransportInterceptor):
         if not (self.asked or self.resumed):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        fresh.write_bytes(b"".join(self._lines))
+        fresh = path.with_name(f".{token_hex(8)}.new")  # a link of a repository cannot be there already
+        with fresh.open("xb") as file:
+            file.write(b"".join(self._lines))
         fresh.chmod(0o644)  # a recording is shared with the prompt; secrets are masked in it
         fresh.replace(path)
+
+
+def _read_lines(recording: Path) -> list[bytes]:
+    try:
+        return read_bytes(recording).splitlines(keepends=True) if recording.exists() else []
+    except OSError as error:
+        raise RequestError(f"{recording} cannot be read: {error.strerror}", "Remove it.") from None
 
 
 class _CountedReply(NamedTuple):
@@ -303,7 +318,7 @@ class _LenientPlayer(Player):
 
     def _read(self) -> Iterator[Recording]:
         for number, line in enumerate(self._known, 1):
-            with suppress(ValueError, LookupError, TypeError, AttributeError):
+            with suppress(*MALFORMED):
                 yield Recording(number, *decode_exchange(line))
 
 

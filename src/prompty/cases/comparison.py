@@ -24,6 +24,8 @@ from prompty.cases.results import Status, TrialResult
 from prompty.cases.runner import report_suite
 from prompty.cases.statistics import compute_flip_chance, compute_wilson, find_smallest_difference
 from prompty.errors import RequestError
+from prompty.pipeline.files import read_bytes, write_file
+from prompty.safety.json import read_json
 
 MAX_NAMED = 5
 _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
@@ -204,7 +206,7 @@ def get_baseline_path(test_file: Path, name: str) -> Path:
 def read_baseline(path: Path) -> dict[str, Status]:
     """Return the statuses in a baseline by case. Raise RequestError if the file is invalid."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = read_json(read_bytes(path), strict=False)
         if data["version"] != VERSION:
             raise ValueError(f"it has version {data['version']}, but this release reads version {VERSION}")
         cases: dict[str, Status] = data["cases"]
@@ -219,7 +221,10 @@ def read_baseline(path: Path) -> dict[str, Status]:
 def write_baseline(path: Path, statuses: Mapping[str, Status]) -> None:
     """Write the statuses of cases, sorted by case."""
     text = json.dumps({"version": VERSION, "cases": dict(sorted(statuses.items()))}, indent=2, ensure_ascii=False)
-    path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    try:
+        write_file(path, f"{text}\n")
+    except FileExistsError:
+        raise RequestError(f"the baseline '{path}' is a link", "Remove it, or name a file with --baseline.") from None
 
 
 def get_case_key(result: TrialResult) -> str:

@@ -264,12 +264,17 @@ def load_prompt(
 
     Its project file is the nearest above it, or above the file `beside`.
     """
+    check_inside(path, folder)
+    project = find_project(beside or path)
+    # Not the environment's variant: recordings belong to one.
+    agent = load(path, variant=variant or "", allowed_roots=(*project.roots, *roots))
+    return override_in_project(agent, project, model)
+
+
+def check_inside(path: Path, folder: Path) -> None:
+    """Raise RequestError if a path leads out of the test file's folder and of the current folder."""
     if not any(path.resolve().is_relative_to(root.resolve()) for root in (folder, Path.cwd())):
         raise RequestError(
             f"{path} is neither below the test file's folder nor below the current folder",
             "Move it, or run the command in the project's folder.",
         )
-    project = find_project(beside or path)
-    # Not the environment's variant: recordings belong to one.
-    agent = load(path, variant=variant or "", allowed_roots=(*project.roots, *roots))
-    return override_in_project(agent, project, model)

@@ -39,7 +39,7 @@ def write_first_tests(prompt: Path, roots: Sequence[Path] = ()) -> Path:
     except (InputError, RenderError) as error:
         fix = "Add an `example:` to the inputs in the file, or write the test file yourself."
         raise RequestError(f"prompty cannot choose inputs for {prompt}: {error.cause}", fix) from None
-    text = _write_case(visible(prompt.name), inputs, _choose_text(inputs, messages))
+    text = _write_case(" ".join(visible(prompt.name).split()), inputs, _choose_text(inputs, messages))
     try:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -55,15 +55,14 @@ def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
     """Add the run in a trace to a prompt's test file, with a recording. If the case would fail, change nothing."""
     run = read_run(trace)
     path = find_test_file(prompt) or prompt.with_name(f"{prompt.stem}{SUFFIXES[0]}")
+    if path.is_symlink():
+        raise RequestError(f"{path} is a link, which can lead anywhere", "Remove it, or write a file in its place.")
     before = path.read_text(encoding="utf-8") if path.exists() else None
     tools = load_prompt(prompt, prompt.parent).tools
     case = build_case(run, [tool.name for tool in tools if isinstance(tool, FunctionTool | CustomTool)])
     text = append_case(before, case, path)
     if before is None:
-        try:
-            create_files({path: text.encode()})
-        except FileExistsError as error:  # a link that leads nowhere
-            raise RequestError(str(error), "Remove it.") from None
+        create_files({path: text.encode()})
     else:
         path.write_text(text, encoding="utf-8", newline="\n")
     written: list[Path] = []

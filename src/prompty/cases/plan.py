@@ -10,6 +10,7 @@ from prompty.cases.reading import Suite, make_file_name
 from prompty.cases.results import format_key
 from prompty.errors import RequestError
 
+_MAX_NAME_BYTES = 200  # a file system allows 255, with a suffix
 _WORD = re.compile(r"\s*(\(|\)|\"[^\"]*\"|'[^']*'|[^\s()\"']+)")
 
 
@@ -63,7 +64,10 @@ def get_recording_path(trial: Trial, number: int = 1, folder: Path | None = None
     """Return the path of a run's recording: `recordings/<prompt>/<case>[.<variant>][.<model>][.2].jsonl`."""
     chosen = [make_file_name(part) for part in (trial.variant, trial.model) if part]
     repeated = [str(number)] if number > 1 else []
-    name = ".".join([make_file_name(str(trial.case.name)), *chosen, *repeated])
+    name = ".".join([make_file_name(str(trial.case.name)), *chosen])
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        name = make_file_name(name)
+    name = ".".join([name, *repeated])
     return (folder or trial.suite.folder) / "recordings" / trial.suite.name / f"{name}.jsonl"
 
 

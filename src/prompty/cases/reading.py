@@ -45,7 +45,7 @@ from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_ya
 
 SUFFIXES = (".test.yaml", ".test.yml")
 RULES = Rules(YAML_1_1, max_depth=64, max_nodes=1_000_000)
-_MAX_NAME_LENGTH = 100
+_MAX_NAME_BYTES = 100
 _UNSAFE = re.compile(r"[^\w=+-]")
 _FILE = re.compile(r"\$\{file:([^{}]+)\}")
 _ROWS = re.compile(ROWS_REFERENCE)
@@ -97,7 +97,7 @@ def make_file_name(text: str) -> str:
 
     Spaces and colons become dashes. A text with other characters, or a long one, also gets a hash.
     """
-    name = _UNSAFE.sub("-", text)[:_MAX_NAME_LENGTH]
+    name = _UNSAFE.sub("-", text).encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
     is_plain = name == text.replace(" ", "-").replace(":", "-") and not name.startswith("-")
     return name if is_plain else f"{name.strip('-')}-{sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
 

@@ -19,7 +19,7 @@ from prompty.api import invoke, resume, turn
 from prompty.cases.answers import CallLedger, RunAnswers, Spending
 from prompty.cases.case_file import LEVELS, Case, Level
 from prompty.cases.checks import Evaluators, Observation, run_checks, show_value
-from prompty.cases.evaluators import parse_score, passes
+from prompty.cases.evaluators import check_inside, parse_score, passes
 from prompty.cases.plan import Trial, get_recording_path
 from prompty.cases.results import CaseRun, CheckResult
 from prompty.drivers.run import Result
@@ -196,6 +196,8 @@ class _Steps:
         if not mode.asks:
             _require_offline_tools(context)
         path = context.recording
+        if mode.record:
+            check_inside(path.parent, context.trial.suite.folder)
         answers = RunAnswers(
             f"{context.trial.key}, run {context.number}",
             context.agent,

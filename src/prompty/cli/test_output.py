@@ -22,6 +22,7 @@ from prompty.cases.report import (
 from prompty.cases.results import TrialResult
 from prompty.cli.console import err, out, print_json
 from prompty.errors import RequestError
+from prompty.pipeline.files import write_file
 from prompty.safety.visible import visible
 from prompty.viewer.page import write_page
 from prompty.viewer.trace import TraceUnreadable, read_trace
@@ -100,12 +101,11 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
     for file in filter(None, (junit, html)):
         file.parent.mkdir(parents=True, exist_ok=True)
     if junit is not None:
-        junit.write_text(write_junit(report), encoding="utf-8", newline="\n")
+        _write_report(junit, write_junit(report))
     if html is not None:
         linked = [_link_traces(result, html.parent) for result in report.results]
         page = render_report(report._replace(results=linked))
-        html.touch(mode=0o600)  # answers can be private
-        html.write_text(page, encoding="utf-8", newline="\n")
+        _write_report(html, page, mode=0o600)  # answers can be private
         err.print(visible(f"Wrote {html}."))
     if github:
         path = os.environ.get(_SUMMARY_VARIABLE)
@@ -113,6 +113,13 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
             raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
         with Path(path).open("a", encoding="utf-8") as summary:
             summary.write(write_summary(report))
+
+
+def _write_report(path: Path, content: str, mode: int = 0o666) -> None:
+    try:
+        write_file(path, content, mode)
+    except FileExistsError:
+        raise RequestError(f"{path} is a link, which can lead anywhere", "Remove it, or name another file.") from None
 
 
 def _link_traces(result: TrialResult, folder: Path) -> TrialResult:

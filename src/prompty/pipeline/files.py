@@ -3,17 +3,21 @@
 Only this module opens a prompt's files, so an editor can pass unsaved buffers here.
 """
 
+import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 MAX_FILE_BYTES = 4_000_000
+MAX_SEARCHED = 100_000  # files and folders
 
 # Opening a pipe must not block. A contained path was resolved and checked before, so opening it must not follow a new
 # link. Not every system has these flags.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CONTAINED_FLAGS = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
+_WRITING_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
 
 Identity = tuple[int, int, int, int]
 Buffers = Mapping[Path, str]
@@ -62,6 +66,24 @@ def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = Fal
         raise Unreadable("file-encoding", message, "Save it as UTF-8.") from None
 
 
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file, however large. Raise OSError for a pipe or a device: it may never end."""
+    with open(path, "rb", opener=_open) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read()
+
+
+def write_file(path: Path, content: str, mode: int = 0o666) -> None:
+    """Write a text to a new file, with this mode, or over an old one. Raise FileExistsError for a link: it could lead
+    out of a repository."""
+    if path.is_symlink():
+        raise FileExistsError(errno.EEXIST, "it is a link", str(path))
+    descriptor = os.open(path, _WRITING_FLAGS, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        file.write(content)
+
+
 def create_files(contents: Mapping[Path, bytes]) -> None:
     """Create new files. Raise FileExistsError if one of them exists, even as a link that leads nowhere."""
     if existing := [str(path) for path in contents if os.path.lexists(path)]:
@@ -69,6 +91,38 @@ def create_files(contents: Mapping[Path, bytes]) -> None:
     for path, content in contents.items():
         with path.open("xb") as file:  # does not follow a link that was made since
             file.write(content)
+
+
+def find_matches(folder: Path, pattern: str) -> Iterator[str]:
+    """Yield the paths of files below a folder that match a pattern with `*` and `**`.
+
+    Links to folders are not followed, and of a huge folder only a part is searched.
+    """
+    parts, searched = pattern.removeprefix("./").split("/"), 0
+    for place, folders, names in os.walk(folder):
+        inside = Path(place).relative_to(folder).parts
+        searched += len(folders) + len(names)
+        if searched > MAX_SEARCHED or ("**" not in parts and len(inside) + 1 >= len(parts)):
+            folders.clear()
+        yield from ("/".join((*inside, name)) for name in names if _matches((*inside, name), parts))
+
+
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if a path matches a pattern. The time does not depend on how many `**` the pattern has."""
+    reached = _pass_stars({0}, pattern)  # how many parts of the pattern may stand for the path so far
+    for part in path:
+        left = {place for place in reached if place < len(pattern)}
+        steps = {place + (pattern[place] != "**") for place in left if fnmatchcase(part, pattern[place])}
+        reached = _pass_stars(steps, pattern)
+    return len(pattern) in reached
+
+
+def _pass_stars(reached: set[int], pattern: Sequence[str]) -> set[int]:
+    """Add the places behind each `**`, which may stand for nothing."""
+    for place in range(len(pattern)):
+        if place in reached and pattern[place] == "**":
+            reached.add(place + 1)
+    return reached
 
 
 def _open(path: str, _: int) -> int:

@@ -4,7 +4,6 @@ A line of a recording is a request without its secrets and the response to it. I
 """
 
 import base64
-import json
 import os
 import re
 from collections import defaultdict, deque
@@ -14,12 +13,16 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
+from types import UnionType
 from typing import Any, NamedTuple
+
+from pydantic_core import from_json
 
 from prompty.errors import EmptyReply, ModelError, RecordingMissing, ResponseFailed, check_path
 from prompty.model.agent import PromptAgent, secrets_in
 from prompty.model.message import Json
 from prompty.model.request import WireRequest
+from prompty.pipeline.files import read_bytes
 from prompty.providers import AsyncTransport, Provider, Transport, TransportInterceptor
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, ExchangeResult, WiretapTransport
 from prompty.safety.redaction import (
@@ -32,7 +35,7 @@ from prompty.safety.redaction import (
     mask_secrets,
 )
 from prompty.testing.script import AsyncLocalTransport, Chunks, LocalTransport
-from prompty.wire.json_bytes import write_bytes
+from prompty.wire.json_bytes import MALFORMED, write_bytes
 
 RECORDING_VERSION = 1
 _NUMBER = re.compile(r"[-+.\de]+")
@@ -122,8 +125,8 @@ def _encode_error(error: ModelError | None, mask: Mask) -> Json | None:
 
 
 def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:
-    """Decode a line. Raise ValueError, LookupError or TypeError if it is malformed."""
-    data = json.loads(line)
+    """Decode a line. Raise one of `MALFORMED` if it is malformed."""
+    data = from_json(line)  # of a limited depth
     if data["version"] != RECORDING_VERSION:
         raise ValueError(f"it has version {data['version']}, but this release reads version {RECORDING_VERSION}")
     fields = data["answer"]
@@ -131,6 +134,7 @@ def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:
     if fields["chunks"] is not None:
         texts = fields["chunks"]
         chunks = [text.encode() if isinstance(text, str) else base64.b64decode(text["base64"]) for text in texts]
+    _check_kinds(data["request"], provider=str, path=str, stream=bool, body=dict)
     return RecordedRequest(**data["request"]), ExchangeResult(
         chunks=chunks, error=_decode_error(fields["error"]), abandoned=fields["abandoned"]
     )
@@ -139,8 +143,16 @@ def decode_exchange(line: bytes) -> tuple[RecordedRequest, ExchangeResult]:
 def _decode_error(data: Any) -> ModelError | None:
     if data is None:
         return None
+    _check_kinds(data, kind=str, cause=str, status=int | None, retryable=bool, retry_after=int | float | None)
     details = {name: data[name] for name in ("status", "retryable", "retry_after")}
     return _ERRORS.get(data["kind"], ModelError)(data["cause"], **details)
+
+
+def _check_kinds(data: Json, **kinds: type | UnionType) -> None:
+    """Raise TypeError if a value is of another kind: a recording may come from anyone who can propose a change."""
+    for name, kind in kinds.items():
+        if not isinstance(data[name], kind):
+            raise TypeError(f"its `{name}` is a {type(data[name]).__name__}")
 
 
 class Recorder(TransportInterceptor):
@@ -219,14 +231,14 @@ class Player(TransportInterceptor):
 
     def _read(self) -> Iterator[Recording]:
         try:
-            lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
+            lines = read_bytes(self.path).split(b"\n") if self.path.exists() else []
         except (OSError, ValueError) as error:
             raise self._missing(f"{self.path} cannot be read: {error}") from None
         for number, line in enumerate(lines, 1):
             try:
                 if line.strip():
                     yield Recording(number, *decode_exchange(line))
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
+            except MALFORMED as error:
                 raise self._missing(f"line {number} of {self.path} cannot be read: {error}") from None
 
     def _respond(self, provider: Provider, agent: PromptAgent, request: WireRequest) -> Chunks:

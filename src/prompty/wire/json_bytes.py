@@ -16,6 +16,7 @@ INVALID_JSON = "INVALID_JSON"
 # Raised while parsing JSON that does not match its API.
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 _SHOWN_BYTES = 200
+MAX_COUNT = 2**53  # tokens, which every reader of JSON represents exactly
 _NO_COUNTS: Mapping[str, object] = {}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -88,10 +89,10 @@ def as_text(value: object) -> str:
 
 
 def as_count(value: object) -> int | None:
-    """Return a token count, or None if it is not a whole number: the answer is still usable."""
-    if type(value) is int and value >= 0:
-        return value
-    return int(value) if isinstance(value, float) and value.is_integer() and value >= 0 else None
+    """Return a token count, or None if it is not one: the answer is still usable."""
+    if type(value) is not int and not (isinstance(value, float) and value.is_integer()):
+        return None
+    return int(value) if 0 <= value < MAX_COUNT else None
 
 
 def as_mapping(value: object) -> Mapping[str, object]:

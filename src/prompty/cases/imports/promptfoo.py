@@ -16,7 +16,7 @@ from prompty.cases.imports.templates import enumerate_entries, parse_prompt, sho
 from prompty.cases.imports.writing import BY_HAND, DraftCase, DraftPrompt, Keys, Note
 from prompty.cases.reading import RULES
 from prompty.model.message import Json
-from prompty.pipeline.files import Unreadable
+from prompty.pipeline.files import Unreadable, find_matches
 from prompty.pipeline.references import References
 from prompty.safety.json import read_json
 from prompty.safety.yaml import YamlError, read_yaml
@@ -133,8 +133,7 @@ class PromptfooReader:
         plain = path.removeprefix(_FILE).partition("#")[0]
         paths = [plain]
         if any(sign in plain for sign in "*?[") and not plain.startswith("/") and ".." not in plain:
-            matches = islice(self.folder.glob(plain), _MAX_FILES + 1)
-            paths = sorted(match.relative_to(self.folder).as_posix() for match in matches)
+            paths = sorted(islice(find_matches(self.folder, plain), _MAX_FILES + 1))
         if not 1 <= len(paths) <= _MAX_FILES:
             self._note(keys, f"{'too many files match' if paths else 'no file matches'} {plain}", "Name the files.")
             return
