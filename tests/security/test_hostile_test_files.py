@@ -113,11 +113,12 @@ def test_no_report_and_no_baseline_is_written_through_a_link(tmp_path: Path, exi
         outside.write_text("kept")
     link.symlink_to(outside)
     report = build_report(run_suites(write_suite(tmp_path, "cases: [{inputs: {name: Ada}}]")), (), None)
-    for write in (
+    writers: list[Callable[[], None]] = [
         lambda: write_reports(report, junit=link, html=None, github=False),
         lambda: write_reports(report, junit=None, html=link, github=False),
         lambda: write_baseline(link, {"a": "passed"}),
-    ):
+    ]
+    for write in writers:
         with pytest.raises(RequestError, match="is a link"):
             write()
     assert (outside.read_text() if outside.exists() else None) == ("kept" if exists else None)
