@@ -189,6 +189,8 @@ PLACES = {
     "an option of a tool": "model: m\ntools: [{name: t, kind: mine, options: {user: '@'}}]",
     "a default": "model: m\ninputs: {q: {kind: string, default: '@'}}",
     "a plain default": "model: m\ninputs: {q: '@'}",
+    "a list of texts": "model: {id: m, options: {stopSequences: ['@']}}",
+    "a list of choices": "model: m\noutputs: {a: {kind: string, enumValues: ['@', b]}}",
     "a description": "model: m\ndescription: 'about @'",
     "an endpoint": "model: {id: m, connection: {kind: anonymous, endpoint: 'https://models.invalid/@/v1'}}",
     "a whole endpoint": "model: {id: m, connection: {kind: anonymous, endpoint: '${env:DURABLE_TEST_KEY_URL}'}}",
@@ -213,6 +215,19 @@ def test_a_credential_of_a_variable_is_stored_at_no_place_and_found_again(
     assert dict(stored.provenance.endpoints) == dict(agent.provenance.endpoints)
     assert stored.provenance.carriers == agent.provenance.carriers
     assert stored.provenance.exposed == agent.provenance.exposed
+
+
+@pytest.mark.parametrize(
+    "address", ["https://ada:@models.invalid/v1", "https://models.invalid/v1?api_key=", "https://m.invalid?sig="]
+)
+def test_an_address_that_contains_a_credential_is_not_stored(address: str, tmp_path: Path) -> None:
+    address = address.replace(":@", f":{KEY}@") if "@" in address else address + KEY
+    connection = f"{{kind: key, apiKey: k, endpoint: '{address}'}}"
+    (tmp_path / "a.prompty").write_text(f"---\nmodel: {{id: m, connection: {connection}}}\n---\nuser:\nHi\n")
+    agent = load(tmp_path / "a.prompty")
+    record = new_record("run", agent, None, {}, {}).to_json()
+    assert KEY not in json.dumps(record)
+    assert stored_agent(record_from(record, "run"), {}).model_dump() == agent.model_dump()
 
 
 def test_a_key_in_the_options_of_an_agent_of_code_needs_a_name(tmp_path: Path) -> None:

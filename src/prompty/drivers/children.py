@@ -9,7 +9,7 @@ file declares, and nothing of its parent's conversation.
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from prompty.drivers import aio, sync
 from prompty.drivers.run import Invocation, Run, fallback_agents, open_run, open_run_async
@@ -108,7 +108,8 @@ def _load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
 def _check_readers(child: PromptAgent, parent: PromptAgent) -> None:
     """Raise RequestError if the models that read a child's answers may not get the variables that it names (F14)."""
     exposed = find_readable(child)
-    for reader in (*parent.provenance.readers, parent) if exposed else ():
+    readers = cast(tuple[PromptAgent, ...], (*parent.provenance.readers, parent))
+    for reader in readers if exposed else ():
         for agent in (reader, *fallback_agents(reader, None)):
             providers = agent.registry[PROVIDERS]
             if providers.has(agent.model.provider):

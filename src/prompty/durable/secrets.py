@@ -4,14 +4,16 @@ A reference has the path of the secret in the agent (`keys`) and its source: the
 `DurableRuntime(secrets=...)`, the `text` of the file at that path (`${env:NAME}`), or, without either, the file itself.
 References are stored beside the data of a run and not inside it, so no text can be mistaken for one.
 
-Secrets are the credentials of connections, bound values, texts with a variable that is named like a credential, and in
-`additionalProperties` and in the options of tools whatever is from outside the file or has a credential's name.
+Secrets are the credentials of connections, addresses that contain one, bound values, texts with a variable that is
+named like a credential, and in `additionalProperties` and in the options of tools whatever is from outside the file or
+has a credential's name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
+from urllib.parse import parse_qsl
 
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
@@ -22,12 +24,13 @@ from prompty.model.unset import Unset, get_text, replace_text
 from prompty.pipeline.load import load, read_document, read_outdated
 from prompty.pipeline.references import References, walk_texts
 from prompty.safety.origins import TextOrigin
-from prompty.safety.redaction import SHORTEST_SECRET, is_credential_name
+from prompty.safety.redaction import SHORTEST_SECRET, find_secret, is_credential_name
 
 Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
 _FALLBACKS = ("metadata", "fallbacks")
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
+_ADDRESSES = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
 
 
 def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
@@ -120,13 +123,21 @@ def _find_fallback_keys(data: Any) -> Iterator[object]:
 
 def _to_frontmatter(agent: PromptAgent) -> Json:
     """Return the agent as frontmatter data. Secrets are still secret values."""
-    data = agent.model_dump(by_alias=True, exclude_unset=True)
-    for tool, stored in zip(agent.tools, data.get("tools", ()), strict=False):
+    data: Json = _to_lists(agent.model_dump(by_alias=True, exclude_unset=True))
+    tools: Any = data.get("tools", ())
+    for tool, stored in zip(agent.tools, tools, strict=False):
         bindings = stored.get("bindings", {})
         for name, binding in tool.bindings.items():
             if binding.is_plain:
                 bindings[name] = binding.value
     return data
+
+
+def _to_lists(value: Any) -> Any:
+    """Return data with lists in place of tuples, so that a secret inside one can be taken out."""
+    if isinstance(value, dict):
+        return {key: _to_lists(entry) for key, entry in value.items()}
+    return [_to_lists(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _find_secrets(value: object, provenance: Provenance, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
@@ -143,10 +154,16 @@ def _find_secrets(value: object, provenance: Provenance, keys: Keys = ()) -> Ite
 def _is_secret(text: str, keys: Keys, provenance: Provenance) -> bool:
     if len(text) >= SHORTEST_SECRET and text in provenance.secrets:
         return True
+    if keys[-1] in _ADDRESSES and (find_secret(text) or _has_named_credential(text)):
+        return True
     is_private = not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options")
     if is_private and text in provenance.texts:
         return True
     return (is_private or keys[:2] == _FALLBACKS) and any(is_credential_name(str(key)) for key in keys)
+
+
+def _has_named_credential(url: str) -> bool:
+    return any(is_credential_name(name) for name, _ in parse_qsl(url.partition("?")[2]))
 
 
 def _hash(text: str) -> str:
