@@ -4,7 +4,8 @@ Schemas come from prompts, test files, OpenAPI documents and MCP servers. By def
 calls the servers that a schema refers to. The validators of this module refuse to, so no other module builds any.
 
 Its regular expressions are those of JSON Schema (ECMA 262). They take linear time, except for lookarounds and
-backreferences, which have a limit of steps. Python's `re` has no limit, so no pattern from outside goes there.
+backreferences, which have a limit of steps. Python's `re` has no limit, so no pattern from outside goes there. A step
+can read the whole text, so a long text can still take long: with `((?=a*)a)*b`, 2,000 letters take several seconds.
 """
 
 import json
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
 _MAX_SHOWN = 300
-_MAX_STEPS = 1_000_000  # of a regular expression that backtracks: well below a second
+_MAX_STEPS = 1_000_000  # of a regular expression that backtracks; a search takes at least one for each character
 # Python's syntax that ECMA 262 does not have, and what to write instead.
 _IN_PYTHON_ONLY = {
     r"\Z": "`$`",
