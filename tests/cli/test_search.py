@@ -1,6 +1,7 @@
 """Commands that search a folder leave out what belongs to others."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,26 @@ def test_a_folder_that_is_named_is_searched(project: Path, folder: str) -> None:
 def test_links_to_folders_are_not_followed(project: Path) -> None:
     (project / "prompts" / "loop").symlink_to(project, target_is_directory=True)
     assert find_files(project, ".prompty") == [project / "prompts" / "hi.prompty"]
+
+
+def test_a_folder_that_cannot_be_searched_hides_no_others(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(60):  # the whole path is longer than systems allow
+        Path("d" * 90).mkdir()
+        monkeypatch.chdir("d" * 90)
+    monkeypatch.chdir(project)
+    assert find_files(Path(), ".test.yaml") == [Path("prompts/hi.test.yaml")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names on Windows are text")
+def test_a_test_file_may_have_a_name_that_is_not_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    name = os.fsdecode(b"\xff")
+    try:
+        Path(f"{name}.prompty").write_text(PROMPT)
+    except OSError:
+        pytest.skip("this file system takes only text")
+    Path(f"{name}.test.yaml").write_text("cases: [{name: a, expect: {render: {contains: Bye}}}]")
+    code, output = run("test")
+    assert (code, "1 failed" in output) == (1, True)
+    assert run("test", "--failed") == (code, output)

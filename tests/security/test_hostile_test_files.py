@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from prompty.cases.comparison import build_report, read_baseline, write_baseline
 from prompty.cases.first_case import write_first_tests
@@ -18,8 +20,9 @@ from prompty.cases.plan import plan_trials
 from prompty.cases.reading import read_suite
 from prompty.cases.report import render_report
 from prompty.cases.runner import Runner, RunnerOptions
-from prompty.cli.test_output import write_reports
-from prompty.errors import RequestError
+from prompty.cli.console import print_problem
+from prompty.cli.test_output import print_report, write_reports
+from prompty.errors import Problem, RequestError
 from prompty.model.message import Reply, Usage
 from prompty.testing import Script
 from tests.cases.project import GREET, LIVE, RECORD, RECORD_MISSING, run_only_case, run_suites, write_suite
@@ -114,9 +117,9 @@ def test_no_report_and_no_baseline_is_written_through_a_link(tmp_path: Path, exi
     link.symlink_to(outside)
     report = build_report(run_suites(write_suite(tmp_path, "cases: [{inputs: {name: Ada}}]")), (), None)
     writers: list[Callable[[], None]] = [
-        lambda: write_reports(report, junit=link, html=None, github=False),
-        lambda: write_reports(report, junit=None, html=link, github=False),
-        lambda: write_baseline(link, {"a": "passed"}),
+        partial(write_reports, report, junit=link, html=None, github=False),
+        partial(write_reports, report, junit=None, html=link, github=False),
+        partial(write_baseline, link, {"a": "passed"}),
     ]
     for write in writers:
         with pytest.raises(RequestError, match="is a link"):
@@ -201,3 +204,18 @@ def test_a_count_of_tokens_that_cannot_be_one_is_unknown(tmp_path: Path, count: 
         result = run_only_case(tmp_path, ANSWERED, GREET.replace("gpt-test", "gpt-4o"), mode=LIVE)
     assert (result.status, result.cost) == ("passed", None)
     assert "Infinity" not in render_report(build_report([result], (), None))
+
+
+@pytest.mark.parametrize("command", ["::add-mask::x", "  ::set-output name=a::b", "x ##[set-output name=a]b"])
+def test_no_answer_and_no_name_commands_the_workflow_whose_log_it_is_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    text = f"a\n{command}"
+    case = {"name": text, "inputs": {"name": "Ada"}, "models": [f"openai:{text}"], "expect": {"live": {"equals": "x"}}}
+    with Script(text):
+        results = run_suites(write_suite(tmp_path, json.dumps({"cases": [case]})), mode=LIVE)
+    print_report(build_report(results, (), None), as_json=False)
+    print_problem(Problem(code="x", message=text, fix=text, text=command), Console(markup=False))
+    shown = capsys.readouterr().out
+    assert shown.count(command.strip().removeprefix("x ##")) >= 4
+    assert not re.search(r"^\s*::|##\[", shown, re.MULTILINE)

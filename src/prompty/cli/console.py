@@ -1,6 +1,7 @@
 """Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
 import errno
+import re
 import signal
 from typing import NoReturn
 
@@ -20,6 +21,15 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
+# Lines that GitHub runs as commands of a workflow, with any spaces before `::`.
+_COMMAND = re.compile(r"(?m)^(?=[^\S\n]*::)|(?<=##)(?=\[)")
+
+
+def show(text: str) -> str:
+    """Return a text for the screen. Nothing in it controls a terminal, or the workflow whose log it is part of."""
+    return _COMMAND.sub(r"\\", visible(text))
+
+
 def print_json(value: object) -> None:
     """Print JSON, with JSON escapes for characters that could control a terminal."""
     out.print_json(data=value, ensure_ascii=True, highlight=out.is_terminal)
@@ -30,26 +40,26 @@ def print_problem(problem: Problem, console: Console) -> None:
     subject = f"{problem.key}: " if problem.key else ""
     console.print(
         Text.assemble(
-            (visible(problem.place), "bold"),
+            (show(problem.place), "bold"),
             ": ",
             (problem.severity, _STYLES[problem.severity]),
-            f": {visible(subject + problem.message)}",
+            f": {show(subject + problem.message)}",
         )
     )
     if problem.text.strip():
-        console.print(Text(f"    {visible(problem.text.strip())}", "dim"))
-    console.print(Text(f"    {visible(problem.fix)}", "green"))
+        console.print(Text(f"    {show(problem.text.strip())}", "dim"))
+    console.print(Text(f"    {show(problem.fix)}", "green"))
 
 
 def print_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning in the form of a problem. Replaces `warnings.showwarning`."""
-    err.print(Text.assemble(("warning", "yellow"), f": {visible(mask_secrets(str(message)))}"))
+    err.print(Text.assemble(("warning", "yellow"), f": {show(mask_secrets(str(message)))}"))
 
 
 def fail(error: PromptyError | str, *, debug: bool = False) -> NoReturn:
     """Print an error and exit with 1. With `debug`, print its traceback first."""
     if debug and isinstance(error, PromptyError):
-        err.print(Text(visible(masked_traceback(error)), "dim"))
+        err.print(Text(show(masked_traceback(error)), "dim"))
     print_error(error, err)
     raise Exit(1)
 
@@ -57,20 +67,20 @@ def fail(error: PromptyError | str, *, debug: bool = False) -> NoReturn:
 def print_error(error: PromptyError | str, console: Console) -> None:
     """Print an error, with the fix for a command line."""
     message = error.for_command_line() if isinstance(error, PromptyError) else error
-    console.print(Text.assemble(("error", "bold red"), f": {visible(message)}"))
+    console.print(Text.assemble(("error", "bold red"), f": {show(message)}"))
 
 
 def print_unexpected(error: Exception, *, debug: bool) -> None:
     """Print an exception that prompty did not raise on purpose: one line, or with `debug` its traceback."""
     if debug:
-        err.print(Text(visible(masked_traceback(error)), "dim"))
+        err.print(Text(show(masked_traceback(error)), "dim"))
         return
     if isinstance(error, OSError):
         print_error(explain_os_error(error), err)
         return
     kind = f"{type(error).__name__}: "
     line = next(iter(mask_secrets(f"{kind}{error}").splitlines()), kind)
-    err.print(Text.assemble(("error", "bold red"), f": {visible(line)}\n    To see the traceback, add --debug."))
+    err.print(Text.assemble(("error", "bold red"), f": {show(line)}\n    To see the traceback, add --debug."))
 
 
 def explain_os_error(error: OSError) -> str:

@@ -1,6 +1,7 @@
 """What failed in the last run of each test file, for `prompty test --failed`. Kept in the user's state directory."""
 
 import json
+import os
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -31,7 +32,7 @@ def _name_in_file(trial: Trial) -> str:
 
 
 def _get_failures_path(test_file: Path) -> Path:
-    return get_state_path("tests") / f"{sha256(str(test_file.resolve()).encode()).hexdigest()[:16]}.failed.json"
+    return get_state_path("tests") / f"{sha256(os.fsencode(test_file.resolve())).hexdigest()[:16]}.failed.json"
 
 
 def _read_failures(test_file: Path) -> set[str]:

@@ -18,4 +18,9 @@ def find_files(folder: Path, *suffixes: str) -> list[Path]:
 
 
 def _is_skipped(folder: Path) -> bool:
-    return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").is_file()
+    if folder.name.startswith(".") or folder.name in _SKIPPED:
+        return True
+    try:
+        return (folder / "pyvenv.cfg").is_file()
+    except OSError:  # nobody may enter it, or its path is too long
+        return False

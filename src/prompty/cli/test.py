@@ -1,6 +1,7 @@
 """`prompty test`: run the test cases of prompts, offline from recordings or against models, and report the results."""
 
 import hashlib
+import os
 import shlex
 import signal
 import sys
@@ -26,7 +27,7 @@ from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode
-from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, print_problem
+from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, print_problem, show
 from prompty.cli.functions import ToolFiles
 from prompty.cli.last_failures import select_failed, store_failures
 from prompty.cli.options import AllowEnv, AsJson, Roots, TraceTo, get_state_path, start_tracing
@@ -37,7 +38,6 @@ from prompty.errors import LoadError, RequestError
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.variants import find_base
 from prompty.safety.redaction import mask_secrets
-from prompty.safety.visible import visible
 from prompty.tools.function import load_functions
 
 Paths = Annotated[
@@ -152,7 +152,7 @@ def run_tests(
     results = _run(runner, trials)
     if not runner.complete:
         print_report(build_report(results, (), None), as_json=as_json, quiet=quiet)
-        err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
+        err.print(show(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)
     earlier = _run_earlier(against, suites, trials, options) if against else read_earlier(suites, baseline)
     whole = not (select or failed or models or variants)
@@ -178,7 +178,7 @@ def _write_first_tests(paths: Sequence[Path], roots: Sequence[Path]) -> None:
     for prompt in prompts:
         load_env(prompt=prompt)
         path = write_first_tests(prompt, roots)
-        err.print(visible(f"Wrote {path}. To run it: prompty test {shlex.quote(str(prompt))}"))
+        err.print(show(f"Wrote {path}. To run it: prompty test {shlex.quote(str(prompt))}"))
 
 
 def _add_case(trace: Path, paths: Sequence[Path]) -> None:
@@ -190,8 +190,8 @@ def _add_case(trace: Path, paths: Sequence[Path]) -> None:
     load_env(prompt=paths[0])
     added = add_case(open_trace(trace), paths[0])
     for tool in added.changing:
-        err.print(visible(f"'{tool}' returned different results. The case uses the first for all of its calls."))
-    err.print(visible(f"Added the case '{added.name}' to {added.path}. Edit its `expect` to check what matters."))
+        err.print(show(f"'{tool}' returned different results. The case uses the first for all of its calls."))
+    err.print(show(f"Added the case '{added.name}' to {added.path}. Edit its `expect` to check what matters."))
 
 
 def _run_earlier(
@@ -264,8 +264,8 @@ def _get_mode(level: Level | None, *, live: bool, record: bool) -> Mode:
 
 def get_ledger_path(suites: Sequence[Suite]) -> Path:
     """Return the ledger's path for these files, so that an interrupted live run of the same files continues."""
-    names = "\0".join(sorted(str(suite.path.resolve()) for suite in suites))
-    return get_state_path("tests") / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.jsonl"
+    names = b"\0".join(sorted(os.fsencode(suite.path.resolve()) for suite in suites))
+    return get_state_path("tests") / f"{hashlib.sha256(names).hexdigest()[:16]}.jsonl"
 
 
 def _run(runner: Runner, trials: Sequence[Trial]) -> list[TrialResult]:
@@ -286,7 +286,7 @@ def _run(runner: Runner, trials: Sequence[Trial]) -> list[TrialResult]:
 def _print_interrupted(names: Sequence[str]) -> None:
     for name, times in Counter(names).items():
         often = (", and may be paid for twice", f" {times} times, and may be paid for {times + 1} times")
-        err.print(visible(f"{name} was interrupted{often[times > 1]}."))
+        err.print(show(f"{name} was interrupted{often[times > 1]}."))
 
 
 def _stop(runner: Runner) -> None:

@@ -20,10 +20,9 @@ from prompty.cases.report import (
     write_summary,
 )
 from prompty.cases.results import TrialResult
-from prompty.cli.console import err, out, print_json
+from prompty.cli.console import err, out, print_json, show
 from prompty.errors import RequestError
 from prompty.pipeline.files import write_file
-from prompty.safety.visible import visible
 from prompty.viewer.page import write_page
 from prompty.viewer.trace import TraceUnreadable, read_trace
 
@@ -46,17 +45,17 @@ def print_report(report: SuiteReport, *, as_json: bool, quiet: bool = False) -> 
     for result in () if quiet else report.results:
         if result.suite != suite:
             suite = result.suite
-            out.print(Text(visible(suite), "bold"))
+            out.print(Text(show(suite), "bold"))
         _print_result(result, get_case_key(result), standings)
         _print_reasons(result)
     if len(report.totals) > 1:
         out.print(Text("By model and variant", "bold"))
-        width = max(len(visible(name_column(one))) for one in report.totals)
+        width = max(len(show(name_column(one))) for one in report.totals)
         for one in report.totals:
-            out.print(f"  {visible(name_column(one)):<{width}}  {describe_totals(one)}")
+            out.print(f"  {show(name_column(one)):<{width}}  {describe_totals(one)}")
     _print_listed(report, standings, quiet=quiet)
     for note in report.notes:
-        out.print(visible(note))
+        out.print(show(note))
     paid = sum(result.paid for result in report.results)
     out.print(count_standings(report.results, standings) + (f", {_show_dollars(paid)}" if paid else ""))
 
@@ -76,7 +75,7 @@ def _print_listed(report: SuiteReport, standings: dict[str, Standing], *, quiet:
 
 def _print_result(result: TrialResult, name: str, standings: dict[str, Standing]) -> None:
     mark, style = _MARKS[result.status]
-    line = Text.assemble((f"  {mark} ", style), visible(name))
+    line = Text.assemble((f"  {mark} ", style), show(name))
     if len(result.runs) > 1 or result.needed > 1:
         line.append(f"  {result.passes} of {len(result.runs)} passed, {result.needed} needed", "dim")
     if paid := result.paid:
@@ -88,7 +87,7 @@ def _print_result(result: TrialResult, name: str, standings: dict[str, Standing]
 
 def _print_reasons(result: TrialResult) -> None:
     for reason in result.reasons:
-        text = "\n".join(f"      {part}" for part in visible(reason).splitlines())
+        text = "\n".join(f"      {part}" for part in show(reason).splitlines())
         out.print(Text(text, "dim" if result.status == "passed" else ""))
 
 
@@ -106,7 +105,7 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
         linked = [_link_traces(result, html.parent) for result in report.results]
         page = render_report(report._replace(results=linked))
         _write_report(html, page, mode=0o600)  # answers can be private
-        err.print(visible(f"Wrote {html}."))
+        err.print(show(f"Wrote {html}."))
     if github:
         path = os.environ.get(_SUMMARY_VARIABLE)
         if not path:
@@ -134,6 +133,6 @@ def _write_trace_page(trace: str | None, folder: Path) -> str | None:
     try:
         write_page(read_trace(trace), page)
     except (TraceUnreadable, OSError) as error:
-        err.print(visible(f"A trace is not linked: {error}"))
+        err.print(show(f"A trace is not linked: {error}"))
         return None
     return quote(Path(os.path.relpath(page, folder)).as_posix())
