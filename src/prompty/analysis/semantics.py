@@ -106,11 +106,6 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
             )
 
 
-_ALLOW_FOLDER = (
-    "Move it there, or allow its folder: with --root, with `roots` in prompty.toml, or with allowed_roots= of load()."
-)
-
-
 def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield an error for each file of a tool that a run may not read: it is not below an allowed folder."""
     for index, tool in enumerate(agent.tools):
@@ -121,7 +116,7 @@ def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Fi
         try:
             locate_file(path, tool, agent)
         except ToolError as error:
-            yield source_map.locate(("tools", index, key), "file-outside", error.cause, _ALLOW_FOLDER)
+            yield source_map.locate(("tools", index, key), "file-outside", error.cause, error.fix)
         except (OSError, ValueError, RuntimeError):
             continue  # no path; a run says so
 

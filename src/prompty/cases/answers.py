@@ -60,7 +60,7 @@ class Spending:
             self._is_unknown |= cost is None
 
     def check(self) -> None:
-        """Raise RequestError if no more calls may start: all is spent, or nobody knows how much."""
+        """Raise RequestError if no more calls may start: the budget is spent, or the cost of an answer is unknown."""
         if self.is_over and self._is_unknown:
             cause = "the cost of an answer is unknown: the server did not say what it used, or named an unknown model"
             raise RequestError(cause, "Omit --max-cost, or use another server.")
@@ -297,7 +297,7 @@ class _CountedReply(NamedTuple):
 def _read_reply(
     provider: Provider, agent: PromptAgent, request: WireRequest, answer: ExchangeResult
 ) -> _CountedReply | None:
-    """Return the reply in an exchange, or None if there is none to pay for. Cases do not stream."""
+    """Return the reply in an exchange, or None if nothing was answered. Cases do not stream."""
     if not answer.chunks or answer.error or answer.abandoned:
         return None
     chosen = provider.api_for(agent)

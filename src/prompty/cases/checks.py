@@ -133,7 +133,7 @@ def _select(path: str, observation: Observation) -> Observation | str:
 
 
 def _read_data(seen: Observation) -> object:
-    """Return a value, and the JSON in it if it is the text of a whole answer. Raise _NotJson if there is none."""
+    """Return a value. For the text of a whole answer, return the JSON in it, or raise _NotJson."""
     value = seen.read_value()
     if seen.is_part or not isinstance(value, str):
         return value

@@ -12,6 +12,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.property import Property
 from prompty.model.structure import mark
+from prompty.pipeline.files import create_files
 from prompty.pipeline.prepare import prepare
 from prompty.renderers import RENDERERS
 from prompty.safety.redaction import is_credential_name
@@ -41,8 +42,7 @@ def write_first_tests(prompt: Path, roots: Sequence[Path] = ()) -> Path:
         raise RequestError(f"prompty cannot choose inputs for {prompt}: {error.cause}", fix) from None
     text = _write_case(" ".join(visible(prompt.name).split()), inputs, _choose_text(inputs, messages))
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        create_files({path: text.encode()})
     except FileExistsError:
         raise RequestError(f"{path} already exists", f"Add a case to it, and run prompty test {prompt}.") from None
     return path

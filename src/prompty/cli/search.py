@@ -22,5 +22,5 @@ def _is_skipped(folder: Path) -> bool:
         return True
     try:
         return (folder / "pyvenv.cfg").is_file()
-    except OSError:  # nobody may enter it, or its path is too long
+    except OSError:  # no permission to enter it, or its path is too long
         return False

@@ -164,7 +164,7 @@ class MemorySession:
         if cancelled is None:
             return task.result()
         if not task.cancelled():
-            task.exception()  # of a run that nobody waits for
+            task.exception()  # retrieved, so that asyncio does not log it
         raise cancelled
 
 

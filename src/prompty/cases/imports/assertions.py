@@ -52,7 +52,7 @@ def convert_assertions(
 
 
 def convert_assertion(data: Json, values: Mapping[str, object]) -> DraftCheck:
-    """Return the check of an assertion. Raise NoCounterpart if there is none that decides the same."""
+    """Return the check of an assertion. Raise NoCounterpart if no check decides the same."""
     kind = str(data.get("type"))
     if found := _REASONS.get(kind.removeprefix("not-")):
         raise NoCounterpart(*found)
