@@ -268,6 +268,17 @@ def test_the_parser_never_gets_a_byte_beyond_a_response_however_it_is_cut(frame:
         assert parse(packets) == (b"", POISON), packets
 
 
+def test_chunks_are_handed_out_as_they_came_whatever_is_in_them() -> None:
+    body = chunks(b"0\r\n\r\n00\n" * 1000, end=b"")
+    packets = [body[start : start + 500] for start in range(0, len(body), 500)]
+    unread = Unread()
+    unread.expect_body({"transfer-encoding": "chunked"})
+    for packet in packets:
+        unread.add(packet)
+        assert unread.take(64 * 1024) == packet
+        assert not unread
+
+
 CONTENT = write_content("First.", streamed=False)
 FIRST, SECOND = (whole(write_content(text, streamed=False)) for text in ("First.", "Second."))
 LONG_FIRST = whole(write_content("First.", streamed=False) + b" " * 60_000)

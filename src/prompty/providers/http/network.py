@@ -26,7 +26,8 @@ _WRITE_SIZE = 64 * 1024  # bytes between two checks of the deadline
 _MOST_BEFORE_UNSEEN = 47 * 1024
 _RECORD_OVERHEAD = 72  # bytes
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
-_LAST_CHUNK = re.compile(rb"\n0+(?![0-9A-Fa-f])")  # or any other line that begins with zeros
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,20}(?=[;\s])")
+_LONGEST_SIZE_LINE = 4096  # bytes, with what a server adds to the size
 
 SocketOptions = Iterable[httpcore2.SOCKET_OPTION] | None
 
@@ -64,11 +65,11 @@ def _get_left(timeout: float | None, most: float = MAX_SILENCE) -> float | None:
 class Unread:
     """Received bytes that the HTTP parser has not been given yet, in pieces that end wherever a response may end.
 
-    Headers end with an empty line. Then `expect_body` says how a body ends: after its length, or after the line of the
-    last chunk. From where that line may begin, each piece is one line, and so it is if headers come in pieces.
+    Headers end with an empty line. Then `expect_body` says how a body ends: after its length, or after its last chunk,
+    which has no bytes. The lines after that one are pieces of their own, and so are headers that come in parts.
     """
 
-    __slots__ = ("_by_line", "_data", "_end", "_left")
+    __slots__ = ("_by_line", "_data", "_has_chunks", "_in_headers", "_left", "_size_line")
 
     def __init__(self) -> None:
         self._data = b""
@@ -79,40 +80,63 @@ class Unread:
 
     def expect_headers(self) -> None:
         """Begin a response."""
-        self._end: re.Pattern[bytes] | None = _EMPTY_LINE
-        self._left: int | None = None
-        self._by_line = False
+        self._in_headers = True
+        self._by_line = self._has_chunks = False
+        self._left: int | None = None  # bytes of the body, or of its current chunk and the end of its line
 
     def expect_body(self, headers: Mapping[str, str]) -> None:
         """Go on to the body of a response with these headers, which h11 has checked. Names are in lower case."""
-        self._end, self._by_line = None, False
+        self._in_headers = self._by_line = False
         if "transfer-encoding" in headers:
-            self._end = _LAST_CHUNK
+            self._has_chunks, self._left, self._size_line = True, 0, b""
         elif "content-length" in headers:
             self._left = int(headers["content-length"])
 
     def add(self, data: bytes) -> None:
         """Take what a socket has received, when nothing else is left."""
         self._data = data
-        if self._end is _EMPTY_LINE and not self._by_line and data[:1] != b"H":
-            self._end = None  # not a response, but the reply of a SOCKS proxy, or one that h11 refuses
+        if self._in_headers and not self._by_line and data[:1] != b"H":
+            self._in_headers = False  # not a response, but the reply of a SOCKS proxy, or one that h11 refuses
 
     def take(self, most: int) -> bytes:
         """Return the next piece."""
         data = self._data
         end = min(len(data), most)
-        if self._left is not None:
+        if self._by_line:
+            end = data.find(b"\n", 0, end) + 1 or end
+        elif self._has_chunks:
+            end = self._find_last_chunk(data, end)
+        elif self._left is not None:
             end = min(end, self._left)
             self._left -= end
-        elif self._by_line or (self._end is _LAST_CHUNK and data[:1] == b"0"):
-            self._by_line = True
-            end = data.find(b"\n", 0, end) + 1 or end
-        elif self._end is not None:
-            found = self._end.search(data, 0, end)
+        elif self._in_headers:
+            found = _EMPTY_LINE.search(data, 0, end)
             end = found.end() if found else end
-            self._by_line = bool(found) == (self._end is _LAST_CHUNK)
+            self._by_line = not found
         self._data = data[end:]
         return data[:end]
+
+    def _find_last_chunk(self, data: bytes, end: int) -> int:
+        """Return where the size of the last chunk ends, or `end` if the last one has not begun."""
+        at = 0
+        while at < end:
+            if self._left:
+                step = min(self._left, end - at)
+                self._left -= step
+                at += step
+                continue
+            line_end = data.find(b"\n", at, end) + 1 or end
+            self._size_line += data[at:line_end]
+            at = line_end
+            if self._size_line.endswith(b"\r\n") or len(self._size_line) > _LONGEST_SIZE_LINE:
+                size = _CHUNK_SIZE.match(self._size_line)
+                bytes_in_chunk = int(size[0], 16) if size else 0  # h11 refuses what is not a size
+                self._size_line = b""
+                if not bytes_in_chunk:
+                    self._by_line = True
+                    return at
+                self._left = bytes_in_chunk + len(b"\r\n")
+        return end
 
 
 class Network(httpcore2.SyncBackend):
