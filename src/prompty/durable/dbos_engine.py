@@ -632,7 +632,8 @@ def _prepare_database(url: str) -> None:
     if url.startswith("sqlite:"):
         path = Path(url.partition("///")[2])
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT, 0o600))
+        with suppress(FileExistsError):  # closing a file that SQLite has open would drop all locks of this process
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
 
