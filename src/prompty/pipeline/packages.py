@@ -2,6 +2,7 @@
 
 import os
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from prompty.errors import FileMissing, Problem
@@ -22,6 +23,8 @@ def locate_prompt(path: StrPath) -> StrPath:
     if ".." in inner:
         raise _missing(name, "the path leaves the package", "Name a file in the package.")
     try:
+        if not is_package(package):
+            raise ImportError(package)
         found = files(package)
     except (ImportError, TypeError, ValueError, AttributeError):
         fix = "Install its distribution, or correct the name. Write pkg:PACKAGE/FILE.prompty."
@@ -32,6 +35,12 @@ def locate_prompt(path: StrPath) -> StrPath:
         return found
     fix = "Correct the path, or add the file to the distribution's package data."
     raise _missing(name, f"the package '{package}' has no file '{'/'.join(inner)}'", fix)
+
+
+def is_package(name: str) -> bool:
+    """Return True if a package of this name is installed. A module beside others is none."""
+    spec = find_spec(name)
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 def _missing(name: str, message: str, fix: str) -> FileMissing:

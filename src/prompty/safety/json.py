@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 from pydantic_core import from_json
 
 MAX_JSON_CHARACTERS = 4_000_000
+MAX_JSON_DEPTH = 500  # of what recursive code sees: Python's own limit depends on its release
 
 
 class TooDeep(ValueError):
-    """The JSON is nested deeper than Python's stack."""
+    """The JSON is nested deeper than recursive code can follow."""
 
 
 def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) -> object:
@@ -29,15 +30,25 @@ def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) ->
     try:
         if strict:
             decoder = _STRICT if unique else _REPEATING
-            return decoder.decode(data if isinstance(data, str) else data.decode())
+            text = data if isinstance(data, str) else data.decode()
+            return _check_depth(text, decoder.decode(text))
         try:
             value = from_json(data)  # six times as fast as `json`
         except (TypeError, ValueError):
             value = json.loads(data)  # also accepts a lone surrogate, a byte order mark and deeper nesting
+            _check_depth(data, value)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise TooDeep("nested too deep") from None
+    return value
+
+
+def _check_depth(data: str | bytes, value: object) -> object:
+    """Return a parsed value, or raise TooDeep."""
+    brackets = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+    if brackets > MAX_JSON_DEPTH and is_deeper(value, MAX_JSON_DEPTH):
+        raise TooDeep("nested too deep")
     return value
 
 
