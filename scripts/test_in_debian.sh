@@ -11,7 +11,7 @@ command -v debootstrap > /dev/null || { apt-get update --quiet=2; apt-get instal
 
 mounted=()
 leave() {
-    for folder in "${mounted[@]}"; do umount --lazy "$folder"; done
+    for ((at = ${#mounted[@]} - 1; at >= 0; at--)); do umount --lazy "${mounted[at]}"; done
     rm -rf --one-file-system "$system"
 }
 trap leave EXIT
