@@ -19,6 +19,7 @@ from textwrap import dedent
 from typing import Any, get_args, get_type_hints, is_typeddict
 
 from pydantic import BaseModel
+from typing_extensions import Format, get_annotations as read_annotations
 
 import prompty
 from prompty.loop.options import CallOptions, TurnOptions
@@ -455,7 +456,7 @@ def list_error_attributes(cls: type) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the attributes that the constructors of an error set, and those that its classes declare."""
     found: dict[str, str] = {}
     for base in list_bases(cls):
-        for name, hint in vars(base).get("__annotations__", {}).items():
+        for name, hint in get_annotations(base).items():
             found[name] = format_type(hint, " or ")
         found |= read_assignments(base)
     for name, kind in found.items():
@@ -491,9 +492,13 @@ def safe_hints(cls: type) -> Mapping[str, Any]:
     try:
         return get_type_hints(cls)
     except NameError:
-        return {
-            name: hint for base in reversed(cls.__mro__) for name, hint in vars(base).get("__annotations__", {}).items()
-        }
+        return {name: hint for base in reversed(cls.__mro__) for name, hint in get_annotations(base).items()}
+
+
+def get_annotations(cls: type) -> dict[str, Any]:
+    """Return the types that a class itself declares. A name that only type checkers know stays a text."""
+    found = read_annotations(cls, format=Format.FORWARDREF)
+    return {name: getattr(hint, "__forward_arg__", hint) for name, hint in found.items()}
 
 
 def list_bases(cls: type) -> list[type]:
