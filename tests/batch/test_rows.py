@@ -104,7 +104,8 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def ids(rows: list[Any], folder: Path, asked: PromptAgent, numbers: Any = range(1, 1000)) -> list[str]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return [planned.id for planned in plan_rows(path, asked, numbers, RowIndex()) if planned is not None]
+    with closing(RowIndex()) as index:
+        return [planned.id for planned in plan_rows(path, asked, numbers, index) if planned is not None]
 
 
 @FILES
