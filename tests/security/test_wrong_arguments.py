@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import prompty
 from prompty import (
@@ -207,6 +207,7 @@ CALLS: dict[str, Call] = {
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(value=values)
+@example(value=NotImplemented)  # neither true nor false
 def test_only_errors_of_prompty_leave_its_functions(
     name: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

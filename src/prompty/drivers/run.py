@@ -209,7 +209,7 @@ class Run:
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_promised = invocation.operation != "run" and settings.outputs_mode == "strict"
         self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
-        self._details, self._given = invocation.details, invocation.inputs or {}
+        self._details, self._given = invocation.details, {} if invocation.inputs is None else invocation.inputs
         self._has_tools = self._run_tools or bool(agent.tools)
         has_messages = state is not None or paused is not None or settings.messages is not None
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
