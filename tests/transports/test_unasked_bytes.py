@@ -268,6 +268,13 @@ def test_the_parser_never_gets_a_byte_beyond_a_response_however_it_is_cut(frame:
         assert parse(packets) == (b"", POISON), packets
 
 
+@pytest.mark.parametrize("cut", [4100, 4200, 6000, 6100])
+def test_a_size_with_a_long_extension_that_comes_in_parts_moves_no_end(cut: int) -> None:
+    answer = chunked(b"Hello.").replace(b"6\r\n", b"6;%b\r\n" % (b"x" * 6000), 1)
+    wire = answer + POISON
+    assert parse([wire[:cut], wire[cut:]]) == (b"", POISON)
+
+
 def test_chunks_are_handed_out_as_they_came_whatever_is_in_them() -> None:
     body = chunks(b"0\r\n\r\n00\n" * 1000, end=b"")
     packets = [body[start : start + 500] for start in range(0, len(body), 500)]

@@ -38,7 +38,7 @@ def locate_prompt(path: StrPath) -> StrPath:
 
 
 def is_package(name: str) -> bool:
-    """Return True if a package of this name is installed. A module beside others is none."""
+    """Return True if a package of this name is installed, and not a single module."""
     spec = find_spec(name)
     return spec is not None and spec.submodule_search_locations is not None
 

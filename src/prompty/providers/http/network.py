@@ -128,7 +128,10 @@ class Unread:
             line_end = data.find(b"\n", at, end) + 1 or end
             self._size_line += data[at:line_end]
             at = line_end
-            if self._size_line.endswith(b"\r\n") or len(self._size_line) > _LONGEST_SIZE_LINE:
+            if len(self._size_line) > _LONGEST_SIZE_LINE:
+                self._by_line = True  # slow, but it needs no size
+                return at
+            if self._size_line.endswith(b"\r\n"):
                 size = _CHUNK_SIZE.match(self._size_line)
                 bytes_in_chunk = int(size[0], 16) if size else 0  # h11 refuses what is not a size
                 self._size_line = b""
