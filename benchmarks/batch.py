@@ -26,8 +26,7 @@ from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow
 from prompty.batches.rows import Row
 from prompty.batches.shared import SharedBatch
-from prompty.durable import DurableRuntime
-from prompty.durable.engine import Limits
+from prompty.durable import Limits, Runs, Worker
 
 ROWS = 400
 AT_ONCE = 32
@@ -56,7 +55,7 @@ def prompty_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:
             max_concurrency=AT_ONCE,
         )
         with Ledger(out) as ledger:
-            batch = SharedBatch(job, ledger, client.batches)
+            batch = SharedBatch(job, ledger, client)
             batch.rows = (
                 PlannedRow(row=Row(number=n, inputs={"q": f"n{n}"}), id=uuid4().hex, masked_inputs={})
                 for n in range(rows)
@@ -64,10 +63,8 @@ def prompty_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:
             ledger.complete = batch.run()
             assert ledger.complete
 
-    with DurableRuntime(url, name="bench", limits=Limits(worker_concurrency=AT_ONCE)):
-        client = DurableRuntime(url)
+    with Worker(url, limits=Limits(worker_concurrency=AT_ONCE)), Runs(url) as client:
         yield run
-        client.close()
 
 
 def dbos_rows(url: str, out: Path) -> Iterator[Callable[[int], object]]:

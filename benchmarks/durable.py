@@ -1,9 +1,15 @@
-"""What a durable turn costs in processor time, measured in the same steps written by hand on bare DBOS, on both of its
-databases. `benchmarks.scaling` has what it writes.
+"""Processor time of a durable turn (3 rounds × 4 calls), compared with loops written by hand on DBOS, on both of its
+databases. `benchmarks.scaling` measures what a turn writes.
 
-`python -m benchmarks.durable SIDE URL TURNS` runs so many turns, one after the other, in a process of its own: DBOS is
-one for each process. Both sides ask the same scripted model, run the same tools, and keep the same steps: what tools
-there are, each answer, that a round of calls is meant, and each call.
+`python -m benchmarks.durable` writes `results/durable.json`. `python -m benchmarks.durable SIDE URL TURNS` runs that
+many turns in a process of its own, because DBOS exists once in a process. All sides ask the same
+scripted model and run the same tools:
+
+- `bare`: a workflow with the same 21 steps as `turn`: its start, the tools, 4 answers, 3 intents and 12 calls.
+- `plain`: a workflow with only the 16 steps that you would write by hand: 4 answers and 12 calls.
+- `turn`: `prompty.durable.dbos.turn` in a workflow.
+- `queue`: the workflow of `bare`, enqueued by a client.
+- `worker`: runs that `Runs` submits and `Worker` executes.
 """
 
 import asyncio
@@ -18,23 +24,32 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
-from dbos import DBOS, DBOSPortableJSONSerializer
+from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
 from benchmarks.cost import Cost, take_turns
 from prompty import Message, PromptAgent, ToolCall, assistant, prepare, run_async, tool_result
-from prompty.durable import DurableRuntime
+from prompty.durable import Limits, Runs, Worker
+from prompty.durable.dbos import turn
 from tests.durable.databases import Postgres
 
 ROUNDS, CALLS = 3, 4
 TURNS = 20
-LIMIT = 1.15
-Turns = Callable[[int], list[float]]
+AT_ONCE = 8
+POLL = 0.5
+SAME, NECESSARY = "times bare DBOS", "times 16 steps by hand"
+COMPARED = (
+    ("turn in your DBOS workflow", "turn", "bare", SAME, 1.25),
+    ("turn of a worker", "worker", "queue", SAME, 1.25),
+    ("turn in your DBOS workflow", "turn", "plain", NECESSARY, 1.6),
+)
+T = TypeVar("T")
+Run = Callable[[int], list[object]]
 
 
 def agent() -> PromptAgent:
-    """An agent that asks for three rounds of four calls and then answers."""
+    """Return an agent that asks for three rounds of four calls and then answers."""
     rounds = [[{"call": "look", "arguments": {"at": f"{n}/{at}"}} for at in range(CALLS)] for n in range(ROUNDS)]
     options = {"additionalProperties": {"script": [*rounds, "Done."]}}
     model = {"id": "m", "provider": "scripted", "options": options}
@@ -46,37 +61,92 @@ async def look(at: str) -> str:
     return f"seen {at}"
 
 
-def prompty_turns(url: str) -> Iterator[Callable[[], object]]:
-    """A durable turn, started and waited for."""
-    with DurableRuntime(url, name="bench", tools=[look]) as runtime:
-        prompt = agent()
-        yield lambda: runtime.start(prompt).result()
+def run_turns(url: str) -> Iterator[Run]:
+    """Turns inside a workflow."""
+    prompt = agent()
+
+    @DBOS.workflow(name="own")
+    async def own() -> Any:
+        return await turn(prompt, tools=[look])
+
+    with launch(url):
+        yield lambda turns: [DBOS.start_workflow(own).get_result() for _ in range(turns)]
 
 
-def dbos_turns(url: str) -> Iterator[Callable[[], object]]:
-    """The loop that people write on DBOS, without what can go wrong in it."""
-    prompt, numbers = agent(), count()
+def run_bare(url: str) -> Iterator[Run]:
+    """The same steps, without what a turn does between them."""
+    by_hand = write_loop(agent(), is_plain=False)
+    with launch(url):
+        yield lambda turns: [DBOS.start_workflow(by_hand, {}).get_result() for _ in range(turns)]
+
+
+def run_plain(url: str) -> Iterator[Run]:
+    """A loop as people write it: its steps are the answers and the calls."""
+    by_hand = write_loop(agent(), is_plain=True)
+    with launch(url):
+        yield lambda turns: [DBOS.start_workflow(by_hand, {}).get_result() for _ in range(turns)]
+
+
+def run_queue(url: str) -> Iterator[Run]:
+    """The same steps in a queue, as a worker has one."""
+    prompt = agent()
+    write_loop(prompt, is_plain=False)
+    with launch(url):
+        DBOS.register_queue("turns", worker_concurrency=AT_ONCE, polling_interval_sec=POLL)
+        client = DBOSClient(
+            system_database_url=url, serializer=DBOSPortableJSONSerializer(), application_name="by-hand"
+        )
+        options: Any = {"workflow_name": "by_hand", "queue_name": "turns", "app_version": "1"}
+        record = {"agent": prompt.model_dump(mode="json")}
+
+        def run(turns: int) -> list[object]:
+            handles: list[Any] = [client.enqueue(options, record) for _ in range(turns)]
+            return [handle.get_result() for handle in handles]
+
+        yield run
+        client.destroy()
+
+
+def run_worker(url: str) -> Iterator[Run]:
+    """Runs of a worker."""
+    prompt = agent()
+    with Worker(url, tools=[look], limits=Limits(worker_concurrency=AT_ONCE)), Runs(url) as runs:
+        yield lambda turns: [runs.result(id) for id in [runs.submit(prompt, tools=["look"]) for _ in range(turns)]]
+
+
+def write_loop(prompt: PromptAgent, *, is_plain: bool) -> Any:
+    """Return a workflow with the loop that people write on DBOS, without what can go wrong in it."""
+    numbers = count()
 
     @DBOS.workflow(name="by_hand")
     async def by_hand(_: dict[str, Any]) -> str:
         messages = prepare(prompt)
-        await kept("tools", described)
+        if not is_plain:
+            await kept("open", lambda: opened(prompt))
+            await kept("tools", described)
         for number in count():
             calls = await kept(f"model:{number}", lambda: answered(prompt, messages))
             if isinstance(calls, str):
                 return calls
-            await kept(f"intent:{number}", lambda: nonce(next(numbers)))
+            if not is_plain:
+                await kept(f"intent:{number}", lambda: nonce(next(numbers)))
             messages.append(assistant(tool_calls=[ToolCall(id=id, **one) for id, one in calls]))
             steps = [kept(f"tool:{id}", lambda one=one: called(one)) for id, one in calls]  # type: ignore[misc]  # a default binds it
             for (id, _), text in zip(calls, await asyncio.gather(*steps), strict=True):
                 messages.append(tool_result(id, text))
         raise AssertionError("unreachable")
 
+    return by_hand
+
+
+@contextmanager
+def launch(url: str) -> Iterator[None]:
+    """A DBOS application in this process."""
     config: Any = {"name": "by-hand", "system_database_url": url, "application_version": "1", "executor_id": "bench"}
     config |= {"serializer": DBOSPortableJSONSerializer(), "log_level": "ERROR"}
     DBOS(config=config)
     DBOS.launch()
-    yield lambda: DBOS.start_workflow(by_hand, {"agent": prompt.model_dump(mode="json")}).get_result()
+    yield
     DBOS.destroy()
 
 
@@ -87,13 +157,17 @@ async def kept(name: str, body: Callable[[], Any]) -> Any:
     return await DBOS.run_step_async({"name": name}, step)
 
 
+async def opened(prompt: PromptAgent) -> Any:
+    return {"agent": prompt.model_dump(mode="json"), "inputs": {}}
+
+
 async def described() -> Any:
     schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
     return [{"name": "look", "description": "Look at something.", "parameters": schema}]
 
 
 async def answered(prompt: PromptAgent, messages: list[Message]) -> Any:
-    """What the model says: words, or calls as JSON."""
+    """Return the model's answer: text, or calls as JSON."""
     found = await run_async(prompt, messages)
     if isinstance(found, str):
         return found
@@ -108,19 +182,25 @@ async def called(function: dict[str, str]) -> str:
     return await look(**json.loads(function["arguments"]))
 
 
-SIDES = {"prompty": contextmanager(prompty_turns), "dbos": contextmanager(dbos_turns)}
+SIDES = {
+    "bare": contextmanager(run_bare),
+    "plain": contextmanager(run_plain),
+    "turn": contextmanager(run_turns),
+    "queue": contextmanager(run_queue),
+    "worker": contextmanager(run_worker),
+}
 
 
 def durable_costs(rounds: int) -> list[Cost]:
     """A durable turn on either database."""
-    return on_both_databases(lambda name, url: turn_cost(name, url, rounds))
+    return [cost for costs in on_both_databases(lambda name, url: turn_costs(name, url, rounds)) for cost in costs]
 
 
-def on_both_databases(measure: Callable[[str, str], Cost]) -> list[Cost]:
-    """A cost by the name and the URL of a database: a file, and a server that waits for its disk."""
+def on_both_databases(measure: Callable[[str, str], T]) -> list[T]:
+    """Measure with the name and the URL of a database: a file, and a server that waits for its disk."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "runs.db"
-        with closing(sqlite3.connect(file)) as connection:  # as prompty makes it, for both
+        with closing(sqlite3.connect(file)) as connection:  # as prompty makes it, for all sides
             connection.execute("PRAGMA journal_mode = WAL")
         costs = [measure("SQLite", f"sqlite:///{file}")]
     server = Postgres(fsync=True)
@@ -131,32 +211,50 @@ def on_both_databases(measure: Callable[[str, str], Cost]) -> list[Cost]:
         server.remove()
 
 
-def turn_cost(name: str, url: str, rounds: int) -> Cost:
-    """The median of all rounds: a side takes seconds, and the machine is not as fast in all of them."""
-    sides = {side: lambda side=side: fresh(side, url) for side in SIDES}
-    times = take_turns(3 * rounds, sides)
-    figure = median(time["prompty"] / time["dbos"] for time in times)
+def turn_costs(name: str, url: str, rounds: int) -> list[Cost]:
+    """Return the median of the ratios of all rounds: a side takes seconds, and the machine is not as fast in all of
+    them."""
+    times = take_turns(3 * rounds, {side: lambda side=side: fresh(side, url) for side in SIDES})  # type: ignore[misc]  # a default binds it
     seconds = {side: median(time[side] for time in times) for side in SIDES}
-    return Cost(name=f"durable turn, {name}", figure=figure, unit="times bare DBOS", limit=LIMIT, seconds=seconds)
+    return [
+        Cost(
+            name=f"{title}, {name}",
+            figure=median(time[side] / time[base] for time in times),
+            unit=unit,
+            limit=limit,
+            seconds={one: seconds[one] for one in (side, base)},
+        )
+        for title, side, base, unit, limit in COMPARED
+    ]
 
 
 def fresh(side: str, url: str) -> float:
-    """The processor seconds of a turn, in a process of its own."""
-    command = [sys.executable, "-m", __name__, side, url, str(TURNS)]
+    """Return the processor seconds of a turn, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.durable", side, url, str(TURNS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=280)
     return float(done.stdout)
 
 
 def main(side: str, url: str, turns: int) -> None:
     """Print the processor seconds of a turn, with all threads. Two before have imported what they need."""
-    with SIDES[side](url) as turn:
-        for _ in range(2):
-            assert turn() == "Done."
+    with SIDES[side](url) as run:
+        assert run(2) == ["Done."] * 2
         begun = time.process_time()
-        for _ in range(turns):
-            assert turn() == "Done."
+        assert run(turns) == ["Done."] * turns
         print((time.process_time() - begun) / turns)
 
 
+def measure(rounds: int) -> None:
+    """Measure both databases, print the costs and keep them."""
+    from benchmarks.run import table, write  # it imports this module
+
+    costs = durable_costs(rounds)
+    print(table(costs))
+    write("durable", costs)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    if len(sys.argv) > 1:
+        main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    else:
+        measure(2)

@@ -1,6 +1,6 @@
 """What a step costs on Temporal, measured in the same activities written by hand: `python -m benchmarks.temporal`.
 
-It writes `results/temporal.json`. `python -m benchmarks.temporal SIDE URL TURNS` runs so many turns, one after the
+It writes `results/temporal.json`. `python -m benchmarks.temporal SIDE ADDRESS TURNS` runs so many turns, one after the
 other, in a process of its own, which is worker and client. The server is the development server, in memory.
 """
 
@@ -9,8 +9,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,16 +21,21 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from benchmarks.cost import Cost
-from benchmarks.durable import CALLS, ROUNDS, agent, answered, called, described, prompty_turns
+from benchmarks.durable import CALLS, ROUNDS, agent, answered, called, described, look
 from benchmarks.run import table, write
 from prompty import Message, ToolCall, assistant, prepare, tool_result
-from prompty.durable.loop_thread import LoopThread
+from prompty.durable.temporal import PromptyPlugin, turn
 from tests.durable.temporal import TemporalServer
 
-STEPS = 1 + ROUNDS * (1 + CALLS) + 1  # the tools, answers with calls, calls, and the last answer
+STEPS = 2 + ROUNDS * (1 + CALLS) + 1  # the start, the tools, answers with calls, calls, and the last answer
 TURNS = 20
 PROCESSES = 5
 LIMITS = {"processor time": 1.5, "time": 1.5}
+
+
+@activity.defn
+async def begin() -> Any:
+    return agent().model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 @activity.defn
@@ -55,6 +59,7 @@ class ByHand:
 
     @workflow.run
     async def run(self) -> str:
+        await perform(begin)
         messages = prepare(agent())
         await perform(describe)
         while True:
@@ -66,6 +71,13 @@ class ByHand:
             messages += [tool_result(id, text) for (id, _), text in zip(calls, results, strict=True)]
 
 
+@workflow.defn(sandboxed=False)
+class Turn:
+    @workflow.run
+    async def run(self) -> Any:
+        return await turn(agent())
+
+
 async def perform(function: Callable[..., Any], *arguments: Any) -> Any:
     return await workflow.execute_activity(
         function,
@@ -75,31 +87,6 @@ async def perform(function: Callable[..., Any], *arguments: Any) -> Any:
     )
 
 
-def temporal_turns(url: str) -> Iterator[Callable[[], object]]:
-    target, _, namespace = url.removeprefix("temporal://").partition("/")
-    loop = LoopThread("by hand")
-
-    async def start() -> tuple[Client, Worker]:
-        client = await Client.connect(target, namespace=namespace)
-        runner = UnsandboxedWorkflowRunner()
-        activities: list[Callable[..., Any]] = [describe, answer, call]
-        worker = Worker(client, task_queue="q", workflows=[ByHand], activities=activities, workflow_runner=runner)
-        await worker.__aenter__()
-        return client, worker
-
-    client, worker = loop.run(start())
-
-    async def turn() -> object:
-        return await client.execute_workflow(ByHand.run, id=uuid4().hex, task_queue="q")
-
-    yield lambda: loop.run(turn())
-    loop.run(worker.shutdown())
-    loop.stop()
-
-
-SIDES = {"prompty": contextmanager(prompty_turns), "temporal": contextmanager(temporal_turns)}
-
-
 def temporal_costs() -> list[Cost]:
     """A step, in processor time of the worker and in time. The least of several processes counts."""
     best: dict[str, dict[str, float]] = {}
@@ -107,8 +94,8 @@ def temporal_costs() -> list[Cost]:
         server = TemporalServer(Path(folder))
         try:
             for _ in range(PROCESSES):
-                for side in SIDES:
-                    for kind, seconds in measure(side, server.namespace()).items():
+                for side in ("prompty", "temporal"):
+                    for kind, seconds in measure(side, server.address).items():
                         sides = best.setdefault(kind, {})
                         sides[side] = min(seconds, sides.get(side, seconds))
         finally:
@@ -125,28 +112,36 @@ def temporal_costs() -> list[Cost]:
     ]
 
 
-def measure(side: str, url: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.temporal", side, url, str(TURNS)]
+def measure(side: str, address: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.temporal", side, address, str(TURNS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=280)
     seconds: dict[str, float] = json.loads(done.stdout)
     return seconds
 
 
-def run_turns(side: str, url: str, turns: int) -> None:
+async def run_turns(side: str, address: str, turns: int) -> None:
     """Print the seconds of a step. Two turns before have imported what they need."""
-    with SIDES[side](url) as turn:
-        for _ in range(2):
-            assert turn() == "Done."
+    plugins = [PromptyPlugin(tools=[look])] if side == "prompty" else []
+    client, queue = await Client.connect(address, plugins=plugins), uuid4().hex
+    known: Any = Turn if side == "prompty" else ByHand
+    activities: list[Callable[..., Any]] = [begin, describe, answer, call]
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(client, task_queue=queue, workflows=[known], activities=activities, workflow_runner=runner):
+
+        async def run(times: int) -> None:
+            for _ in range(times):
+                assert await client.execute_workflow(known.run, id=uuid4().hex, task_queue=queue) == "Done."
+
+        await run(2)
         used, begun = time.process_time(), time.perf_counter()
-        for _ in range(turns):
-            assert turn() == "Done."
+        await run(turns)
         spent = {"processor time": time.process_time() - used, "time": time.perf_counter() - begun}
-        print(json.dumps({kind: seconds / turns / STEPS for kind, seconds in spent.items()}))
+    print(json.dumps({kind: seconds / turns / STEPS for kind, seconds in spent.items()}))
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        run_turns(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+        asyncio.run(run_turns(sys.argv[1], sys.argv[2], int(sys.argv[3])))
     else:
         costs = temporal_costs()
         print(table(costs))

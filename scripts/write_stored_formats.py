@@ -19,7 +19,7 @@ from prompty.batches.job import BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
 from prompty.cases.comparison import write_baseline
-from prompty.durable import DurableRuntime
+from prompty.durable import Worker
 from prompty.errors import IterationsExceeded
 from prompty.memory import SqliteMemory
 from prompty.providers.keys import KeyFile
@@ -120,11 +120,14 @@ def write_runs(folder: Path) -> None:
     """Write a database of durable runs: done, paused and failed."""
     asked = [{"call": "look", "arguments": {"at": "the box"}}]
     done, endless = _scripted([asked, "Green."]), _scripted([asked, asked])
-    with DurableRuntime(f"sqlite:///{folder}/runs.db", name="worker", tools=[look]) as runtime:
-        runtime.start(done, run_id="done", stream=True).result(timeout=SECONDS)
-        runtime.start(done, run_id="paused", approval="always").result(timeout=SECONDS)
-        with suppress(IterationsExceeded):
-            runtime.start(endless, run_id="failed", max_iterations=1).result(timeout=SECONDS)
+    with Worker(f"sqlite:///{folder}/runs.db", tools=[look]) as worker:
+        runs = worker.runs
+        runs.submit(done, run_id="done", stream=True, tools=["look"])
+        runs.submit(done, run_id="paused", approval="always", tools=["look"])
+        runs.submit(endless, run_id="failed", max_iterations=1, tools=["look"])
+        for run_id in ("done", "paused", "failed"):
+            with suppress(IterationsExceeded):
+                runs.result(run_id, timeout=SECONDS)
 
 
 def _scripted(script: list[Any]) -> PromptAgent:

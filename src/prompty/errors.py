@@ -106,9 +106,19 @@ class PromptyError(Exception):
     # The problem in the file that caused the error, as `check` reports it.
     problem: "Problem | None" = None
 
+    def __reduce__(self) -> Any:
+        """Let other processes read an error that was pickled: few classes take their message as an argument."""
+        return _restore_error, (type(self), self.args), vars(self)
+
     def for_command_line(self) -> str:
         """Return the message with the fixes of a command line."""
         return str(self)
+
+
+def _restore_error(kind: type[PromptyError], arguments: tuple[object, ...]) -> PromptyError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    return error
 
 
 class WrongArgument(PromptyError, TypeError):
@@ -396,13 +406,13 @@ class QueueFull(PromptyError):
     def __init__(self, waiting: int, most: int) -> None:
         super().__init__(
             f"{waiting} runs wait for a worker already, and the limit is {most}\n"
-            "    Start it later, start more workers, or raise Limits(max_waiting=…)."
+            "    Start it later, start more workers, or raise Runs(max_waiting=…)."
         )
         self.waiting = waiting
 
     def for_command_line(self) -> str:
         """Return the message with the fix of a command line."""
-        return str(self).replace("Limits(max_waiting=…)", "--max-waiting")
+        return str(self).replace("Runs(max_waiting=…)", "--max-waiting")
 
 
 class GuardrailError(PromptyError, ValueError):

@@ -242,15 +242,23 @@ def test_what_a_provider_asks_to_wait_all_rows_wait(tmp_path: Path) -> None:
         assert 0.7 < max(gaps) < 5
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_provider_with_little_room_is_not_pushed(shared: bool, tmp_path: Path, databases: Databases) -> None:
+@pytest.mark.parametrize("kind", ["one process", "sqlite", "postgres"])
+def test_a_provider_with_little_room_is_not_pushed(kind: str, tmp_path: Path, databases: Databases) -> None:
     """Most rows are answered at the first request, although sixty-four might be under way at once."""
     with Hostile(capacity=6, seconds=0.3) as provider:
         folder = Folder(tmp_path, provider.url)
         folder.write_rows({"q": f"n{number}"} for number in range(150))
-        folder.run(*(("--database", databases.postgres(), "--name", "one") if shared else ()))
+        folder.run(*(() if kind == "one process" else ("--database", databases.new(kind), "--name", "one")))
         assert numbers_of(folder.results()) == list(range(1, 151))
         assert provider.asked.total() < 250
+
+
+def test_a_database_that_is_away_is_said_in_a_sentence(folder: Folder, provider: Hostile) -> None:
+    with refusing_port() as port:
+        said = folder.run("--database", f"postgresql://127.0.0.1:{port}/runs", code=1).stderr
+    assert f"error: the database 'postgresql://127.0.0.1:{port}/runs' cannot be used: connection" in said
+    assert "Traceback" not in said
+    assert provider.asked.total() == 0
 
 
 def test_a_terminal_shows_how_it_comes_along(folder: Folder, provider: Hostile) -> None:

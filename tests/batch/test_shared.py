@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from prompty.batches.calls import MAX_RETRIES
-from prompty.durable import DurableRuntime
+from prompty.durable import Runs
+from prompty.durable.outcome import read_record
 from tests.batch.folder import SECONDS, Folder, Process, lines_of, numbers_of, until
 from tests.batch.hostile import Hostile
 from tests.batch.test_command import SCRIPTED, TOOLS
@@ -47,7 +48,7 @@ def test_two_workers_of_which_one_is_killed_finish_every_row_once(
                 until(lambda: provider.answered.total() > ROWS // 2, PATIENCE)
             killed = provider.answered.total()
             with started(folder, "--database", url, "--name", "two") as second:
-                assert first.wait(PATIENCE) == 0
+                assert first.wait(PATIENCE) == 0, folder.failed.read_text()[:2000] if folder.failed.exists() else ""
                 seconds = time.monotonic() - begun
                 assert second.wait(PATIENCE) == 0
     lines = folder.results()
@@ -71,19 +72,13 @@ def test_two_workers_of_which_one_is_killed_finish_every_row_once(
 
 def check_the_record(url: str, provider: Hostile, recovered: set[str]) -> None:
     """The provider was asked as often as the database tells, but for what was under way in the worker that died."""
-    runtime = DurableRuntime(url)
-    for run in runtime.list():
-        status = runtime.engine.status(run.id)
-        assert status is not None
-        question = _question(status.record)
-        asked = sum(step.name.startswith("model") for step in runtime.engine.steps(run.id))
-        assert provider.asked[question] == asked or (question in recovered and provider.asked[question] == asked + 1)
-    runtime.close()
-
-
-def _question(record: object) -> str:
-    assert isinstance(record, dict)
-    return str(record["value"]).partition('"q":"')[2].partition('"')[0]
+    with Runs(url) as runs:
+        for run in runs.list():
+            [status] = runs.client.list_workflows(workflow_ids=[run.id])
+            question = str(read_record(status).inputs["q"])
+            steps = runs.client.list_workflow_steps(run.id, load_output=False)
+            asked = sum(step["function_name"].startswith("model") for step in steps)
+            assert provider.asked[question] in (asked, asked + (question in recovered))
 
 
 @pytest.mark.nightly
@@ -171,9 +166,8 @@ def test_a_row_that_waits_for_a_person_is_answered_and_collected(
     folder.run(*words, code=1)
     [failed] = lines_of(folder.failed)
     run_id = failed["error"]["message"].partition("answer ")[2].partition(" ")[0]
-    client = DurableRuntime(url)
-    client.answer(run_id, [True])
-    client.close()
+    with Runs(url) as client:
+        client.answer(run_id, [True])
     folder.run(*words, "--retry-failed")
     assert [line["result"] for line in folder.results()] == ["Done."]
 
@@ -184,7 +178,7 @@ def test_failed_rows_are_run_once_more(databases: Databases, tmp_path: Path) -> 
         folder = Folder(tmp_path, provider.url)
         folder.write_rows([{"q": "one"}])
         folder.run("--database", url, "--name", "one", code=1)
-        with DurableRuntime(url) as client:
+        with Runs(url) as client:
             [run] = client.list()
         show = [sys.executable, "-m", "prompty.cli", "runs", "show", run.id, "--database", url]
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout  # noqa: S603  our own code

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from prompty.cli.app import app
 from prompty.cli.inputs import StandardInput
-from prompty.durable import DurableRuntime
+from prompty.durable import Worker
 from prompty.errors import ResultError
 from tests.drivers.clients import close_clients
 from tests.drivers.unfit import UNFIT, Unfit, fitting
@@ -140,10 +140,10 @@ def test_a_submitted_run_shows_the_reason_unless_it_is_lenient(
     submit = ["submit", "ask.prompty", "--database", url]
     strict, lenient = (CliRunner().invoke(app, [*submit, *flags]) for flags in ([], ["--lenient-outputs"]))
     server.answer(UNFIT["text"].encode(Chat(), streamed=False))
-    with DurableRuntime(url, name="worker") as runtime:
-        assert runtime.attach(lenient.stdout.strip()).result(timeout=30) == UNFIT["text"].text
+    with Worker(url) as worker:
+        assert worker.runs.result(lenient.stdout.strip(), timeout=30) == UNFIT["text"].text
         with pytest.raises(ResultError):
-            runtime.attach(strict.stdout.strip()).result(timeout=30)
+            worker.runs.result(strict.stdout.strip(), timeout=30)
     shown = CliRunner().invoke(app, ["runs", "show", strict.stdout.strip(), "--database", url]).stdout
     assert "the model was asked to correct it" in shown
     assert "add --lenient-outputs" in shown.splitlines()[-1]

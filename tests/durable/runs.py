@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from prompty import PromptAgent, tool
-from prompty.durable import DurableRuntime
+from prompty.durable import Worker
 
 Script = list[Any]
 
@@ -36,7 +36,7 @@ class Desk:
 
 
 @contextmanager
-def working(url: str, *tools: Any, name: str = "worker", **parts: Any) -> Iterator[DurableRuntime]:
-    """A runtime that works, and is closed at the end."""
-    with DurableRuntime(url, name=name, tools=list(tools), **parts) as runtime:
-        yield runtime
+def working(url: str, *tools: Any, name: str = "worker", **parts: Any) -> Iterator[Worker]:
+    """A worker, which is closed at the end."""
+    with Worker(url, name=name, tools=list(tools), **parts) as worker:
+        yield worker

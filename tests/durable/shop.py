@@ -1,5 +1,6 @@
 """The outside of the kill tests: processes to be killed, a person who answers, and what the log of effects proves."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -12,49 +13,101 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from prompty import Paused
-from prompty.durable import DurableRuntime, RunSummary, use_result
-from prompty.durable.engine import Catalog
-from prompty.durable.selection import Selection
+from prompty import Paused, PromptAgent, load
+from prompty.durable import Runs, RunSummary, use_result
+from prompty.durable.runs import VERSION, WORKFLOW
 from prompty.events import Done
 from prompty.memory import SqliteMemory
 from prompty.model.message import Message
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.runs import scripted
-from tests.durable.worker import CALLS, LEASE, ROUNDS, Job, script, work
+from tests.durable.worker import CALLS, ROUNDS, Job, note, script, work
+from tests.loopback import Reply, Request, Server, json_reply
 
 SECONDS = 60
+KEY = "PROMPTY_SHOP_KEY"
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.durable.worker"])
 Process = ForkServerProcess | subprocess.Popen[str]
+_BARE: Any = {"load_input": False, "load_output": False}
+
+
+class Model(Server):
+    """A model over HTTP that asks each run for its payments, and notes `asked RUN/ROUND`."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__()
+        self._log = log
+
+    def next_reply(self, request: Request) -> Reply:
+        messages = request.body["messages"]
+        run_id = next(message["content"] for message in messages if message["role"] == "user")
+        number = sum(message["role"] == "assistant" for message in messages)
+        note(self._log, f"asked {run_id}/model:{number + 1}")
+        said = script(run_id)[number]
+        message: dict[str, object] = {"role": "assistant", "content": said}
+        if not isinstance(said, str):
+            calls = [
+                {
+                    "id": f"call_{number}_{at}",
+                    "type": "function",
+                    "function": {"name": call["call"], "arguments": json.dumps(call["arguments"])},
+                }
+                for at, call in enumerate(said)
+            ]
+            message = {"role": "assistant", "content": None, "tool_calls": calls}
+        reason = "stop" if isinstance(said, str) else "tool_calls"
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        return json_reply({"id": "r", "object": "chat.completion", "model": "m", "choices": [choice]})
+
+
+def http_agent(folder: Path, url: str) -> PromptAgent:
+    """An agent whose model is at this URL. Its key is in the environment of every worker."""
+    os.environ.setdefault(KEY, "sk-shop")
+    path = folder / "shop.prompty"
+    connection = f"{{kind: key, endpoint: '{url}/v1', apiKey: '${{env:{KEY}}}'}}"
+    model = f"model:\n  id: m\n  provider: openai\n  connection: {connection}\n"
+    path.write_text(f"---\nname: shop\n{model}inputs:\n  q: run\n---\nsystem:\nBe brief.\nuser:\n{{{{q}}}}\n")
+    return load(path)
 
 
 class Shop:
-    """Runs of payments in a database, and the log of what was really paid."""
+    """Runs of payments in a database, and the log of what was really paid. With a `model`, it is asked over HTTP."""
 
-    def __init__(self, url: str, folder: Path, pace: float = 0.01) -> None:
+    def __init__(self, url: str, folder: Path, pace: float = 0.01, model: Model | None = None) -> None:
         self.url, self.pace = url, pace
         self.log, self.sessions = folder / "log", folder / "sessions.db"
         self.log.touch()
-        self.client = DurableRuntime(url, lease=LEASE)
+        self.client = Runs(url)
         self.started: list[str] = []
         self.asked: set[str] = set()
         self.retries_quarantined = False
+        self._agent = None if model is None else http_agent(folder, model.url)
         self._processes: list[ForkServerProcess] = []
 
     def worker(self, name: str = "worker", **job: Any) -> ForkServerProcess:
         """A process that works. One that is to die by itself is not waited for."""
+        process = self.begin_worker(name, **job)
+        if job.keys().isdisjoint({"dies_at", "stops_at"}):
+            self.wait_for_worker(process, name)
+        return process
+
+    def begin_worker(self, name: str, **job: Any) -> ForkServerProcess:
         told = {"url": self.url, "name": name, "log": self.log, "sessions": self.sessions, "pace": self.pace, **job}
-        opened = self.lines().count(f"open {name}")
+        note(self.log, f"start {name}")
         process = PROCESSES.Process(target=work, args=(Job(**told),))
         process.start()
         self._processes.append(process)
-        if job.keys().isdisjoint({"dies_at", "stops_at"}):
-            self._wait_for_worker(process, lambda: self.lines().count(f"open {name}") > opened)
         return process
 
-    def _wait_for_worker(self, process: ForkServerProcess, is_open: Callable[[], bool]) -> None:
+    def wait_for_worker(self, process: ForkServerProcess, name: str) -> None:
         """Wait until a worker is open. If it does not come to that, show why."""
+
+        def is_open() -> bool:
+            lines = self.lines()
+            last = max(at for at, line in enumerate(lines) if line == f"start {name}")
+            return f"open {name}" in lines[last:]
+
         try:
             until(lambda: is_open() or not process.is_alive())
             assert process.is_alive()
@@ -68,13 +121,12 @@ class Shop:
         """Leave a run for the workers."""
         self.started.append(run_id)
         session = run_id if remembered else None
-        self.client.start(scripted(script(run_id)), run_id=run_id, tools=["pay", "look"], session_id=session)
+        agent = self._agent or scripted(script(run_id))
+        inputs = {"q": run_id} if self._agent else None
+        self.client.submit(agent, inputs, run_id=run_id, tools=["pay", "look"], session_id=session)
 
     def runs(self) -> list[RunSummary]:
-        """All runs. An engine that has no list is asked for each."""
-        if isinstance(self.client.engine, Catalog):
-            return self.client.list()
-        return [self.client.summary(run_id) for run_id in self.started]
+        return self.client.list()
 
     def have_settled(self) -> bool:
         """Whether every run is done, or waits for a person."""
@@ -99,15 +151,33 @@ class Shop:
         return {"runs": len(self.started), "calls_begun": begun, "calls_done": len(self.effects())}
 
     def left_by(self, worker: str) -> dict[str, int]:
-        """The runs that a worker which died had under way, and how many steps of each were kept."""
-        engine = self.client.batches
-        running = [position.id for position in engine.select(Selection(states=("running",)), limit=1000)]
-        return {run.id: len(engine.steps(run.id)) for run in engine.find(running) if run.worker == worker}
+        """The workflows that a worker which died had under way, and how many steps of each were kept."""
+        client = self.client.client
+        running = client.list_workflows(name=WORKFLOW, app_version=VERSION, status="PENDING", **_BARE)
+        ids = [one.workflow_id for one in running if (one.executor_id or "").rpartition("~")[0] == worker]
+        return {id: len(client.list_workflow_steps(id, load_output=False)) for id in ids}
 
     def have_gone_on(self, left: dict[str, int]) -> bool:
         """Whether all of them have got further, or to an end."""
-        engine = self.client.engine
-        return all(len(engine.steps(id)) > steps or engine.wait(id, 0).ended for id, steps in left.items())
+        return all(self.has_gone_on(id, steps) for id, steps in left.items())
+
+    def has_gone_on(self, id: str, steps: int) -> bool:
+        client = self.client.client
+        [status] = client.list_workflows(workflow_ids=[id], **_BARE)
+        is_ended = status.status not in ("PENDING", "ENQUEUED")
+        return is_ended or len(client.list_workflow_steps(id, load_output=False)) > steps
+
+    def find_zombie_requests(self) -> list[str]:
+        """Requests to the model that were made after the answer to them was kept."""
+        kept: set[str] = set()
+        found: list[str] = []
+        for line in self.lines():
+            kind, _, rest = line.partition(" ")
+            if kind == "kept":
+                kept.add(rest)
+            elif kind == "asked" and rest in kept:
+                found.append(rest)
+        return found
 
     def answer_all(self) -> int:
         """Be the person who looks what has happened, and says so: runs that wait are answered by the log."""

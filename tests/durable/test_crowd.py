@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from prompty import Paused
-from prompty.durable import DurableRuntime
-from prompty.durable.engine import Limits
-from prompty.durable.selection import Selection
+from prompty.durable import Limits, Runs
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working
 
@@ -25,46 +23,43 @@ def test_a_thousand_paused_runs_hold_nothing_and_are_answered_from_elsewhere(
     kind: str, databases: Databases, tmp_path: Path
 ) -> None:
     url = databases.new(kind)
-    with working(url, Desk().look) as runtime:
+    with working(url, Desk().look) as worker:
         agent = scripted(rounds("look", 1, 1))
         for number in range(RUNS):
-            runtime.start(agent, run_id=f"run{number}", approval="always")
-        until_all(runtime, "paused")
-    with working(url, Desk().look, limits=Limits(worker_concurrency=1)) as runtime:
-        assert len(runtime.list("paused")) == RUNS
-        client = DurableRuntime(url)
+            worker.runs.submit(agent, run_id=f"run{number}", tools=["look"], approval="always")
+        until_all(worker.runs, "paused")
+    with working(url, Desk().look, limits=Limits(worker_concurrency=1)) as worker:
+        assert len(worker.runs.list("paused")) == RUNS
         begun = time.monotonic()
-        assert client.start(scripted(["Here."])).result(timeout=30) == "Here."
+        assert worker.runs.result(worker.runs.submit(scripted(["Here."])), timeout=30) == "Here."
         assert time.monotonic() - begun < 10, "a paused run holds the one slot"
-        client.close()
     # no worker is there: the answers wait, each once however often it is given
     with PROCESSES.Pool(1) as pool:
         answered = pool.apply(answer, (url, ["run0", "run1", "run0", "run1"]))
     assert answered == ["waiting", "waiting"]
     desk = Desk()
-    with working(url, desk.look) as runtime:
-        assert [runtime.result(run, timeout=60) for run in ("run0", "run1")] == ["Done.", "Done."]
+    with working(url, desk.look) as worker:
+        assert [worker.runs.result(run, timeout=60) for run in ("run0", "run1")] == ["Done.", "Done."]
         with PROCESSES.Pool(1) as pool:
             pool.apply(answer, (url, ["run0", "run1"]))
-        assert len(runtime.list("paused")) == RUNS - 2
-        assert {run.segments for run in runtime.list("done")} == {1, 2}
+        assert len(worker.runs.list("paused")) == RUNS - 2
+        assert {run.segments for run in worker.runs.list("done")} == {1, 2}
     assert desk.seen == ["0/0", "0/0"]
 
 
 def answer(url: str, runs: list[str]) -> list[str]:
     """What another process does: say yes, and see what comes of it."""
-    client = DurableRuntime(url)
-    for run_id in runs:
-        client.answer(run_id, [True])
-    states = {run.id: run.state for run in client.list()}
-    client.close()
+    with Runs(url) as client:
+        for run_id in runs:
+            client.answer(run_id, [True])
+        states = {run.id: run.state for run in client.list()}
     return [states[run_id] for run_id in sorted(set(runs))]
 
 
-def until_all(runtime: DurableRuntime, state: str) -> None:
+def until_all(runs: Runs, state: str) -> None:
     end = time.monotonic() + SECONDS
-    while runtime.catalog.select(Selection(states=("waiting", "running")), limit=1):
+    while runs.list("waiting", limit=1) or runs.list("running", limit=1):
         assert time.monotonic() < end, "not all runs came to their pause"
         time.sleep(0.5)
-    assert {run.state for run in runtime.list()} == {state}
-    assert isinstance(runtime.result("run0"), Paused)
+    assert {run.state for run in runs.list()} == {state}
+    assert isinstance(runs.result("run0"), Paused)

@@ -11,8 +11,8 @@ import pytest
 
 from prompty.batches import shared as locks
 from prompty.batches.shared import acquire_lock
+from tests.batch.folder import until
 from tests.durable.databases import Databases
-from tests.durable.suite import wait_until
 
 
 def locks_in(url: str) -> int:
@@ -41,7 +41,7 @@ def test_a_lock_is_kept_while_the_server_starts_again(databases: Databases, monk
     lock = acquire_lock(url, "one")
     databases.server.stop()
     databases.server.start()
-    wait_until(lambda: locks_in(url) == 1)
+    until(lambda: locks_in(url) == 1)
     with pytest.raises(BlockingIOError):
         acquire_lock(url, "one")
     lock.release()
@@ -49,7 +49,7 @@ def test_a_lock_is_kept_while_the_server_starts_again(databases: Databases, monk
     gc.collect()
 
 
-OPEN = "import sys; from prompty.durable.dbos_engine import DbosEngine; DbosEngine(sys.argv[1]).client; print('open')"
+OPEN = "import sys; from prompty.durable import Runs; Runs(sys.argv[1]).close(); print('open')"
 
 
 def test_processes_that_open_a_new_sqlite_file_at_once_all_find_its_tables(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from prompty import ToolContext, tool
-from prompty.durable import DurableRuntime
+from prompty.durable import Runs, Worker
 from prompty.durable.logs import JsonLines, TextLines
 from prompty.safety.redaction import remember_secrets
-from tests.durable.runs import scripted, working
-from tests.durable.suite import wait_until
+from tests.batch.folder import until
+from tests.durable.runs import scripted
 
 SECONDS = 30.0
 PRIVATE = "a private word"
@@ -41,9 +41,11 @@ CALLS = [{"call": "look", "arguments": {"at": PRIVATE}}, {"call": "count", "argu
 def test_records_have_the_run_and_the_call_also_those_of_tools(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "prompty"), working(f"sqlite:///{tmp_path}/runs.db", look, count) as runtime:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with caplog.at_level(logging.INFO, "prompty"), Worker(url, tools=[look, count]) as worker:
         for run_id in ("first", "second"):
-            runtime.start(scripted([CALLS, PRIVATE]), run_id=run_id).result(timeout=SECONDS)
+            worker.runs.submit(scripted([CALLS, PRIVATE]), run_id=run_id, tools=["look", "count"])
+            worker.runs.result(run_id, timeout=SECONDS)
         logging.getLogger("prompty").info("not of a run")
     lines = [
         json.loads(JsonLines("w").format(record)) for record in caplog.records if record.name.startswith("prompty")
@@ -80,7 +82,7 @@ def test_a_worker_prints_one_json_object_per_line(tmp_path: Path) -> None:
         "from prompty import tool\n\n@tool\nasync def look(at: str) -> str:\n    return at\n"
     )
     url = f"sqlite:///{tmp_path}/runs.db"
-    client = DurableRuntime(url)
+    runs = Runs(url)
     command = ["worker", "-t", "functions.py", "--log-format", "json", "--name", "shop", "--drain", "1"]
     process = subprocess.Popen(  # noqa: S603  our own command
         [sys.executable, "-m", "prompty.cli", *command],
@@ -91,12 +93,12 @@ def test_a_worker_prints_one_json_object_per_line(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        client.start(scripted([CALLS[:1], PRIVATE]), run_id="a", tools=["look"])
-        wait_until(lambda: client.summary("a").state == "done")
+        runs.submit(scripted([CALLS[:1], PRIVATE]), run_id="a", tools=["look"])
+        until(lambda: runs.get("a").state == "done")
     finally:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=SECONDS)
-    client.close()
+    runs.close()
     lines = [json.loads(line) for line in errors.splitlines()]
     assert {line["run_id"] for line in lines if "run_id" in line} == {"a"}
     assert {line["worker"] for line in lines} == {"shop"}

@@ -1,14 +1,18 @@
 """What a worker measures, read as Prometheus reads it."""
 
+import asyncio
 import re
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from dbos._schemas.system_database import SystemSchema
+import sqlalchemy as sa
 
-from prompty import Paused, PromptAgent
-from prompty.durable.dbos_engine import DbosEngine
+from prompty import PromptAgent, tool
+from prompty.durable import Runs, Worker
+from prompty.durable.database import RUNS
 from prompty.durable.metrics import (
     METRICS,
     READING_SECONDS,
@@ -17,11 +21,13 @@ from prompty.durable.metrics import (
     create_prometheus_meter,
     observe_runs,
 )
+from prompty.durable.worker import WATCH_SECONDS
 from prompty.errors import ModelError
 from prompty.model.message import Usage
 from prompty.testing import Fault, Script, answer, call, register_script
+from tests.batch.folder import until
 from tests.durable.databases import Databases
-from tests.durable.runs import Desk, rounds, scripted, working
+from tests.durable.runs import Desk, scripted
 
 SECONDS = 30
 
@@ -46,15 +52,42 @@ def test_a_run_leaves_its_steps_tokens_and_refusals_in_the_metrics(tmp_path: Pat
         {"model": {"id": "metered", "provider": "scripted"}, "instructions": "user:\nHi"}
     )
     prometheus = create_prometheus_meter()
-    with working(f"sqlite:///{tmp_path}/runs.db", Desk().look) as runtime:
-        runtime.metrics.attach(prometheus.meter)
-        assert runtime.start(agent).result(timeout=SECONDS) == "Done."
+    with Worker(f"sqlite:///{tmp_path}/runs.db", tools=[Desk().look]) as worker:
+        worker.metrics.attach(prometheus.meter)
+        assert worker.runs.result(worker.runs.submit(agent, tools=["look"]), timeout=SECONDS) == "Done."
+        with pytest.raises(ModelError):  # its script is used up
+            worker.runs.result(worker.runs.submit(agent), timeout=SECONDS)
     samples = read_samples(prometheus.scrape())
     assert samples["prompty_model_rate_limited_total"] == 1
     assert samples['prompty_tokens_total{gen_ai_token_type="input"}'] == 200
     assert samples['prompty_tokens_total{gen_ai_token_type="output"}'] == 40
     assert samples['prompty_step_duration_seconds_count{prompty_step_kind="model"}'] == 2
     assert samples['prompty_step_duration_seconds_count{prompty_step_kind="tool"}'] == 1
+    for outcome in ("done", "failed"):
+        assert samples[f'prompty_runs_ended_total{{prompty_run_outcome="{outcome}"}}'] == 1
+        assert samples[f'prompty_run_duration_seconds_count{{prompty_run_outcome="{outcome}"}}'] == 1
+        assert 0 < samples[f'prompty_run_duration_seconds_sum{{prompty_run_outcome="{outcome}"}}'] < SECONDS
+
+
+def test_a_run_that_is_cancelled_while_it_runs_is_counted_once(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for nobody."""
+        begun.set()
+        await asyncio.sleep(SECONDS)
+        return ""
+
+    prometheus = create_prometheus_meter()
+    with Worker(f"sqlite:///{tmp_path}/runs.db", tools=[wait]) as worker:
+        worker.metrics.attach(prometheus.meter)
+        run_id = worker.runs.submit(scripted([[{"call": "wait", "arguments": {}}], "Done."]), tools=["wait"])
+        assert begun.wait(SECONDS)
+        worker.runs.cancel(run_id)
+        until(lambda: worker.life is not None and not worker.life.executions)
+        time.sleep(WATCH_SECONDS)
+    assert read_samples(prometheus.scrape())['prompty_runs_ended_total{prompty_run_outcome="cancelled"}'] == 1
 
 
 def test_the_queue_is_read_when_the_metrics_are() -> None:
@@ -65,12 +98,9 @@ def test_the_queue_is_read_when_the_metrics_are() -> None:
         'prompty_runs{prompty_run_state="waiting"}': 3,
         'prompty_runs_oldest_seconds{prompty_run_state="waiting"}': 12.5,
     }
-    found[:] = [RunCount("paused", 1, 2.0, {"1h": 1, "older": 0})]
+    found[:] = [RunCount("paused", 1, 2.0)]
     time.sleep(READING_SECONDS)
-    samples = read_samples(prometheus.scrape())
-    assert samples['prompty_runs{prompty_run_state="paused"}'] == 1
-    assert samples['prompty_runs_paused{prompty_pause_age="1h"}'] == 1
-    assert samples['prompty_runs_paused{prompty_pause_age="older"}'] == 0
+    assert read_samples(prometheus.scrape())['prompty_runs{prompty_run_state="paused"}'] == 1
 
 
 def test_every_counter_reports_to_every_meter() -> None:
@@ -97,19 +127,49 @@ def test_the_reference_lists_every_metric_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.database)])
-def test_paused_runs_are_counted_by_how_long_they_wait(kind: str, databases: Databases) -> None:
-    with working(databases.new(kind), Desk().look) as runtime:
-        assert isinstance(runtime.engine, DbosEngine)
-        days = {"new": 0.0, "of today": 0.5, "of the week": 3, "old": 30, "older still": 300}
-        for run_id in days:
-            paused = runtime.start(scripted(rounds("look", 1, 1)), run_id=run_id, approval="always")
-            assert isinstance(paused.result(timeout=SECONDS), Paused)
-        workflows = SystemSchema.workflow_status
-        with runtime.engine.client._sys_db.engine.begin() as connection:
-            for run_id, age in days.items():
-                moment = int((time.time() - age * 86_400) * 1000)
-                row = workflows.update().where(workflows.c.workflow_uuid == run_id)
-                connection.execute(row.values(completed_at=moment))
-        [paused_runs] = [count for count in runtime.engine.count_runs() if count.state == "paused"]
-    assert paused_runs.ages == {"1h": 1, "1d": 1, "7d": 1, "older": 2}
-    assert paused_runs.runs == 5
+def test_runs_are_counted_by_state_with_the_age_of_the_oldest(kind: str, databases: Databases) -> None:
+    days = {"new": 0.0, "old": 30, "older still": 300}
+    with Runs(databases.new(kind)) as runs:
+        for run_id, age in days.items():
+            runs.submit(scripted(["Done."]), run_id=run_id)
+            runs.table.change(run_id, "paused", segment=1)
+            runs.table.update(run_id, since=int((time.time() - age * 86_400) * 1000))
+        runs.submit(scripted(["Done."]), run_id="waiting")
+        runs.submit(scripted(["Done."]), run_id="poison")
+        runs.table.change("poison", "quarantined", segment=0)
+        counts = {count.state: count for count in runs.count_runs()}
+    assert {state: count.runs for state, count in counts.items()} == {
+        "waiting": 1,
+        "running": 0,
+        "paused": 3,
+        "quarantined": 1,
+    }
+    assert counts["paused"].oldest > 299 * 86_400
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.database)])
+def test_a_scrape_reads_no_run_that_has_ended(kind: str, databases: Databases) -> None:
+    """Its plan is that of an index by state, however many runs have ended."""
+    ended = [
+        {"id": f"e{n}", "prompt": "p", "state": "done", "created": n, "since": n, "segments": 1} for n in range(5000)
+    ]
+    with Runs(databases.new(kind)) as runs:
+        runs.submit(scripted(["Done."]), run_id="waiting")
+        with runs.table.engine.begin() as connection:
+            connection.execute(RUNS.insert(), [{**row, "deaths": 0, "notice_attempts": 0} for row in ended])
+            if kind == "postgres":
+                connection.execute(sa.text("ANALYZE dbos.prompty_runs"))
+        plans = []
+
+        def explain(connection: sa.Connection, _: object, statement: str, parameters: Any, *__: object) -> None:
+            if "prompty_runs" in statement and not statement.startswith("EXPLAIN"):
+                prefix = "EXPLAIN" if kind == "postgres" else "EXPLAIN QUERY PLAN"
+                cursor = connection.connection.cursor()
+                cursor.execute(f"{prefix} {statement}", parameters)
+                plans.append(str(cursor.fetchall()))
+
+        sa.event.listen(runs.table.engine, "before_cursor_execute", explain)
+        counts = {count.state: count.runs for count in runs.count_runs()}
+    assert counts["waiting"] == 1
+    assert len(plans) >= 3
+    assert [plan for plan in plans if "prompty_runs_state" not in plan] == []

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from prompty import Paused
-from prompty.durable import DurableRuntime
+from prompty.durable import Runs
 from prompty.durable.metrics import METRICS
+from tests.batch.folder import until
 from tests.durable.databases import Databases, free_port
 from tests.durable.runs import scripted
-from tests.durable.suite import wait_until
 from tests.durable.test_metrics import read_samples
 
 pytestmark = [pytest.mark.process, pytest.mark.database]
@@ -66,7 +66,7 @@ class Worker:
 def running(folder: Path, url: str, *words: str) -> Iterator[Worker]:
     worker = Worker(folder, url, *words)
     try:
-        wait_until(worker.is_ready)
+        until(worker.is_ready)
         yield worker
     finally:
         worker.process.send_signal(signal.SIGTERM)
@@ -75,20 +75,20 @@ def running(folder: Path, url: str, *words: str) -> Iterator[Worker]:
 
 def test_a_running_worker_shows_every_documented_metric(databases: Databases, tmp_path: Path) -> None:
     url = databases.postgres()
-    client = DurableRuntime(url)
+    client = Runs(url)
     agent = scripted([{"call": "look", "arguments": {"at": "here"}}, "Done."])
     with running(tmp_path, url, "--drain", "1") as worker:
         assert worker.get("/livez") == (200, "ok\n")
-        assert client.start(agent, tools=["look"]).result(timeout=SECONDS) == "Done."
-        paused = client.start(agent, tools=["look"], approval="always")
-        assert isinstance(paused.result(timeout=SECONDS), Paused)
+        assert client.result(client.submit(agent, tools=["look"]), timeout=SECONDS) == "Done."
+        paused = client.submit(agent, tools=["look"], approval="always")
+        assert isinstance(client.result(paused, timeout=SECONDS), Paused)
         status, text = worker.get("/metrics")
         assert status == 200
         samples = read_samples(text.encode())
-    counts = {
-        state: samples[f'prompty_runs{{prompty_run_state="{state}"}}'] for state in ("waiting", "running", "paused")
-    }
-    assert counts == {"waiting": 0, "running": 0, "paused": 1}
+    states = ("waiting", "running", "paused", "quarantined")
+    counts = {state: samples[f'prompty_runs{{prompty_run_state="{state}"}}'] for state in states}
+    assert counts == {"waiting": 0, "running": 0, "paused": 1, "quarantined": 0}
+    assert samples['prompty_runs_ended_total{prompty_run_outcome="done"}'] == 1
     assert 0 < samples['prompty_runs_oldest_seconds{prompty_run_state="paused"}'] < SECONDS
     assert samples['prompty_step_duration_seconds_count{prompty_step_kind="tool"}'] == 1
     assert samples['prompty_tokens_total{gen_ai_token_type="output"}'] == 15
@@ -103,15 +103,15 @@ def test_a_running_worker_shows_every_documented_metric(databases: Databases, tm
 
 def test_a_worker_that_takes_runs_over_counts_it(databases: Databases, tmp_path: Path) -> None:
     url = databases.postgres()
-    client = DurableRuntime(url)
+    client = Runs(url)
     agent = scripted([{"call": "look", "arguments": {"at": "here"}}, "Done."])
     first = Worker(tmp_path, url, "--lease", "2")
-    wait_until(first.is_ready)
+    until(first.is_ready)
     first.process.kill()
     first.process.communicate()
     with running(tmp_path, url, "--lease", "2", "--drain", "1") as second:
-        wait_until(lambda: read_samples(second.get("/metrics")[1].encode()).get("prompty_workers_lost_total") == 1)
-        assert client.start(agent, tools=["look"]).result(timeout=SECONDS) == "Done."
+        until(lambda: read_samples(second.get("/metrics")[1].encode()).get("prompty_workers_lost_total") == 1)
+        assert client.result(client.submit(agent, tools=["look"]), timeout=SECONDS) == "Done."
     client.close()
 
 
@@ -120,14 +120,14 @@ def test_a_worker_is_not_ready_while_its_database_is_away(databases: Databases, 
     with running(tmp_path, url, "--lease", "4", "--drain", "1") as worker:
         databases.server.stop()
         try:
-            wait_until(lambda: worker.get("/readyz")[0] == 503)
+            until(lambda: worker.get("/readyz")[0] == 503)
             status, reason = worker.get("/readyz")
             assert status == 503
             assert re.fullmatch(r"(the database does not answer: \w+|the worker has not renewed its lease)\n", reason)
             assert worker.get("/livez") == (200, "ok\n"), "a restart would not help"
         finally:
             databases.server.start()
-        wait_until(worker.is_ready)
+        until(worker.is_ready)
 
 
 def test_a_role_that_can_create_nothing_works_once_the_tables_are_there(databases: Databases, tmp_path: Path) -> None:
@@ -143,9 +143,8 @@ def test_a_role_that_can_create_nothing_works_once_the_tables_are_there(database
     narrow = owner.replace("postgres@", f"{role}@")
     with psycopg.connect(narrow, autocommit=True) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("CREATE TABLE dbos.mine (id text)")
-    client = DurableRuntime(narrow)
+    client = Runs(narrow)
     agent = scripted([{"call": "look", "arguments": {"at": "here"}}, "Done."])
     with running(tmp_path, narrow, "--drain", "1"):
-        run = client.start(agent, tools=["look"])
-        assert run.result(timeout=SECONDS) == "Done."
+        assert client.result(client.submit(agent, tools=["look"]), timeout=SECONDS) == "Done."
     client.close()

@@ -1,27 +1,23 @@
-"""Durable runs whose answers do not have the shape of the declared outputs."""
+"""Durable turns whose answers do not have the shape of the declared outputs."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from prompty.durable import DurableRuntime
 from prompty.errors import ResultError
-from prompty.events import OutputRejected, RunFailed
 from tests.drivers.unfit import ADA, CORRECTABLE, OUTPUTS, TARGETS, UNFIT, Unfit, fitting
 from tests.drivers.wires import KEY, Chat, Wire
-from tests.durable.runs import working
+from tests.durable.own import launched
 from tests.loopback import Server
 
-SECONDS = 30
 every_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 SECRETS = {"key": KEY}
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/runs.db"
+    return f"sqlite:///{tmp_path}/own.db"
 
 
 @pytest.fixture
@@ -32,25 +28,24 @@ def server() -> Iterator[Server]:
 
 @every_target
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_a_run_whose_answers_do_not_fit_ends_with_the_reason(
+def test_a_turn_whose_answers_do_not_fit_ends_with_the_reason(
     url: str, server: Server, target: Wire, streamed: bool
 ) -> None:
     agent = target.agent(server, outputs=OUTPUTS)
-    with working(url, secrets=SECRETS) as runtime:
-        for unfit in UNFIT.values():
+    caught: dict[str, ResultError] = {}
+    with launched(url) as program:
+        for name, unfit in UNFIT.items():
             server.answer(unfit.encode(target, streamed=streamed))
-            run = runtime.start(agent, stream=streamed)
-            with pytest.raises(ResultError) as caught:
-                run.result(timeout=SECONDS)
-            check(caught.value, unfit, target)
-            with DurableRuntime(url, secrets=SECRETS) as reader:
-                with pytest.raises(ResultError) as stored:
-                    reader.attach(run.id).result(timeout=SECONDS)
-                events = [event for _, event in reader.events(run.id)]
-            assert (str(stored.value), vars(stored.value)) == (str(caught.value), vars(caught.value))
-            rejected = [event.reason for event in events if isinstance(event, OutputRejected)]
-            assert rejected == [unfit.reason] * (unfit in CORRECTABLE)
-            assert isinstance(events[-1], RunFailed)
+            with pytest.raises(ResultError) as raised:
+                program.start_turn(agent, id=name, stream=streamed, secrets=SECRETS).get_result()
+            check(raised.value, unfit, target)
+            caught[name] = raised.value
+            assert sum("model:" in step for step in program.steps(name)) == 1 + (unfit in CORRECTABLE)
+    with launched(url) as program:
+        for name, error in caught.items():
+            with pytest.raises(ResultError) as stored:
+                program.result(name)
+            assert (str(stored.value), vars(stored.value)) == (str(error), vars(error))
 
 
 def check(error: ResultError, unfit: Unfit, target: Wire) -> None:
@@ -61,23 +56,18 @@ def check(error: ResultError, unfit: Unfit, target: Wire) -> None:
 
 
 @every_target
-def test_a_run_whose_answer_was_corrected_has_a_result(url: str, server: Server, target: Wire) -> None:
+def test_a_turn_whose_answer_was_corrected_has_a_result(url: str, server: Server, target: Wire) -> None:
     agent = target.agent(server, outputs=OUTPUTS)
-
-    async def start(runtime: DurableRuntime) -> object:
-        server.answer(CORRECTABLE[0].encode(target, streamed=False), fitting(target, streamed=False))
-        return await (await runtime.start_async(agent)).result_async(timeout=SECONDS)
-
-    with working(url, secrets=SECRETS) as runtime:
-        for unfit in CORRECTABLE:
+    with launched(url) as program:
+        for number, unfit in enumerate(CORRECTABLE):
             server.answer(unfit.encode(target, streamed=False), fitting(target, streamed=False))
-            assert runtime.start(agent).result(timeout=SECONDS) == ADA
-        assert asyncio.run(start(runtime)) == ADA
+            assert program.start_turn(agent, id=f"{number}", secrets=SECRETS).get_result() == ADA
 
 
-def test_a_lenient_run_returns_what_came(url: str, server: Server) -> None:
+def test_a_lenient_turn_returns_what_came(url: str, server: Server) -> None:
     server.answer(UNFIT["text"].encode(Chat(), streamed=False))
-    with working(url, secrets=SECRETS) as runtime:
-        run = runtime.start(Chat().agent(server, outputs=OUTPUTS), outputs_mode="lenient")
-        assert run.result(timeout=SECONDS) == UNFIT["text"].text
+    with launched(url) as program:
+        agent = Chat().agent(server, outputs=OUTPUTS)
+        run = program.start_turn(agent, outputs_mode="lenient", secrets=SECRETS)
+        assert run.get_result() == UNFIT["text"].text
     assert len(server.requests) == 1

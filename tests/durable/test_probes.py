@@ -23,7 +23,7 @@ def server() -> Iterator[ProbeServer]:
 
 
 def get(server: ProbeServer, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -45,7 +45,7 @@ def test_other_pages_are_served_and_unknown_ones_are_not(server: ProbeServer) ->
 
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting(server: ProbeServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as silent:
+    with socket.create_connection(("127.0.0.1", server.server_port)) as silent:
         silent.send(b"GET /rea")
         assert get(server, "/readyz") == (200, "ok\n")
 
@@ -55,7 +55,7 @@ def test_a_client_that_never_ends_its_request_is_cut_off(
     server: ProbeServer, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "REQUEST_SECONDS", 0.5)
-    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+    with socket.create_connection(("127.0.0.1", server.server_port)) as slow:
         slow.send(b"GET /readyz HTTP/1.1\r\n")
         slow.settimeout(0.05)
         for _ in range(200):  # each piece comes long before a limit of single reads would end
@@ -72,15 +72,15 @@ def test_a_client_that_never_ends_its_request_is_cut_off(
 
 def test_it_listens_on_addresses_of_either_version() -> None:
     with ProbeServer(("::1", 0), {"/livez": probe(lambda: None)}) as opened:
-        connection = HTTPConnection("::1", opened.port, timeout=10)
+        connection = HTTPConnection("::1", opened.server_port, timeout=10)
         connection.request("GET", "/livez")
         assert connection.getresponse().read() == b"ok\n"
         connection.close()
 
 
 def test_an_address_that_is_taken_is_named(server: ProbeServer) -> None:
-    with pytest.raises(RequestError, match=f"cannot listen on 127.0.0.1:{server.port}: Address already in use"):
-        ProbeServer(("127.0.0.1", server.port), {}).open()
+    with pytest.raises(RequestError, match=f"cannot listen on 127.0.0.1:{server.server_port}: Address already in use"):
+        ProbeServer(("127.0.0.1", server.server_port), {})
 
 
 @pytest.mark.parametrize(

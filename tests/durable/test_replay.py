@@ -5,26 +5,22 @@ import base64
 import json
 import pickle
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prompty import PromptyError, tool
-from prompty.durable import DurableRuntime
-from prompty.durable.engine import Status, StoredStep
+from prompty import PromptAgent, tool
+from prompty.durable import Runs
 from prompty.durable.envelope import SCHEMA, seal, unseal
-from prompty.durable.outcome import get_outcome
-from prompty.durable.selection import Outcome
 from prompty.errors import RunRefused
-from prompty.events import Done, ToolFinished
-from prompty.model.message import Json
+from prompty.events import Done, Retry, ToolFinished
+from tests.batch.folder import until
 from tests.durable.runs import Desk, rounds, scripted, working
-from tests.durable.suite import wait_until
+from tests.loopback import Server, json_reply
 
 SECONDS = 60
 ORDERS = list(permutations(range(4)))
@@ -55,22 +51,29 @@ class Hall:
         return "held"
 
 
+def list_steps(runs: Runs, id: str) -> list[str]:
+    return [step["function_name"] for step in runs.client.list_workflow_steps(id, load_output=False)]
+
+
+def has_looked(runs: Runs, id: str) -> bool:
+    return sum(name.startswith("tool:") for name in list_steps(runs, id)) == 4
+
+
 def test_parallel_tools_finish_in_every_order_and_are_replayed(url: str) -> None:
     hall = Hall()
-    with working(url, hall.look, hall.hold) as runtime:
+    with working(url, hall.look, hall.hold) as worker:
         for order in ORDERS:
             name = "".join(map(str, order))
             calls = [{"call": "look", "arguments": {"order": name, "at": at}} for at in range(4)]
-            runtime.start(scripted([calls, [{"call": "hold"}], "Done."]), run_id=name)
+            worker.runs.submit(scripted([calls, [{"call": "hold"}], "Done."]), run_id=name, tools=["look", "hold"])
         for order in ORDERS:
-            name = "".join(map(str, order))
-            wait_until(lambda name=name: sum(step.name.startswith("tool:") for step in runtime.engine.steps(name)) == 4)  # type: ignore[misc]  # a default binds the name
+            until(partial(has_looked, worker.runs, "".join(map(str, order))))
     hall.open = True
-    with working(url, hall.look, hall.hold) as runtime:
+    with working(url, hall.look, hall.hold) as worker:
         for order in ORDERS:
             name = "".join(map(str, order))
-            assert runtime.result(name, timeout=SECONDS) == "Done."
-            *_, last = runtime.events(name)
+            assert worker.runs.result(name, timeout=SECONDS) == "Done."
+            *_, last = worker.runs.events(name)
             seen = [message.text for message in last.event.messages if message.role == "tool"]  # type: ignore[union-attr]  # a Done
             assert seen == [f"{name} {at}" for at in range(4)] + ["held"]
     assert len(hall.ran) == len(set(hall.ran)) == 4 * len(ORDERS)
@@ -81,13 +84,14 @@ class Held:
 
     def __init__(self, folder: Path) -> None:
         self.file, self.hall = folder / "runs.db", Hall()
-        with self.working() as runtime:
-            runtime.start(scripted([[{"call": "hold"}], "Done."]), run_id="mine")
-            wait_until(lambda: [step.name for step in runtime.engine.steps("mine")] == ["tools:1", "model:2"])
+        self.url = f"sqlite:///{self.file}"
+        with self.working() as worker:
+            worker.runs.submit(scripted([[{"call": "hold"}], "Done."]), run_id="mine", tools=["hold"])
+            until(lambda: list_steps(worker.runs, "mine") == ["tools:1", "model:2"])
         self.hall.open = True
 
     def working(self) -> Any:
-        return working(f"sqlite:///{self.file}", self.hall.hold)
+        return working(self.url, self.hall.hold)
 
     def edit(self, statement: str, *values: object) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
@@ -100,8 +104,8 @@ class Held:
             return text
 
     def result(self) -> object:
-        with self.working() as runtime:
-            return runtime.result("mine", timeout=SECONDS)
+        with self.working() as worker:
+            return worker.runs.result("mine", timeout=SECONDS)
 
 
 SET_OUTPUT = "UPDATE operation_outputs SET output = ?, serialization = ? WHERE function_name = 'model:2'"
@@ -146,19 +150,29 @@ def test_a_pickled_row_is_refused_and_not_read(tmp_path: Path) -> None:
     held.edit(SET_OUTPUT, pickled(trap), "py_pickle")
     with pytest.raises(RunRefused, match="it is a pickle"):
         held.result()
+    with Runs(held.url) as reader, pytest.raises(RunRefused, match="may be a pickle, and was not read"):
+        list(reader.events("mine"))
     assert not trap.exists()
 
 
-def test_a_run_whose_record_is_a_pickle_is_refused_by_workers_and_readers(tmp_path: Path) -> None:
+def test_a_run_whose_record_is_a_pickle_is_not_read_by_clients(tmp_path: Path) -> None:
+    """They may run in a process whose own DBOS reads pickles."""
     held, trap = Held(tmp_path), tmp_path / "trap"
     held.edit("UPDATE workflow_status SET serialization = 'py_pickle'")
     held.edit("UPDATE workflow_input SET inputs = ?", pickled(trap))
-    with held.working() as runtime:
-        with pytest.raises(PromptyError, match="pickle"):
-            runtime.result("mine", timeout=SECONDS)
-        with pytest.raises(RunRefused, match="not JSON that prompty wrote"):
-            list(runtime.events("mine"))
-    assert not trap.exists()
+    with Runs(held.url) as reader:
+        for read in (
+            reader.result,
+            reader.get,
+            reader.retry,
+            lambda id: reader.steer(id, "Hi"),
+            lambda id: list(reader.events(id)),
+        ):
+            with pytest.raises(RunRefused, match="may be a pickle, and was not read"):
+                read("mine")
+        assert [run.id for run in reader.list()] == ["mine"]
+        reader.cancel("mine")
+        assert not trap.exists()
 
 
 def test_an_agent_that_is_not_the_one_of_the_start_is_refused(tmp_path: Path) -> None:
@@ -177,101 +191,38 @@ def test_an_end_that_was_edited_is_refused(tmp_path: Path) -> None:
     held = Held(tmp_path)
     assert held.result() == "Done."
     held.edit("UPDATE workflow_output SET output = ?", '{"result": "Something else."}')
-    reader = DurableRuntime(f"sqlite:///{held.file}")
-    with pytest.raises(RunRefused, match="the outcome of the run 'mine' is refused"):
+    with Runs(held.url) as reader, pytest.raises(RunRefused, match="the outcome of the run 'mine' is refused"):
         reader.result("mine")
-    reader.close()
 
 
-class StoredSteps:
-    """Steps as they were stored. Nothing is run: a step that was not stored is a failure."""
-
-    def __init__(self, steps: dict[str, Any]) -> None:
-        self._steps = iter(steps.items())
-
-    @property
-    def execution(self) -> str:
-        return "stored"
-
-    async def step(self, name: str, effect: Json, /) -> Json:
-        known, result = next(self._steps)
-        assert known == name
-        return dict(result)
-
-    async def begin(self, name: str, /) -> bool:
-        await self.step(name, {})
-        return False
-
-    async def receive(self) -> list[str]:
-        raise AssertionError("no stored run was steered")
-
-    async def label(self, outcome: Outcome, /) -> None:
-        assert outcome == "paused"
-
-
-class StoredEngine:
-    """An engine that only reads."""
-
-    runs_steps_locally = True
-
-    def __init__(self, workflows: dict[str, Any]) -> None:
-        self.workflows = workflows
-
-    def status(self, id: str, /) -> Status | None:
-        found = self.workflows.get(id)
-        return None if found is None else self._status(id, found)
-
-    def wait(self, id: str, _: float, /) -> Status:
-        return self._status(id, self.workflows[id])
-
-    def find(self, ids: Sequence[str], /, *, outputs: bool = False) -> list[Status]:
-        return [self._status(id, found) for id, found in self.workflows.items() if id in ids]
-
-    def steps(self, id: str, /) -> list[StoredStep]:
-        return [StoredStep(name, result) for name, result in self.workflows[id]["steps"].items()]
-
-    @staticmethod
-    def _status(id: str, found: dict[str, Any]) -> Status:
-        ended: Any = "ended"
-        return Status(
-            id=id, state="finished", record=found["record"], output=found["output"], created=ended, ended=ended
-        )
-
-
-def test_a_stored_run_is_read_and_replayed_without_its_tools(url: str) -> None:
-    engine: Any = StoredEngine(run_and_read(url))
+def test_a_run_is_replayed_from_its_steps_without_tools_over_its_pauses(url: str) -> None:
     desk = Desk()
-    runtime = DurableRuntime(engine, tools=[desk.look])
-    assert runtime.result("stored") == "Done."
-    events = [event.event for event in runtime.events("stored")]
+    with working(url, desk.look) as worker:
+        runs = worker.runs
+        approval = {"look": {"when": {"at": {"const": "0/1"}}}}
+        runs.submit(scripted(rounds("look", 2, 2)), run_id="stored", approval=approval, tools=["look"])
+        runs.answer(runs.result("stored", timeout=SECONDS), [True])
+        assert runs.result("stored", timeout=SECONDS) == "Done."
+    with Runs(url) as reader:
+        events = [event.event for event in reader.events("stored")]
+        assert reader.result("stored") == "Done."
     assert sum(isinstance(event, ToolFinished) for event in events) == 4
-    [*_, last] = engine.workflows.values()
     assert isinstance(events[-1], Done)
-    assert replace(events[-1], messages=()) == read_outcome(last["output"])
     assert [message.role for message in events[-1].messages[2:]] == ["assistant", "tool", "tool"] * 2 + ["assistant"]
-    for workflow in engine.workflows.values():
-        again = asyncio.run(runtime._segment(StoredSteps(workflow["steps"]), workflow["record"]))
-        assert read_outcome(again) == read_outcome(workflow["output"])
-    assert desk.seen == []
+    assert len(desk.seen) == 4
 
 
-def read_outcome(output: object) -> object:
-    ended: Any = "ended"
-    return get_outcome(Status(id="stored", state="finished", output=output, created=ended))
-
-
-def run_and_read(url: str) -> dict[str, Any]:
-    """Return what is stored of a run of two rounds, paused and answered once: its workflows by id."""
-    with working(url, Desk().look) as runtime:
-        run = runtime.start(
-            scripted(rounds("look", 2, 2)), run_id="stored", approval={"look": {"when": {"at": {"const": "0/1"}}}}
-        )
-        runtime.answer(run.result(timeout=SECONDS), [True])
-        assert run.result(timeout=SECONDS) == "Done."
-        found = {}
-        for id in ("stored", "stored#1"):
-            status = runtime.engine.status(id)
-            assert status is not None
-            steps = dict(runtime.engine.steps(id))
-            found[id] = {"record": status.record, "steps": steps, "output": status.output}
-    return found
+def test_retries_of_a_model_call_are_events(url: str) -> None:
+    key = "sk-of-the-replay-0001"
+    good = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}
+    with Server() as server:
+        busy = json_reply({"error": {"message": "busy"}}, 503, {"retry-after": "0.01"})
+        server.answer(busy, busy, json_reply(good))
+        model = {"id": "m", "provider": "openai", "connection": {"kind": "key", "apiKey": key, "endpoint": server.url}}
+        agent = PromptAgent.model_validate({"model": model, "instructions": "user:\nHi"})
+        with working(url, secrets={"key": key}) as worker:
+            run_id = worker.runs.submit(agent, max_retries=3)
+            assert worker.runs.result(run_id, timeout=SECONDS) == "Hi."
+            events = [event.event for event in worker.runs.events(run_id)]
+    assert sum(isinstance(event, Retry) for event in events) == 2
+    assert isinstance(events[-1], Done)

@@ -6,19 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dbos import DBOS, DBOSPortableJSONSerializer
 
 from prompty import PromptAgent, load, tool
-from prompty.durable import DurableRuntime
+from prompty.durable.dbos import answer
 from prompty.durable.record import new_record, record_from, stored_agent
-from prompty.durable.temporal_history import encode
 from prompty.errors import RequestError, RunRefused
 from prompty.providers.credentials import check_endpoint
+from prompty.testing import Script, register_script
 from tests.durable.databases import Databases
-from tests.durable.runs import working
-from tests.durable.suite import wait_until
+from tests.durable.own import TURNS, launched, until
 
 KEY, BOUND, TENANT, INPUT = "sk-key-4f1c9e", "bound-8a20c7", "tenant-51bd02", "input-93ea6f"
 USER, LITERAL = "user-3b9f41", "literal-77d0a2"
+READABLE = DBOSPortableJSONSerializer()  # a pickle would hide what is searched for
 FILE = """\
 ---
 model:
@@ -81,18 +82,22 @@ def test_no_secret_is_in_any_table(kind: str, databases: Databases, agent: Promp
             await asyncio.sleep(0.02)
         return f"seen {at}"
 
-    secrets = {"the password": INPUT}
-    with working(url, look, secrets=secrets) as runtime:
-        run = runtime.start(
-            agent, {"password": INPUT}, run_id="mine", approval={"look": {"when": {"at": {"const": "there"}}}}
+    approval = {"look": {"when": {"at": {"const": "there"}}}}
+    with launched(url, serializer=READABLE) as program:
+        program.start_turn(
+            agent,
+            {"password": INPUT},
+            tools=[look],
+            secrets={"the password": INPUT},
+            approval=approval,
+            stream=True,
         )
-        wait_until(lambda: bool(seen))
+        until(lambda: bool(seen))
     going_on.append(True)
-    with working(url, look, secrets=secrets) as runtime:
-        paused = runtime.result("mine", timeout=30)
-        runtime.answer(paused, [True])
-        assert runtime.result("mine", timeout=30) == "Done."
-        list(runtime.events(run.id))
+    with launched(url, serializer=READABLE) as program:
+        program.pause()
+        answer(DBOS, "mine", [True])
+        assert program.result() == "Done."
     assert set(seen) == {(BOUND, TENANT, INPUT)}
     assert len(seen) == 3
     stored = databases.stored(url)
@@ -101,53 +106,59 @@ def test_no_secret_is_in_any_table(kind: str, databases: Databases, agent: Promp
         assert secret.encode() not in stored
 
 
-def test_a_secret_that_no_other_process_could_find_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_secret_that_no_other_process_could_find_is_refused_at_the_start() -> None:
     connection = {"kind": "key", "apiKey": KEY}
     agent = PromptAgent.model_validate({"model": {"id": "m", "provider": "scripted", "connection": connection}})
-    client = DurableRuntime(f"sqlite:///{tmp_path}/runs.db")
     with pytest.raises(
         RequestError, match=r"`model\.connection\.apiKey` could not be found by another process"
     ) as raised:
-        client.start(agent)
+        new_record("run", agent, None, {}, {})
     assert KEY not in str(raised.value)
-    named = DurableRuntime(f"sqlite:///{tmp_path}/runs.db", secrets={"key": KEY})
-    named.start(agent, run_id="named")
-    assert KEY.encode() not in (tmp_path / "runs.db").read_bytes()
-    named.close()
-    client.close()
+    assert KEY not in json.dumps(new_record("run", agent, None, {}, {"key": KEY}).to_json())
 
 
-def test_a_worker_that_lacks_a_secret_says_which(
+def test_a_process_that_lacks_a_secret_says_which(
     agent: PromptAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path}/runs.db"
-    client = DurableRuntime(url, secrets={"the password": INPUT})
-    run = client.start(agent, {"password": INPUT})
-    monkeypatch.delenv("DURABLE_TEST_KEY")
+    url = f"sqlite:///{tmp_path}/own.db"
+    seen: list[str] = []
 
     @tool
-    def look(at: str, token: str, tenant: str, password: str) -> str:
+    async def look(at: str, token: str, tenant: str, password: str) -> str:
+        seen.append(at)
+        await asyncio.sleep(60)
         return at
 
-    with working(url, look), pytest.raises(RequestError, match="DURABLE_TEST_KEY"):
-        run.result(timeout=30)
-    client.close()
+    def start(id: str) -> None:
+        program.start_turn(agent, {"password": INPUT}, id=id, tools=[look], secrets={"the password": INPUT})
+
+    with launched(url) as program:
+        start("a")
+        start("b")
+        until(lambda: len(seen) == 2)
+    TURNS["b"].options.pop("secrets")
+    with launched(url) as program, pytest.raises(RequestError, match="the secret 'the password'"):
+        program.result("b")
+    monkeypatch.delenv("DURABLE_TEST_KEY")
+    with launched(url) as program, pytest.raises(RequestError, match="DURABLE_TEST_KEY"):
+        program.result("a")
 
 
 def test_what_looks_like_a_reference_in_an_input_stays_what_it_is(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/runs.db"
     trick = {"$secret": {"name": "key"}, "keys": ["model"], "name": "key"}
     agent = PromptAgent.model_validate(
         {
-            "model": {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": ["Done."]}}},
+            "model": {"id": "trick", "provider": "scripted"},
             "instructions": "user:\n{{ trick }}",
         }
     )
-    with working(url, secrets={"key": KEY}) as runtime:
-        run = runtime.start(agent, {"trick": trick})
-        assert run.result(timeout=30) == "Done."
-        *_, last = run.events()
-        assert KEY not in str(last)
+    script = Script("Done.")
+    register_script("trick", script)
+    with launched(f"sqlite:///{tmp_path}/own.db") as program:
+        assert program.start_turn(agent, {"trick": trick}, secrets={"key": KEY}).get_result() == "Done."
+    [request] = script.requests
+    assert KEY not in str(request)
+    assert "$secret" in str(request)
 
 
 def test_a_stored_run_sends_its_key_only_where_the_file_may(agent: PromptAgent) -> None:
@@ -209,7 +220,6 @@ def test_a_credential_of_a_variable_is_stored_at_no_place_and_found_again(
     assert KEY in json.dumps(agent.model_dump(mode="json", by_alias=True)) or "tools" in frontmatter
     record = new_record("run", agent, None, {}, {}).to_json()
     assert KEY not in json.dumps(record)
-    assert KEY.encode() not in encode(record).data  # what Temporal gets
     stored = stored_agent(record_from(record, "run"), {})
     assert stored.model_dump() == agent.model_dump()
     assert dict(stored.provenance.endpoints) == dict(agent.provenance.endpoints)

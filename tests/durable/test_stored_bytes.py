@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from dbos import DBOSPortableJSONSerializer
+
 from prompty import PromptAgent, tool
 from prompty.testing import Script, answer, call, register_script
-from tests.durable.runs import working
-from tests.durable.suite import wait_until
+from tests.durable.own import launched
 from tests.soak import Keep
 
 CALLS = 100
@@ -48,11 +49,10 @@ def long_conversation() -> Conversation:
 
 def test_the_database_grows_with_what_is_new_in_a_conversation(tmp_path: Path, keep: Keep) -> None:
     conversation = long_conversation()
-    path = tmp_path / "runs.db"
-    with working(f"sqlite:///{path}", conversation.read) as runtime:
-        run = runtime.start(conversation.agent, max_iterations=CALLS)
-        assert run.result(timeout=120) == "Done."
-        wait_until(lambda: runtime.engine.wait(run.id, 0).state == "finished")
+    path = tmp_path / "own.db"
+    with launched(f"sqlite:///{path}", serializer=DBOSPortableJSONSerializer()) as program:
+        run = program.start_turn(conversation.agent, tools=[conversation.read], max_iterations=CALLS)
+        assert run.get_result() == "Done."
     stored, new = count_stored(path), conversation.new_bytes
     keep(model_calls=CALLS, new_bytes=new, stored_bytes=stored, ratio=round(stored / new, 2))
     assert new > 4 * 190_000

@@ -1,7 +1,7 @@
 """Workers come and go under names that nobody has heard of, and their runs are taken over within one and a half leases.
 
 200 processes are killed and 60 are stopped past their lease with PROMPTY_SOAK=1, a tenth of them otherwise. One that
-is woken up begins nothing of what it lost, and works on as a new worker.
+is woken up begins nothing of what it lost, and works on as a new worker. The model is asked over HTTP.
 """
 
 import os
@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from prompty import Paused
 from tests.durable.databases import Databases
-from tests.durable.shop import Shop, kill, stop, until
+from tests.durable.shop import Model, Shop, kill, stop, until
 from tests.soak import SOAK, Keep
 
 pytestmark = [pytest.mark.process, pytest.mark.timing, pytest.mark.nightly]
@@ -36,6 +37,7 @@ class Fleet:
         self.shop, self.chance = shop, chance
         self.workers: dict[str, ForkServerProcess] = {}
         self.open: set[str] = set()
+        self.late: list[dict[str, object]] = []
         self._numbers = count()
 
     def grow(self) -> None:
@@ -77,10 +79,23 @@ class Fleet:
             self.shop.answer(paused)
 
     def _wait_for_takeover(self, name: str) -> float | None:
-        begun = time.monotonic()
+        begun, since = time.monotonic(), time.time()
         left = self.shop.left_by(name)
         until(lambda: self.shop.have_gone_on(left))
-        return time.monotonic() - begun if left else None
+        seconds = time.monotonic() - begun
+        if left and seconds >= LONGEST:
+            self.late.append({"seconds": round(seconds, 2), "runs": sorted(left), "log": self._read_log(since)})
+        return seconds if left else None
+
+    def _read_log(self, since: float) -> list[str]:
+        """What the workers said meanwhile."""
+        found: list[str] = []
+        for line in self.shop.log.with_name("stderr").read_text().splitlines():
+            moment, _, text = line.partition(" ")
+            with suppress(ValueError):
+                if float(moment) >= since:
+                    found.append(f"+{float(moment) - since:.2f} {text}")
+        return found
 
     def _begun_by(self, process: ForkServerProcess) -> int:
         return self.shop.lines().count(f"process {process.pid}")
@@ -102,9 +117,10 @@ class Fleet:
 
 @pytest.fixture
 def fleet(kind: str, databases: Databases, tmp_path: Path) -> Iterator[Fleet]:
-    shop = Shop(databases.new(kind), tmp_path, pace=0.4)  # so most kills leave a run behind
-    yield Fleet(shop, random.Random(23))  # noqa: S311  not for secrets
-    shop.close()
+    with Model(tmp_path / "log") as model:
+        shop = Shop(databases.new(kind), tmp_path, pace=0.4, model=model)  # so most kills leave a run behind
+        yield Fleet(shop, random.Random(23))  # noqa: S311  not for secrets
+        shop.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -134,6 +150,8 @@ def test_workers_without_names_take_over_from_each_other(fleet: Fleet, keep: Kee
         payments_asked_about=len(fleet.shop.asked),
         takeovers_after_kill=spread(takeovers["kill"]),
         takeovers_after_stop=spread(takeovers["stop"]),
+        late=fleet.late,
+        model_requests_after_their_answer_was_kept=fleet.shop.find_zombie_requests(),
         seconds=round(time.monotonic() - begun),
     )
     assert takeovers["kill"] != []

@@ -1,19 +1,18 @@
-"""Calls that had begun when their worker ended: nobody knows what they did, and nobody guesses."""
+"""Calls that had begun when their process ended: nobody knows what they did, and nobody guesses."""
 
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dbos import DBOS
 
-from prompty import Paused, deny, load, tool
-from prompty.durable import DurableRuntime, use_result
+from prompty import Paused, PromptAgent, deny, tool
+from prompty.durable import use_result
+from prompty.durable.dbos import answer
 from prompty.errors import RequestError
-from prompty.events import Done
-from tests.durable.runs import scripted, working
-from tests.durable.suite import wait_until
-
-SECONDS = 30
+from prompty.testing import Script, call, register_script
+from tests.durable.own import Program, launched, until
 
 
 class Counter:
@@ -47,37 +46,37 @@ class Counter:
         return [self.pay, self.read, self.note]
 
 
-CALLS = [
-    {"call": "pay", "arguments": {"to": "Ada"}},
-    {"call": "note"},
-    {"call": "read"},
-    {"call": "pay", "arguments": {"to": "Bob"}},
-]
+CALLS = [call("pay", to="Ada"), call("note"), call("read"), call("pay", to="Bob")]
+AGENT = PromptAgent.model_validate({"model": {"id": "unknown", "provider": "scripted"}, "instructions": "user:\nGo."})
 
 
 @pytest.fixture
-def cut(tmp_path: Path) -> Iterator[tuple[DurableRuntime, Counter, Paused]]:
-    """A run whose worker ended in the middle of four calls and was started again."""
+def script() -> Script:
+    script = Script(CALLS, "Done.")
+    register_script("unknown", script)
+    return script
+
+
+@pytest.fixture
+def cut(tmp_path: Path, script: Script) -> Iterator[tuple[Program, Counter, Paused]]:
+    """A turn whose process ended in the middle of four calls and was started again."""
     counter = Counter()
-    url = f"sqlite:///{tmp_path}/runs.db"
-    with working(url, *counter.tools) as runtime:
-        runtime.start(scripted([CALLS, "Done."]), run_id="mine")
-        wait_until(lambda: len(counter.ran) == 4 and "tool:mine:1:1" in dict(runtime.engine.steps("mine")))
+    url = f"sqlite:///{tmp_path}/own.db"
+    with launched(url) as program:
+        program.start_turn(AGENT, tools=counter.tools)
+        until(lambda: len(counter.ran) == 4 and "tool:1:1" in program.steps())
     counter.quick_now = True
-    with working(url, *counter.tools) as runtime:
-        paused = runtime.result("mine", timeout=SECONDS)
-        assert isinstance(paused, Paused)
-        yield runtime, counter, paused
+    with launched(url) as program:
+        yield program, counter, program.pause()
 
 
-Cut = tuple[DurableRuntime, Counter, Paused]
+Cut = tuple[Program, Counter, Paused]
 
 
-def results(runtime: DurableRuntime) -> list[str]:
-    assert runtime.result("mine", timeout=SECONDS) == "Done."
-    *_, last = runtime.events("mine")
-    assert isinstance(last.event, Done)
-    return [message.text for message in last.event.messages if message.role == "tool"]
+def results(program: Program, script: Script) -> list[str]:
+    """What the model was told."""
+    assert program.result() == "Done."
+    return [message["content"] for message in script.requests[-1]["messages"] if message["role"] == "tool"]
 
 
 def test_a_person_is_asked_about_what_must_not_be_repeated_and_only_that(cut: Cut) -> None:
@@ -91,40 +90,39 @@ def test_a_person_is_asked_about_what_must_not_be_repeated_and_only_that(cut: Cu
     assert counter.ran.count("pay Ada") == 1
 
 
-def test_it_is_run_again_or_given_its_result(cut: Cut) -> None:
-    runtime, counter, paused = cut
-    runtime.answer(paused, [True, use_result({"paid": "by hand"})])
-    assert results(runtime) == ["pay Ada done", "noted", "read done", '{"paid":"by hand"}']
+def test_it_is_run_again_or_given_its_result(cut: Cut, script: Script) -> None:
+    program, counter, _ = cut
+    answer(DBOS, "mine", [True, use_result({"paid": "by hand"})])
+    assert results(program, script) == ["pay Ada done", "noted", "read done", '{"paid":"by hand"}']
     assert counter.ran.count("pay Ada") == 2
     assert counter.ran.count("pay Bob") == 1
     assert counter.ran.count("note") == 1
 
 
-def test_it_counts_as_failed(cut: Cut) -> None:
-    runtime, counter, paused = cut
-    runtime.answer(paused, [deny("the bank has refused it"), deny()])
-    first, _, _, last = results(runtime)
+def test_it_counts_as_failed(cut: Cut, script: Script) -> None:
+    program, counter, _ = cut
+    answer(DBOS, "mine", [deny("the bank has refused it"), deny()])
+    first, _, _, last = results(program, script)
     assert first == "Error: Tool 'pay' failed: the bank has refused it"
     assert last == "Error: Tool 'pay' failed: it was interrupted; it may or may not have taken effect"
     assert counter.ran.count("pay Ada") == 1
 
 
-def test_what_was_not_answered_is_asked_again_and_nothing_runs_meanwhile(cut: Cut) -> None:
-    runtime, counter, paused = cut
-    runtime.answer(paused, {paused.pending[1].key: use_result("paid")})
-    again = runtime.result("mine", timeout=SECONDS)
-    assert isinstance(again, Paused)
-    assert [(call.arguments, call.unknown) for call in again.pending] == [({"to": "Ada"}, True)]
+def test_what_was_not_answered_is_asked_again_and_nothing_runs_meanwhile(cut: Cut, script: Script) -> None:
+    program, counter, paused = cut
+    answer(DBOS, "mine", {paused.pending[1].key: use_result("paid")})
+    until(lambda: program.pause().pauses > paused.pauses)
+    assert [(call.arguments, call.unknown) for call in program.pause().pending] == [({"to": "Ada"}, True)]
     assert counter.ran.count("pay Ada") == 1
-    runtime.answer(again, [True])
-    assert results(runtime) == ["pay Ada done", "noted", "read done", "paid"]
+    answer(DBOS, "mine", [True])
+    assert results(program, script) == ["pay Ada done", "noted", "read done", "paid"]
 
 
-def test_what_is_no_verdict_is_an_error_and_the_run_still_waits(cut: Cut) -> None:
-    runtime, counter, paused = cut
+def test_what_is_no_verdict_is_an_error_and_the_turn_still_waits(cut: Cut) -> None:
+    program, counter, paused = cut
     with pytest.raises(RequestError, match="the verdict on 'pay' is 'retry'"):
-        runtime.answer(paused, ["retry", None])
-    assert runtime.result("mine", timeout=SECONDS) == paused
+        answer(DBOS, "mine", ["retry", None])
+    assert program.pause() == paused
     assert counter.ran.count("pay Ada") == 1
 
 
@@ -163,7 +161,7 @@ Go on.
 """
 
 
-def test_tools_of_other_kinds_are_found_again_by_the_worker_that_goes_on(tmp_path: Path) -> None:
+def test_tools_of_other_kinds_are_found_again_by_the_process_that_goes_on(tmp_path: Path) -> None:
     (tmp_path / "child.prompty").write_text(CHILD)
     (tmp_path / "parent.prompty").write_text(PARENT)
     going_on: list[bool] = []
@@ -174,10 +172,12 @@ def test_tools_of_other_kinds_are_found_again_by_the_worker_that_goes_on(tmp_pat
             await asyncio.sleep(0.02)
         return "waited"
 
-    url = f"sqlite:///{tmp_path}/runs.db"
-    with working(url, wait) as runtime:
-        runtime.start(load(tmp_path / "parent.prompty"), run_id="mine")
-        wait_until(lambda: "model:2" in dict(runtime.engine.steps("mine")))
+    url = f"sqlite:///{tmp_path}/own.db"
+    with launched(url) as program:
+        program.start_turn(tmp_path / "parent.prompty", tools=[wait])
+        until(lambda: "model:2" in program.steps())
     going_on.append(True)
-    with working(url, wait) as runtime:
-        assert results(runtime) == ["waited", "The child says hello."]
+    with launched(url) as program:
+        assert program.result() == "Done."
+        told = [str(step["output"]) for step in DBOS.list_workflow_steps("mine") if "tool:" in step["function_name"]]
+    assert ["waited" in told[0], "The child says hello." in told[1]] == [True, True]

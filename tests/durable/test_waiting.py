@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from prompty import tool
-from prompty.durable import DurableRuntime
+from prompty.durable import Runs, Worker
 from tests.durable.databases import Databases
 from tests.durable.runs import rounds, scripted
 from tests.durable.shop import until
@@ -50,7 +50,7 @@ def work(url: str, log: Path) -> None:
             raise
         return at
 
-    DurableRuntime(url, name="one", tools=[wait]).open()
+    Worker(url, name="one", tools=[wait]).open()
     note(log, "open")
     with suppress(KeyboardInterrupt):
         signal.pause()
@@ -93,9 +93,9 @@ def test_runs_that_wait_in_a_tool_cost_no_more_than_an_idle_worker(
     databases: Databases, tmp_path: Path, keep: Keep
 ) -> None:
     busy, idle = databases.postgres(), databases.postgres()
-    client = DurableRuntime(busy)
+    client = Runs(busy)
     for number in range(RUNS):
-        client.start(scripted(rounds("wait", 1, 1)), run_id=f"run{number}", tools=["wait"])
+        client.submit(scripted(rounds("wait", 1, 1)), run_id=f"run{number}", tools=["wait"])
     with working(busy, tmp_path / "busy") as worker, working(idle, tmp_path / "idle") as other:
         until(lambda: count(tmp_path / "busy", "begin") == RUNS)
         time.sleep(2)  # the steps before the tool are written
@@ -126,9 +126,9 @@ def test_runs_that_wait_in_a_tool_cost_no_more_than_an_idle_worker(
 def test_an_execution_whose_run_was_cancelled_and_retried_at_once_ends(databases: Databases, tmp_path: Path) -> None:
     """Nobody sees the moment in which it was cancelled, but it is another execution's now."""
     url, log = databases.sqlite(), tmp_path / "log"
-    client = DurableRuntime(url)
+    client = Runs(url)
     with working(url, log):
-        client.start(scripted(rounds("wait", 1, 1)), run_id="run", tools=["wait"])
+        client.submit(scripted(rounds("wait", 1, 1)), run_id="run", tools=["wait"])
         until(lambda: count(log, "begin") == 1)
         client.cancel("run")
         client.retry("run")

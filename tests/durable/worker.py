@@ -6,6 +6,7 @@ once a step has left its result, or `unknown STEP`. `look` may be repeated; `pay
 
 import asyncio
 import faulthandler
+import logging
 import os
 import random
 import signal
@@ -13,13 +14,17 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prompty import ToolContext, tool
-from prompty.durable import DurableRuntime, dbos_engine
+from prompty.durable import Limits, Worker, dbos, runs
 from prompty.durable.codec import UNKNOWN
-from prompty.durable.engine import Attempt, Limits, Steps
+from prompty.durable.database import RowState, RunTable
+from prompty.durable.dbos import DbosSteps
 from prompty.durable.envelope import seal
-from prompty.durable.selection import Outcome
+from prompty.durable.performer import Performer
+from prompty.durable.steps import Wanted
+from prompty.loop.effects import CallModel
 from prompty.memory import SqliteMemory
 from prompty.model.message import Json
 from tests.durable.runs import Script
@@ -39,7 +44,7 @@ def script(run_id: str) -> Script:
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """What a worker is told. It dies or stops by itself at the boundary of this number; a boundary is a moment before a
-    step, in it before or after what it does, or after it."""
+    step, in it before or after what it does, or after it, and before and after the row of the run is changed."""
 
     url: str
     name: str
@@ -50,16 +55,26 @@ class Job:
     stops_at: int | None = None
     lease: float = LEASE
     limits: Limits | None = None
-    recoveries: int = dbos_engine.MAX_RECOVERIES
 
 
 def work(job: Job) -> None:
     """Work until killed."""
-    dbos_engine.MAX_RECOVERIES = job.recoveries
     sys.stderr = job.log.with_name("stderr").open("a")  # it is open as long as the process, which is killed
     faulthandler.register(signal.SIGUSR1, sys.stderr)
-    runtime = Runtime(job)
-    runtime.open()
+    line = f"%(created).3f {job.name} %(message)s"
+    logging.basicConfig(stream=sys.stderr, format=line)
+    logging.getLogger("prompty").setLevel(logging.INFO)
+    tools = Tools(job)
+    watch(job)
+    worker = Worker(
+        job.url,
+        name=job.name,
+        limits=job.limits,
+        lease=job.lease,
+        tools=[tools.pay, tools.look],
+        memory=SqliteMemory(job.sessions),
+    )
+    worker.open()
     note(job.log, f"open {job.name}")
     with suppress(KeyboardInterrupt):
         signal.pause()
@@ -90,58 +105,53 @@ class Tools:
         return result
 
 
-class Runtime(DurableRuntime):
-    """The runtime of a worker, with a log of steps that are kept, and boundaries to die at."""
+def watch(job: Job) -> None:
+    """Let this process note the steps that are kept, and die at their boundaries."""
 
-    def __init__(self, job: Job) -> None:
-        tools = Tools(job)
-        memory = SqliteMemory(job.sessions)
-        super().__init__(
-            job.url, name=job.name, limits=job.limits, lease=job.lease, tools=[tools.pay, tools.look], memory=memory
-        )
-        self._job = job
+    class WatchedPerformer(Performer):
+        async def perform(self, name: str, wanted: Wanted, *, once: bool = False, interrupted: bool = False) -> Json:
+            pass_boundary(job)
+            result = await super().perform(name, wanted, once=once, interrupted=interrupted)
+            pass_boundary(job)
+            return result
 
-    async def _segment(self, steps: Steps, stored: Json) -> Json:
-        return await super()._segment(Watched(steps, self._job), stored)
+    class WatchedSteps(DbosSteps):
+        def __init__(self, performer: Performer, *arguments: Any, **options: Any) -> None:
+            super().__init__(performer, *arguments, **options)
+            self._run_id = performer.run_id
 
-    async def _perform(self, attempt: Attempt, reference: Json) -> Json:
-        pass_boundary(self._job)
-        result = await super()._perform(attempt, reference)
-        pass_boundary(self._job)
-        return result
+        async def keep(self, name: str, wanted: Wanted, /, *, once: bool = False, interrupted: bool = False) -> Json:
+            pass_boundary(job)
+            result = await super().keep(name, wanted, once=once, interrupted=interrupted)
+            label = name if name.startswith("tool:") else f"{self._run_id}/{name_effect(name, wanted)}"
+            note(job.log, f"unknown {label}" if result["value"] == UNKNOWN_TEXT else f"kept {label}")
+            pass_boundary(job)
+            return result
+
+        async def begin(self, name: str, /) -> bool:
+            pass_boundary(job)
+            is_first = await super().begin(name)
+            note(job.log, f"kept {name}")
+            pass_boundary(job)
+            return is_first
+
+    class WatchedTable(RunTable):
+        def change(self, id: str, state: RowState, **options: Any) -> bool:
+            pass_boundary(job)
+            is_changed = super().change(id, state, **options)
+            pass_boundary(job)
+            return is_changed
+
+    vars(dbos).update(Performer=WatchedPerformer, DbosSteps=WatchedSteps)
+    vars(runs).update(RunTable=WatchedTable)
 
 
-class Watched:
-    """Steps at whose boundaries the process may die."""
-
-    def __init__(self, steps: Steps, job: Job) -> None:
-        self._steps, self._job = steps, job
-
-    @property
-    def execution(self) -> str:
-        return self._steps.execution
-
-    async def step(self, name: str, effect: Json, /) -> Json:
-        pass_boundary(self._job)
-        result = await self._steps.step(name, effect)
-        note(self._job.log, f"unknown {name}" if result["value"] == UNKNOWN_TEXT else f"kept {name}")
-        pass_boundary(self._job)
-        return result
-
-    async def begin(self, name: str, /) -> bool:
-        pass_boundary(self._job)
-        is_first = await self._steps.begin(name)
-        note(self._job.log, f"kept {name}")
-        pass_boundary(self._job)
-        return is_first
-
-    async def receive(self) -> list[str]:
-        return await self._steps.receive()
-
-    async def label(self, outcome: Outcome, /) -> None:
-        pass_boundary(self._job)
-        await self._steps.label(outcome)
-        pass_boundary(self._job)
+def name_effect(name: str, wanted: Wanted) -> str:
+    """Return the name of a step. Model calls are numbered by what was said before, as a server sees them."""
+    if not isinstance(wanted, CallModel):
+        return name
+    messages: Any = wanted.request.body["messages"]
+    return f"model:{1 + sum(message['role'] == 'assistant' for message in messages)}"
 
 
 def pass_boundary(job: Job) -> None:

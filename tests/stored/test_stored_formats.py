@@ -11,7 +11,7 @@ from prompty import Paused, resume, turn
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
 from prompty.cases.comparison import read_baseline
-from prompty.durable import DurableRuntime
+from prompty.durable import Worker
 from prompty.errors import IterationsExceeded
 from prompty.events import Done
 from prompty.memory import SqliteMemory
@@ -75,16 +75,17 @@ def test_a_batch_repeats_no_row_that_it_has(folder: Path) -> None:
 
 
 def test_durable_runs_are_read_and_go_on(folder: Path) -> None:
-    with DurableRuntime(f"sqlite:///{folder}/runs.db", name="another", tools=[look]) as runtime:
-        assert {run.id: run.state for run in runtime.list()} == {"done": "done", "paused": "paused", "failed": "failed"}
-        assert runtime.result("done") == "Green."
-        *_, last = runtime.events("done")
+    with Worker(f"sqlite:///{folder}/runs.db", tools=[look]) as worker:
+        runs = worker.runs
+        assert {run.id: run.state for run in runs.list()} == {"done": "done", "paused": "paused", "failed": "failed"}
+        assert runs.result("done") == "Green."
+        *_, last = runs.events("done")
         assert isinstance(last.event, Done)
         assert [message.role for message in last.event.messages] == ["user", "assistant", "tool", "assistant"]
         with pytest.raises(IterationsExceeded):
-            runtime.result("failed")
-        runtime.answer("paused", [True])
-        assert runtime.result("paused", timeout=SECONDS) == "Green."
+            runs.result("failed")
+        runs.answer("paused", [True])
+        assert runs.result("paused", timeout=SECONDS) == "Green."
 
 
 def test_a_baseline_is_read(folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from dbos import DBOS
 
 from prompty import (
     ModelError,
@@ -27,7 +28,8 @@ from prompty.testing import Fault, Script, answer, call
 from prompty.tracing import Tracer, names
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
 from tests.conversations.turns import scripted
-from tests.durable.runs import Desk, rounds, scripted as durable, working
+from tests.durable.own import launched
+from tests.durable.runs import Desk, rounds, scripted as durable
 from tests.tracing.watching import Seen, watching
 from tests.ways import Way, sync_and_async
 
@@ -347,13 +349,14 @@ def test_loading_is_a_span_that_says_which_file(seen: Seen, tmp_path: Any) -> No
 
 
 @pytest.mark.database
-def test_a_durable_run_is_one_tree_too(seen: Seen, tmp_path: Any) -> None:
+def test_a_durable_turn_is_one_tree_too(seen: Seen, tmp_path: Any) -> None:
     desk = Desk()
-    with working(f"sqlite:///{tmp_path}/runs.db", desk.look) as runtime:
-        run_of_two = runtime.start(durable(rounds("look", 1, 2)), {"q": "Where?"})
-        assert run_of_two.result(timeout=30) == "Done."
+    with launched(f"sqlite:///{tmp_path}/own.db") as program:
+        agent = durable(rounds("look", 1, 2))
+        assert program.start_turn(agent, {"q": "Where?"}, tools=[desk.look]).get_result() == "Done."
+        [intent] = [step for step in DBOS.list_workflow_steps("mine") if step["function_name"].startswith("intent:")]
     tools: Any = [("execute_tool", []), ("execute_tool", [])]
     [tree] = [tree for tree in seen.trees() if tree[0] == "turn"]
     assert tree == ("turn", [PREPARED, *ASKED, *tools, *ASKED])
-    assert seen.one("turn").attributes[names.RUN_ID] == run_of_two.id
+    assert intent["function_name"] == f"intent:{seen.one('turn').attributes[names.RUN_ID]}:1:0"
     assert seen.one("turn").content["result"] == "Done."

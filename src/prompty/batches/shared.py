@@ -20,15 +20,14 @@ from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
 from prompty.batches.row_index import hash_prompt
 from prompty.concurrency import FileLock
-from prompty.durable.engine import Batches, Status
-from prompty.durable.outcome import RunOutcome, get_outcome
+from prompty.durable.outcome import RunOutcome
 from prompty.durable.record import DurableOptions, Record, new_record
-from prompty.durable.runs import get_run_id, get_segment_ids
-from prompty.errors import PromptyError
+from prompty.durable.runs import Runs
+from prompty.errors import PromptyError, ResultError, RunRefused
 from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done
-from prompty.model.message import Json, Reply
+from prompty.model.message import Reply
 from prompty.model.paused import Paused
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.tools.toolbox import handlers_of
@@ -43,10 +42,10 @@ class SharedBatch(Batch):
     that takes over collects their results without paying again."""
 
     def __init__(
-        self, job: BatchJob, ledger: Ledger, engine: Batches, *, should_stop: Callable[[], bool] = lambda: False
+        self, job: BatchJob, ledger: Ledger, runs: Runs, *, should_stop: Callable[[], bool] = lambda: False
     ) -> None:
         super().__init__(job, ledger)
-        self.engine = engine
+        self.runs = runs
         self.should_stop = should_stop
         self.window: int = WINDOW if job.budget is None else job.max_concurrency  # submitted rows can exceed a budget
         self._prefix = get_batch_name(job.agent, ledger.out)
@@ -78,29 +77,38 @@ class SharedBatch(Batch):
             return
         chunk = list(islice(self.rows, size))
         self._exhausted = len(chunk) < size
-        records: dict[str, Json] = {}
+        records: list[Record] = []
         for planned in chunk:
             if planned is None:
                 self._skip()
-            else:
-                records |= self._build_record(planned)
+            elif (record := self._build_record(planned)) is not None:
+                records.append(record)
         if self.job.retry_failed:
-            ended = self.engine.find_ended(list(records))
-            self.engine.delete([status.id for status in ended if isinstance(_read_outcome(status), PromptyError)])
-        self.engine.submit(records, prompt=self._template.prompt if self._template else "")
+            self._retry([record.run_id for record in records])
+        self.runs.submit_records(records)
 
-    def _build_record(self, planned: PlannedRow) -> dict[str, Json]:
-        """Return the run of a row by its id, or an empty dict if the row is invalid."""
+    def _retry(self, run_ids: list[str]) -> None:
+        """Let failed runs go on. One that cannot be read begins again, and so does one whose answer did not fit, if it
+        need not fit any more: a run keeps the options that it began with."""
+        begins_again = (RunRefused, ResultError) if self.job.outputs_mode == "lenient" else (RunRefused,)
+        for row, outcome in self.runs.find_ended(run_ids):
+            if isinstance(outcome, begins_again):
+                self.runs.delete(row.id)
+            elif isinstance(outcome, PromptyError):
+                self.runs.retry(row.id)
+
+    def _build_record(self, planned: PlannedRow) -> Record | None:
+        """Return the run of a row, or None if the row is invalid."""
         run_id = f"{self._prefix}-{planned.id}"
         try:
             if planned.row.problem is not None:
                 raise planned.row.problem
-            record = self._fill_record(run_id, planned.row.inputs).to_json()
+            record = self._fill_record(run_id, planned.row.inputs)
         except PromptyError as error:
             self._fail(planned, describe_error(error, self.job.agent, planned.row.inputs), RowUsage())
-            return {}
+            return None
         self._running[run_id] = planned
-        return {run_id: record}
+        return record
 
     def _fill_record(self, run_id: str, inputs: dict[str, object]) -> Record:
         """Build a record from the template that all rows share. Sensitive inputs are sealed one by one."""
@@ -115,47 +123,29 @@ class SharedBatch(Batch):
 
     def _collect(self) -> int:
         """Write the results of runs that have ended. Return their number."""
-        ended = self.engine.find_ended(list(self._running))
-        for status in ended:
-            planned = replace(self._running.pop(status.id), interrupted=status.recovered)
-            self._write(planned, status, _read_outcome(status))
+        ended = self.runs.find_ended(list(self._running))
+        for row, outcome in ended:
+            # A run that was taken over may have paid for its last call twice.
+            planned = replace(self._running.pop(row.id), interrupted=0 if row.taken_over is None else 1)
+            self._write(planned, row.id, outcome)
         return len(ended)
 
-    def _write(self, planned: PlannedRow, status: Status, outcome: RunOutcome | None) -> None:
+    def _write(self, planned: PlannedRow, run_id: str, outcome: RunOutcome) -> None:
         match outcome:
             case Done():
                 cost = self.job.price(Reply(usage=outcome.usage)) if outcome.cost is None else outcome.cost
                 used = RowUsage(usage=outcome.usage, cost=cost, model=self.job.agent.model.id)
                 self._finish(encode_record(build_result(planned, outcome.result, used)), used)
             case Paused():
-                self._handle_pause(planned, status, outcome)
+                fix = f"Answer it: prompty runs answer {run_id} …; then collect it with --retry-failed."
+                self._fail(planned, describe_pause(outcome, fix), RowUsage())
             case PromptyError():
                 self._fail(planned, describe_error(outcome, self.job.agent, planned.row.inputs), RowUsage())
-            case None:
-                raise AssertionError("a run that has ended has an outcome")
-
-    def _handle_pause(self, planned: PlannedRow, status: Status, paused: Paused) -> None:
-        """Follow an answered run, which continues in another workflow. Otherwise the row has failed."""
-        run_id = get_run_id(status.id)
-        last = get_segment_ids(self.engine, run_id)[-1]
-        if last != status.id:
-            self._running[last] = planned
-            return
-        fix = f"Answer it: prompty runs answer {run_id} …; then collect it with --retry-failed."
-        self._fail(planned, describe_pause(paused, fix), RowUsage())
 
 
 def get_batch_name(agent: PromptAgent, out: Path) -> str:
     """Name a batch in a database by its output and its prompt."""
     return f"{out.stem}-{hash_prompt(agent)[:8]}".replace("#", "")
-
-
-def _read_outcome(status: Status) -> RunOutcome | None:
-    """Return the outcome of a run. A stored outcome that cannot be read counts as an error."""
-    try:
-        return get_outcome(status)
-    except PromptyError as error:
-        return error
 
 
 CHECK_SECONDS = 5.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, Exit, Option
@@ -19,7 +19,6 @@ from prompty.batches.job import Batch, BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
 from prompty.batches.rows import check_columns, count_rows, select_rows
-from prompty.batches.shared import DatabaseLock, SharedBatch, acquire_lock, get_batch_name
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
@@ -39,13 +38,14 @@ from prompty.cli.options import (
     get_outputs_mode,
     start_tracing,
 )
-from prompty.durable.engine import Limits
-from prompty.durable.runtime import DurableRuntime
 from prompty.errors import RequestError
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import load_functions
+
+if TYPE_CHECKING:  # DBOS takes most of the time of a command, and batches in one process need none
+    from prompty.batches.shared import DatabaseLock
 
 DRAIN_SECONDS = 30.0
 LOCK_SECONDS = 1.0
@@ -158,23 +158,24 @@ def _stop(running: LocalBatch) -> None:
 
 def _run_shared(job: BatchJob, url: str, name: str | None) -> tuple[bool, BatchProgress]:
     """Run rows as the worker `name`, if there is one. Submit and collect rows unless another process does."""
+    from prompty.batches.shared import SharedBatch, get_batch_name  # DBOS is slow to import
+    from prompty.durable import Runs  # the same
+
     stopping = threading.Event()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: _stop_shared(stopping))
-    with _run_worker(job, url, name):
+    with Runs(url) as runs, _run_worker(job, url, name):  # which says if the database is away
         lock = _acquire_collector_lock(url, get_batch_name(job.agent, job.output), stopping, wait=name is not None)
         if lock is None:
             return False, BatchProgress(total=len(job.numbers), started=time.monotonic())
-        client = DurableRuntime(url)
         try:
             with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
-                running = SharedBatch(job, ledger, client.batches, should_stop=stopping.is_set)
+                running = SharedBatch(job, ledger, runs, should_stop=stopping.is_set)
                 with _show_progress(running):
                     ledger.complete = running.run()
             _report_budget(running)
             return ledger.complete, running.progress
         finally:
-            client.close()
             lock.release()
 
 
@@ -184,9 +185,11 @@ def _run_worker(job: BatchJob, url: str, name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
+    from prompty.durable import Limits, Worker  # DBOS is slow to import
+
     throttled = ThrottledCalls(Throttle(job.max_concurrency))
     limits = Limits(worker_concurrency=job.max_concurrency)
-    worker = DurableRuntime(url, name=name, limits=limits, tools=job.tools, pace=throttled)
+    worker = Worker(url, name=name, limits=limits, tools=job.tools, pace=throttled)
     worker.open()
     try:
         yield
@@ -194,8 +197,10 @@ def _run_worker(job: BatchJob, url: str, name: str | None) -> Iterator[None]:
         worker.close(DRAIN_SECONDS)
 
 
-def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, wait: bool) -> DatabaseLock | None:
+def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, wait: bool) -> "DatabaseLock | None":
     """Acquire the lock that lets one process at a time submit and collect. Return None if stopped while waiting."""
+    from prompty.batches.shared import acquire_lock  # DBOS is slow to import
+
     reported = False
     while not stopping.is_set():
         try:

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Annotated, Any
+from logging import CRITICAL, getLogger
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.text import Text
 from typer import BadParameter, Option, Typer
@@ -19,18 +20,14 @@ from prompty.cli.console import err, out
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file, read_pairs
 from prompty.cli.options import get_state_path, start_tracing
-from prompty.durable.engine import Catalog, Limits
-from prompty.durable.leases import LEASE_SECONDS
-from prompty.durable.logs import LogFormat, write_logs
-from prompty.durable.operations import report_metrics, serve_probes
-from prompty.durable.probes import parse_address
-from prompty.durable.runs import explain_version
-from prompty.durable.runtime import DurableRuntime
-from prompty.durable.webhook import Webhook
-from prompty.safety.redaction import mask_secrets
+from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import load_functions
 
+if TYPE_CHECKING:  # DBOS takes most of the time of a command, so what needs none starts without it
+    from prompty.durable import Runs, Worker
+
+getLogger("dbos").setLevel(CRITICAL)  # what it says of a database that is away is in our errors, too
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", re.ASCII)
 
@@ -66,7 +63,17 @@ DatabaseUrl = Annotated[
     ),
 ]
 
+SecretNames = Annotated[
+    list[str] | None,
+    Option(
+        "--secret",
+        metavar="NAME=VARIABLE",
+        help="Know the value of this environment variable as the secret NAME. Runs store the name alone.",
+    ),
+]
+
 PRUNE_SECONDS = 600.0
+SHORTEST_LEASE = 1.0
 
 
 def worker(
@@ -74,17 +81,23 @@ def worker(
     name: Annotated[str | None, Option(help="A label for `prompty runs list`. Defaults to the host name.")] = None,
     database: DatabaseUrl = None,
     concurrency: Annotated[
-        int | None, Option(metavar="N", help="Execute at most N runs at once in this worker.")
+        int | None, Option(metavar="N", min=1, help="Execute at most N runs at once in this worker.")
     ] = None,
-    total: Annotated[int | None, Option(metavar="N", help="Execute at most N runs at once in all workers.")] = None,
+    total: Annotated[
+        int | None, Option(metavar="N", min=1, help="Execute at most N runs at once in all workers.")
+    ] = None,
     rate: Annotated[str | None, Option(metavar="N/SECONDS", help="Start at most N runs per SECONDS.")] = None,
     per_tenant: Annotated[
-        int | None, Option(metavar="N", help="Execute at most N runs of each tenant at once, in all workers.")
+        int | None, Option(metavar="N", min=1, help="Execute at most N runs of each tenant at once, in all workers.")
     ] = None,
     lease: Annotated[
-        float, Option(help="Seconds without a heartbeat after which other workers take over this worker's runs.")
-    ] = LEASE_SECONDS,
-    drain: Annotated[float, Option(help="Seconds to let runs finish when the worker is stopped.")] = 30.0,
+        float,
+        Option(
+            min=SHORTEST_LEASE,
+            help="Seconds without a heartbeat after which other workers take over this worker's runs.",
+        ),
+    ] = 10.0,
+    drain: Annotated[float, Option(min=0, help="Seconds to let runs finish when the worker is stopped.")] = 30.0,
     probes: Annotated[
         str | None,
         Option(metavar="[HOST:]PORT", help="Serve /livez, /readyz and /metrics, on localhost unless HOST is given."),
@@ -92,21 +105,31 @@ def worker(
     keep: Annotated[
         timedelta | None, make_age_option("Delete runs AGE after they ended, for example 12h or 7d.")
     ] = None,
-    on_pause: Annotated[
+    notify: Annotated[
         str | None,
-        Option(metavar="URL", help="Send a POST to URL when a run pauses, signed if PROMPTY_WEBHOOK_SECRET is set."),
+        Option(
+            metavar="URL",
+            help="Send a POST to URL when a run pauses, fails or is quarantined. PROMPTY_WEBHOOK_SECRET signs it.",
+        ),
     ] = None,
+    secret: SecretNames = None,
     log_format: Annotated[
-        LogFormat | None, Option(help="Write a log to standard error, as text or as JSON lines.")
+        Literal["text", "json"] | None, Option(help="Write a log to standard error, as text or as JSON lines.")
     ] = None,
     trace: shared.TraceTo = None,
 ) -> None:
     """Execute submitted runs until SIGTERM or Ctrl-C. Interrupted runs continue on another worker."""
-    limits = Limits(
-        worker_concurrency=concurrency, concurrency=total, rate=_parse_rate(rate), tenant_concurrency=per_tenant
-    )
+    limit = _parse_rate(rate)
+    if concurrency is not None and total is not None and concurrency > total:
+        raise BadParameter("--concurrency, which is for this worker, must not be larger than --total, for all workers.")
+    secrets = read_secrets(secret)
+
+    from prompty.durable import Limits, Webhook, Worker  # DBOS is slow to import
+    from prompty.durable.logs import write_logs  # the same
+    from prompty.durable.probes import parse_address, report_metrics, serve_probes  # the same
+
     address = None if probes is None else parse_address(probes)
-    webhook = None if on_pause is None else Webhook(on_pause, os.environ.get("PROMPTY_WEBHOOK_SECRET") or None)
+    webhook = None if notify is None else Webhook(notify, os.environ.get("PROMPTY_WEBHOOK_SECRET") or None)
     url, label = get_database_url(database), name or platform.node() or "worker"
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -114,45 +137,54 @@ def worker(
     start_tracing(trace)
     if log_format is not None:
         write_logs(log_format, label)
-    runtime = DurableRuntime(
-        url, name=label, limits=limits, lease=lease, tools=load_functions(tools or ()), on_pause=webhook
-    )
+    limits = Limits(worker_concurrency=concurrency, concurrency=total, rate=limit, tenant_concurrency=per_tenant)
+    functions = load_functions(tools or ())
+    running = Worker(url, name=label, lease=lease, limits=limits, tools=functions, secrets=secrets, notify=webhook)
+    report_metrics(running)
+    server = None if address is None else serve_probes(running, address)
+    running.open()
+    _report_versions(running.runs)
     if keep is not None:
-        _ = runtime.catalog  # raises if runs cannot be deleted
-    report_metrics(runtime)
-    server = None if address is None else serve_probes(runtime, address)
-    runtime.open()
-    _report_versions(runtime)
-    if keep is not None:
-        threading.Thread(target=_prune_regularly, args=(runtime, keep, stopping), daemon=True).start()
+        threading.Thread(target=_prune_regularly, args=(running, keep, stopping), daemon=True).start()
     out.print(visible(f"{label}: working on {mask_secrets(url)}"))
     stopping.wait()
     out.print(visible(f"{label}: stopping"))
-    runtime.close(drain)
+    running.close(drain)
     if server is not None:
         server.close()
 
 
-def _prune_regularly(runtime: DurableRuntime, keep: timedelta, stopping: threading.Event) -> None:
+def _prune_regularly(running: "Worker", keep: timedelta, stopping: threading.Event) -> None:
     """Delete old runs until the worker stops, at random intervals so that workers don't all do it at once."""
     while not stopping.is_set():
         try:
-            runtime.prune(keep)
+            running.runs.prune(keep)
         except Exception as error:  # the worker continues, and tries again later
             if not stopping.is_set():
                 err.print(Text(visible(mask_secrets(f"old runs could not be deleted: {error}")), "yellow"))
         stopping.wait(PRUNE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  not for secrets
 
 
-def _report_versions(runtime: DurableRuntime) -> None:
+def _report_versions(runs: "Runs") -> None:
     """Report the runs that wait for a worker of another version: nothing else would."""
-    if not isinstance(runtime.engine, Catalog):
-        return
-    for count in runtime.catalog.count_versions():
-        if count.version != runtime.engine.version and count.unfinished:
-            runs = "1 run" if count.unfinished == 1 else f"{count.unfinished} runs"
-            why = explain_version(count.version)
-            err.print(Text(visible(f"skipped {runs}: each {why}. See `prompty runs migrate`."), "yellow"))
+    for version, count in count_other_versions(runs).items():
+        left = "1 run" if count == 1 else f"{count} runs"
+        err.print(Text(visible(f"skipped {left} of {version}. See `prompty runs migrate`."), "yellow"))
+
+
+def count_other_versions(runs: "Runs") -> dict[str, int]:
+    """Return how many unfinished runs wait for workers of other versions, by version, and a thousand at most."""
+    from prompty.durable.runs import VERSION, WORKFLOW, get_run_id  # DBOS is slow to import
+
+    counts = {}
+    for info in runs.client.list_application_versions():
+        version = info["version_name"]
+        if version != VERSION:
+            unfinished = ["ENQUEUED", "DELAYED", "PENDING"]
+            wanted: Any = {"app_version": version, "status": unfinished, "name": WORKFLOW, "limit": 1000}
+            found = runs.client.list_workflows(**wanted, load_input=False, load_output=False)
+            counts[version] = len({get_run_id(one.workflow_id) for one in found})
+    return {version: count for version, count in counts.items() if count}
 
 
 def _parse_rate(text: str | None) -> tuple[int, float] | None:
@@ -160,9 +192,26 @@ def _parse_rate(text: str | None) -> tuple[int, float] | None:
         return None
     runs, _, seconds = text.partition("/")
     try:
-        return int(runs), float(seconds)
+        rate = int(runs), float(seconds)
     except ValueError:
-        raise BadParameter(f"{text!r} is not a rate. Write for example 100/60.") from None
+        rate = 0, 0.0
+    if rate[0] < 1 or not 0 < rate[1] < float("inf"):
+        raise BadParameter(f"{text!r} is not a rate. Write for example 100/60.", param_hint="--rate")
+    return rate
+
+
+def read_secrets(pairs: list[str] | None) -> dict[str, str]:
+    """Return the values of named secrets. They are in the environment, because other users can read command lines."""
+    secrets = {}
+    for pair in pairs or []:
+        name, equals, variable = pair.partition("=")
+        if not name or not equals or not variable:
+            raise BadParameter(f"{pair!r} names no variable. Write NAME=VARIABLE.", param_hint="--secret")
+        if not (value := os.environ.get(variable)):
+            raise BadParameter(f"The environment variable {variable} is not set.", param_hint="--secret")
+        secrets[name] = value
+    remember_secrets(secrets.values())
+    return secrets
 
 
 def submit(
@@ -174,7 +223,7 @@ def submit(
         str | None, Option("--id", help="The id of the run. If a run with this id exists, none is started.")
     ] = None,
     priority: Annotated[
-        int | None, Option(help="Lower numbers run first. The number drops by one per minute of waiting.")
+        int | None, Option(min=1, help="Lower numbers run first. Runs without a priority come before all.")
     ] = None,
     tenant: Annotated[
         str | None, Option(metavar="NAME", help="Queue the run for this tenant. See `prompty worker --per-tenant`.")
@@ -191,6 +240,7 @@ def submit(
     tool: Annotated[
         list[str] | None, Option(help="Offer a tool that the workers have, in addition to those in the file.")
     ] = None,
+    secret: SecretNames = None,
     approve: shared.Approve = False,
     model: shared.ModelId = None,
     provider: shared.ProviderKey = None,
@@ -201,10 +251,11 @@ def submit(
 ) -> None:
     """Queue a run of FILE for the workers, and print its id."""
     agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
-    with open_client(database, Limits(max_waiting=max_waiting)) as runtime:
-        run = runtime.start(
+    values = read_pairs(agent, inputs or [])
+    with open_client(database, secrets=read_secrets(secret), max_waiting=max_waiting) as runs:
+        id = runs.submit(
             agent,
-            read_pairs(agent, inputs or []),
+            values,
             run_id=run_id,
             priority=priority,
             tenant=tenant,
@@ -214,17 +265,17 @@ def submit(
             approval="always" if approve else None,
             outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
         )
-        out.print(visible(run.id))
+        out.print(visible(id))
 
 
 @contextmanager
-def open_client(database: str | None, limits: Limits | None = None) -> Iterator[DurableRuntime]:
-    """Yield a runtime without a worker."""
-    runtime = DurableRuntime(get_database_url(database), limits=limits)
-    try:
-        yield runtime
-    finally:
-        runtime.close()
+def open_client(database: str | None, **options: Any) -> Iterator["Runs"]:
+    """Yield the runs of a database."""
+    url = get_database_url(database)
+    from prompty.durable import Runs  # DBOS is slow to import
+
+    with Runs(url, **options) as runs:
+        yield runs
 
 
 def get_database_url(url: str | None) -> str:
@@ -246,12 +297,8 @@ def migrate_tables(
     role: Annotated[str | None, Option(metavar="ROLE", help="Grant this PostgreSQL role access to the tables.")] = None,
 ) -> None:
     """Create or update the tables. Workers do this themselves if their role has the permission."""
-    from prompty.durable.dbos_engine import DbosEngine  # the other commands start without it
-
     url = get_database_url(database)
-    engine = DbosEngine(url)
-    try:
-        engine.migrate(role)
-    finally:
-        engine.close()
+    from prompty.durable.database import migrate  # DBOS is slow to import
+
+    migrate(url, role)
     out.print(visible(f"the tables of {mask_secrets(url)} are up to date"))

@@ -1,28 +1,29 @@
 """`prompty runs`: list, show, answer and delete durable runs."""
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, BadParameter, Exit, Option, Typer
 
 from prompty.cli.console import err, out, print_error, print_json
-from prompty.cli.durable import DatabaseUrl, format_age, make_age_option, open_client
+from prompty.cli.durable import DatabaseUrl, count_other_versions, format_age, make_age_option, open_client
 from prompty.cli.options import AsJson
-from prompty.durable.engine import VersionCount
-from prompty.durable.runs import RunSummary, explain_version
-from prompty.durable.runtime import DurableRuntime
-from prompty.durable.selection import RunState
-from prompty.errors import PromptyError, ResultError
+from prompty.errors import PromptyError
 from prompty.loop.policy import deny, use_result
 from prompty.model.event import Event, ModelReply, OutputRejected, Retry, ToolFinished, ToolGated, ToolStarted
 from prompty.model.paused import GatedCall, Paused
 from prompty.safety.json import read_json
 from prompty.safety.visible import visible
 
+if TYPE_CHECKING:  # DBOS takes most of the time of a command, so what needs none starts without it
+    from prompty.durable import Runs, RunSummary
+
+State = Literal["waiting", "running", "paused", "done", "failed", "cancelled", "quarantined"]
 runs: Typer = Typer(
     name="runs", help="List, show, follow, answer, cancel, retry and delete durable runs.", no_args_is_help=True
 )
@@ -33,7 +34,9 @@ OlderThan = Annotated[
 ]
 RunIds = Annotated[list[str] | None, Argument(help="The ids of the runs.")]
 PromptName = Annotated[str | None, Option(metavar="NAME", help="Only runs of the prompt with this file name.")]
-
+Tenant = Annotated[str | None, Option(metavar="NAME", help="Only runs of this tenant.")]
+IdPrefix = Annotated[str | None, Option(metavar="TEXT", help="Only runs whose id begins with this.")]
+FOLLOW_SECONDS = 0.5
 
 _VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
 
@@ -41,16 +44,20 @@ _VERDICTS = "yes, no, no=REASON, retry, fail, fail=REASON, or use=RESULT"
 @runs.command("list")
 def list_runs(
     database: DatabaseUrl = None,
-    state: Annotated[RunState | None, Option(help="Only runs in this state.")] = None,
+    state: Annotated[State | None, Option(help="Only runs in this state.")] = None,
     prompt: PromptName = None,
+    tenant: Tenant = None,
+    id_prefix: IdPrefix = None,
     older_than: OlderThan = None,
     limit: Annotated[int, Option(min=1, metavar="N", help="List at most N runs.")] = 100,
-    after: Annotated[str | None, Option(metavar="CURSOR", help="List the page after this cursor.")] = None,
+    after: Annotated[str | None, Option(metavar="ID", help="List the page after this run.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first. The age is the time in the current state."""
-    with open_client(database) as runtime:
-        found = runtime.list(state, prompt=prompt, older_than=older_than, limit=limit, after=after)
+    with open_client(database) as client:
+        found = client.list(
+            state, prompt=prompt, tenant=tenant, prefix=id_prefix, older_than=older_than, limit=limit, after=after
+        )
     if as_json:
         print_json([_to_json(run) for run in found])
         return
@@ -60,24 +67,26 @@ def list_runs(
         table.add_column("tenant")
     now = datetime.now(UTC)
     for run in found:
-        tenant = [run.tenant or ""] if has_tenants else []
-        table.add_row(*map(visible, [*_to_row(run, now), *tenant]))
+        name = [run.tenant or ""] if has_tenants else []
+        table.add_row(*map(visible, [*_to_row(run, now), *name]))
+    # As wide as its content, whatever the terminal: an id that is cut cannot be copied.
+    table.width = out.measure(table, options=out.options.update(width=100_000)).maximum
     out.print(table)
     for run in found:
         if run.reason is not None:
-            err.print(Text(visible(f"{run.id}: {run.reason}"), "yellow"))
+            err.print(Text(visible(f"{run.id}: {run.reason.partition(chr(10))[0]}"), "yellow"))
     if len(found) == limit:
-        err.print(visible(f"For the next page, add --after {found[-1].cursor}"))
+        err.print(visible(f"For the next page, add --after {found[-1].id}"))
 
 
-def _to_row(run: RunSummary, now: datetime) -> list[str]:
+def _to_row(run: "RunSummary", now: datetime) -> list[str]:
     tokens = "" if run.tokens is None else str(run.tokens)
     cost = "" if run.cost is None else f"${run.cost:.4f}"
     age = format_age(now - run.since)
     return [run.id, run.state, age, run.prompt or "", str(run.segments), tokens, cost, run.worker or ""]
 
 
-def _to_json(run: RunSummary) -> dict[str, object]:
+def _to_json(run: "RunSummary") -> dict[str, object]:
     return {
         "id": run.id,
         "state": run.state,
@@ -90,23 +99,22 @@ def _to_json(run: RunSummary) -> dict[str, object]:
         "worker": run.worker,
         "tenant": run.tenant,
         "reason": run.reason,
-        "cursor": run.cursor,
     }
 
 
 @runs.command("show")
 def show_run(run_id: RunId, database: DatabaseUrl = None) -> None:
     """Show the events of a run, and the calls that need approval."""
-    with open_client(database) as runtime:
-        run = runtime.summary(run_id)
+    with open_client(database) as client:
+        run = client.get(run_id)
         out.print(visible(f"{run_id}: {run.state}"))
-        if run.reason is not None:
+        if run.reason is not None and run.state != "failed":  # whose error follows
             err.print(Text(visible(f"  {run.reason}"), "yellow"))
         if run.state in ("waiting", "running"):
             return
-        for event in runtime.events(run_id):
+        for event in client.events(run_id):
             _show_event(event.event)
-        _show_outcome(runtime, run_id)
+        _show_outcome(client, run_id)
 
 
 def _show_event(event: Event) -> None:
@@ -123,12 +131,11 @@ def _show_event(event: Event) -> None:
         out.print(Text(visible(f"  the model call was retried: {event.reason}")))
 
 
-def _show_outcome(runtime: DurableRuntime, run_id: str) -> None:
+def _show_outcome(client: "Runs", run_id: str) -> None:
     try:
-        outcome = runtime.result(run_id)
+        outcome = client.result(run_id)
     except PromptyError as error:
-        message = error.for_command_line() if isinstance(error, ResultError) else str(error)
-        out.print(Text(visible(message), "bold red"))
+        out.print(Text(visible(error.for_command_line()), "bold red"))
         return
     if isinstance(outcome, Paused):
         for number, call in enumerate(outcome.pending, 1):
@@ -142,17 +149,31 @@ def _describe(call: GatedCall) -> str:
 
 
 @runs.command()
-def tail(run_id: RunId, database: DatabaseUrl = None) -> None:
+def tail(
+    run_id: RunId,
+    follow: Annotated[bool, Option("--follow", "-f", help="Also wait while the run is paused, until it ends.")] = False,
+    database: DatabaseUrl = None,
+) -> None:
     """Print the events of a run as they happen, until it ends or needs an answer."""
-    with open_client(database) as runtime:
-        runtime.attach(run_id)
-        for event in runtime.events(run_id):
-            if isinstance(event.event, ToolStarted):
-                call = event.event.call
-                out.print(Text(visible(f"  {call.name}({call.arguments}) …"), "dim"))
-            _show_event(event.event)
-        out.print(visible(f"{run_id}: {runtime.summary(run_id).state}"))
-        _show_outcome(runtime, run_id)
+    with open_client(database) as client:
+        position = 0
+        while True:
+            for event in client.events(run_id, position):
+                position = event.position
+                if isinstance(event.event, ToolStarted):
+                    call = event.event.call
+                    out.print(Text(visible(f"  {call.name}({call.arguments}) …"), "dim"))
+                _show_event(event.event)
+            state = client.get(run_id).state
+            if state in ("waiting", "running"):  # somebody has answered in this moment
+                time.sleep(FOLLOW_SECONDS)
+                continue
+            out.print(visible(f"{run_id}: {state}"))
+            _show_outcome(client, run_id)
+            if state != "paused" or not follow:
+                return
+            while client.get(run_id).state == "paused":
+                time.sleep(FOLLOW_SECONDS)
 
 
 @runs.command("answer")
@@ -163,6 +184,8 @@ def answer_run(
         str | None, Option(metavar="VERDICT", help="Give this verdict to every pending call of all selected runs.")
     ] = None,
     prompt: PromptName = None,
+    tenant: Tenant = None,
+    id_prefix: IdPrefix = None,
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
@@ -172,21 +195,22 @@ def answer_run(
     """
     if (each is None) == (not verdicts) or (each is not None and run_id is not None):
         raise BadParameter("Give a run id and its verdicts, or --each with one verdict for many runs.")
-    if each is None and (prompt is not None or older_than is not None):
+    filters = Filters("paused", prompt, tenant, id_prefix, older_than)
+    if each is None and any(filters[1:]):
         raise BadParameter("Filters need --each.")
     parsed = [_parse_verdict(word) for word in verdicts or [each or ""]]
-    with open_client(database) as runtime:
+    with open_client(database) as client:
         if run_id is not None:
-            runtime.answer(run_id, parsed)
+            client.answer(run_id, parsed)
             return
-        chosen = _choose(runtime, None, ("paused",), "paused", prompt, older_than)
-        _change_each(chosen, lambda paused: _answer_all_calls(runtime, paused, parsed[0]), "answered")
+        chosen = _choose(client, None, ("paused",), filters)
+        _change_each(chosen, lambda paused: _answer_all_calls(client, paused, parsed[0]), "answered")
 
 
-def _answer_all_calls(runtime: DurableRuntime, run_id: str, verdict: object) -> None:
-    paused = runtime.result(run_id, timeout=0)
+def _answer_all_calls(client: "Runs", run_id: str, verdict: object) -> None:
+    paused = client.result(run_id, timeout=0)
     if isinstance(paused, Paused):  # otherwise it has been answered in the meantime
-        runtime.answer(paused, [verdict] * len(paused.pending))
+        client.answer(paused, [verdict] * len(paused.pending))
 
 
 def _parse_verdict(word: str) -> object:
@@ -207,54 +231,75 @@ def _parse_verdict(word: str) -> object:
 @runs.command()
 def cancel(
     run_ids: RunIds = None,
-    state: Annotated[RunState | None, Option(help="Cancel all runs in this state.")] = None,
+    state: Annotated[State | None, Option(help="Cancel all runs in this state.")] = None,
     prompt: PromptName = None,
+    tenant: Tenant = None,
+    id_prefix: IdPrefix = None,
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Cancel runs: those with these ids, or all that a filter selects."""
-    with open_client(database) as runtime:
-        chosen = _choose(runtime, run_ids, ("waiting", "running", "paused"), state, prompt, older_than)
-        _change_each(chosen, runtime.cancel, "cancelled")
+    filters = Filters(state, prompt, tenant, id_prefix, older_than)
+    filters.check(run_ids, CANCELLABLE)
+    with open_client(database) as client:
+        _change_each(_choose(client, run_ids, CANCELLABLE, filters), client.cancel, "cancelled")
 
 
 @runs.command()
 def retry(
     run_ids: RunIds = None,
-    state: Annotated[RunState | None, Option(help="Retry all runs in this state: failed or cancelled.")] = None,
+    state: Annotated[
+        State | None, Option(help="Retry all runs in this state: failed, cancelled or quarantined.")
+    ] = None,
     prompt: PromptName = None,
+    tenant: Tenant = None,
+    id_prefix: IdPrefix = None,
     older_than: OlderThan = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Continue cancelled or failed runs after their last finished step.
+    """Continue failed, cancelled or quarantined runs after their last good step. No finished step is repeated.
 
     Name them by id, or select them with a filter.
     """
-    with open_client(database) as runtime:
-        chosen = _choose(runtime, run_ids, ("failed", "cancelled"), state, prompt, older_than)
-        _change_each(chosen, runtime.retry, "continued")
+    filters = Filters(state, prompt, tenant, id_prefix, older_than)
+    filters.check(run_ids, RETRYABLE)
+    with open_client(database) as client:
+        _change_each(_choose(client, run_ids, RETRYABLE, filters), client.retry, "continued")
 
 
-def _choose(
-    runtime: DurableRuntime,
-    run_ids: list[str] | None,
-    states: tuple[RunState, ...],
-    state: RunState | None,
-    prompt: str | None,
-    older_than: timedelta | None,
-) -> list[str]:
-    """Return the ids on the command line, or those of the runs in `states` that the filters select."""
-    filters = (state, prompt, older_than)
-    if run_ids:
-        if any(filters):
+CANCELLABLE: tuple[State, ...] = ("waiting", "running", "paused")
+RETRYABLE: tuple[State, ...] = ("failed", "cancelled", "quarantined")
+
+
+class Filters(NamedTuple):
+    """Options that select runs."""
+
+    state: State | None
+    prompt: str | None
+    tenant: str | None
+    prefix: str | None
+    older_than: timedelta | None
+
+    def check(self, run_ids: list[str] | None, states: tuple[State, ...]) -> None:
+        """Refuse a command that names no runs, or names them twice, or selects those that it cannot change."""
+        is_filtered = any(value is not None for value in self)
+        if run_ids and is_filtered:
             raise BadParameter("Give either ids or filters.")
+        if not run_ids and not is_filtered:
+            raise BadParameter(
+                "Give run ids, or select runs with --state, --prompt, --tenant, --id-prefix or --older-than."
+            )
+        if self.state is not None and self.state not in states:
+            raise BadParameter(f"The state must be one of {', '.join(states)}.", param_hint="--state")
+
+
+def _choose(client: "Runs", run_ids: list[str] | None, states: tuple[State, ...], filters: Filters) -> list[str]:
+    """Return the ids on the command line, or those of the runs in `states` that the filters select."""
+    if run_ids:
         return run_ids
-    if not any(filters):
-        raise BadParameter("Give run ids, or select runs with --state, --prompt or --older-than.")
-    if state is not None and state not in states:
-        raise BadParameter(f"The state must be one of {', '.join(states)}.", param_hint="--state")
-    wanted = states if state is None else (state,)
-    listed = [runtime.list(one, prompt=prompt, older_than=older_than) for one in wanted]
+    wanted = states if filters.state is None else (filters.state,)
+    _, prompt, tenant, prefix, older_than = filters
+    listed = [client.list(one, prompt=prompt, tenant=tenant, prefix=prefix, older_than=older_than) for one in wanted]
     return [run.id for page in listed for run in page if run.state in wanted]
 
 
@@ -279,38 +324,33 @@ def prune(
     older_than: Annotated[
         timedelta | None, make_age_option("Delete runs that ended at least AGE ago. The default is 30d.")
     ] = None,
-    state: Annotated[RunState | None, Option(help="Delete only runs in this state.")] = None,
+    state: Annotated[State | None, Option(help="Delete only runs in this state.")] = None,
     prompt: PromptName = None,
+    tenant: Tenant = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Delete runs that have ended. Paused runs stay. Workers don't have to stop."""
-    with open_client(database) as runtime:
-        for run_id in run_ids or []:
-            runtime.delete(run_id)
+    if run_ids and any(value is not None for value in (older_than, state, prompt, tenant)):
+        raise BadParameter("Give either ids or filters.")
+    with open_client(database) as client:
+        if run_ids:
+            _change_each(run_ids, client.delete, "deleted")
+            return
         age = timedelta(days=30) if older_than is None else older_than
-        count = len(run_ids) if run_ids else runtime.prune(age, state=state, prompt=prompt)
-        out.print(f"{count} runs deleted")
+        out.print(f"{client.prune(age, state=state, prompt=prompt, tenant=tenant)} runs deleted")
 
 
 @runs.command("migrate")
 def list_versions(database: DatabaseUrl = None) -> None:
-    """List the versions of stored runs, with advice for those that this release cannot run.
+    """List unfinished runs that need a worker of another release, by version.
 
-    Exits with 1 if runs need a worker of another release.
+    Exits with 1 if there are any.
     """
-    with open_client(database) as runtime:
-        counts, own = runtime.catalog.count_versions(), runtime.engine.version
-    for count in counts:
-        out.print(visible(_describe_version(count, own)))
-    if any(count.version != own and count.unfinished for count in counts):
+    with open_client(database) as client:
+        counts = count_other_versions(client)
+    for version, count in counts.items():
+        out.print(
+            visible(f"{version}: {count} unfinished. Start a worker of its release until they end, or cancel them.")
+        )
+    if counts:
         raise Exit(1)
-
-
-def _describe_version(count: VersionCount, own: str) -> str:
-    numbers = f"{count.version or 'unknown'}: {count.waiting} waiting, {count.running} running, {count.ended} ended"
-    if count.version == own:
-        return f"{numbers}\n    Workers of this release run them."
-    advice = "Runs that have ended can be listed and pruned."
-    if count.unfinished:
-        advice = f"Each {explain_version(count.version)}. Start one until they end, or cancel them. {advice}"
-    return f"{numbers}\n    {advice}"

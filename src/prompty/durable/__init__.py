@@ -1,20 +1,49 @@
-"""Durable runs: turns that survive their process (extra `durable`)."""
+"""Durable runs: turns that survive their process (extra `durable`).
 
-from prompty.durable.engine import Limits
-from prompty.durable.record import DurableOptions, WorkerOptions
-from prompty.durable.runs import RunEvent, RunSummary
-from prompty.durable.runtime import DurableRun, DurableRuntime
-from prompty.durable.webhook import Webhook
-from prompty.loop.policy import use_result
+`prompty.durable.dbos` and `prompty.durable.temporal` run turns inside your own workflows. `Runs` and `Worker` are for
+programs that have no engine yet. Names are imported on first use, so workflows of Temporal need no DBOS, and a command
+starts without it.
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would cost more than this module
+
+if TYPE_CHECKING:
+    from prompty.durable.notices import Webhook
+    from prompty.durable.record import DurableOptions, WorkerOptions
+    from prompty.durable.runs import RunEvent, Runs, RunSummary
+    from prompty.durable.worker import Limits, Worker
+    from prompty.loop.policy import use_result
+
+_MODULES = {
+    "prompty.durable.notices": "Webhook",
+    "prompty.durable.record": "DurableOptions WorkerOptions",
+    "prompty.durable.runs": "RunEvent RunSummary Runs",
+    "prompty.durable.worker": "Limits Worker",
+    "prompty.loop.policy": "use_result",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "DurableOptions",
-    "DurableRun",
-    "DurableRuntime",
     "Limits",
     "RunEvent",
     "RunSummary",
+    "Runs",
     "Webhook",
+    "Worker",
     "WorkerOptions",
     "use_result",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
+
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module 'prompty.durable' has no attribute '{name}'")
+        if name in ("Runs", "Worker"):
+            import_module("prompty.extras").require("dbos", extra="durable")
+        value = globals()[name] = getattr(import_module(module), name)
+        return value

@@ -8,7 +8,16 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from prompty import errors
-from prompty.errors import PromptyError, RunRefused, StreamCut
+from prompty.errors import (
+    InputError,
+    InputProblem,
+    LoadError,
+    Problem,
+    PromptyError,
+    RunRefused,
+    StreamCut,
+    TextEdit,
+)
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -144,26 +153,38 @@ def error_to_json(error: PromptyError) -> Json:
     """Encode an error: its class, its arguments and its simple attributes."""
     attributes = {name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)}
     partial = error.partial.to_json() if isinstance(error, StreamCut) and isinstance(error.partial, Reply) else None
-    arguments = [part for part in error.args if isinstance(part, str)]
-    messages = [message.to_json() for message in error.messages]
-    return {
+    stored: Json = {
         "class": type(error).__name__,
-        "arguments": arguments,
+        "arguments": [part for part in error.args if isinstance(part, str)],
         "attributes": attributes,
         "partial": partial,
-        "messages": messages,
+        "messages": [message.to_json() for message in error.messages],
     }
+    match error:
+        case LoadError(problems=problems):
+            stored["problems"] = [asdict(problem) for problem in problems]
+        case InputError(problems=found):
+            stored["problems"] = [problem._asdict() for problem in found]
+    return stored
+
+
+def _problem_from(value: dict[str, Any]) -> Problem:
+    return Problem(**{**value, "edits": tuple(TextEdit(**edit) for edit in value["edits"])})
 
 
 def error_from(value: Any, place: str) -> PromptyError:
     """Decode the result of `error_to_json`."""
     try:
         error_class = getattr(errors, value["class"])
-        error: PromptyError = error_class.__new__(error_class)
+        error: PromptyError = error_class.__base__.__new__(error_class)  # that of `FileMissing` is of an OSError
         error.args = tuple(value["arguments"])
         vars(error).update(value["attributes"])
         if isinstance(error, StreamCut):
             error.partial = Reply.from_json(value["partial"]) if value["partial"] else None
+        if isinstance(error, LoadError):
+            error.problems = tuple(map(_problem_from, value["problems"]))
+        if isinstance(error, InputError):
+            error.problems = tuple(InputProblem(**problem) for problem in value["problems"])
         error.messages = tuple(Message.from_json(message) for message in value["messages"])
     except _MISREAD as misread:
         raise RunRefused(place, f"it cannot be read: {misread}") from misread

@@ -1,13 +1,13 @@
 """Log records of a worker, with the run and the call that they belong to.
 
-`follow_run` and `follow_call` set them for everything that is logged inside, by tools as well. Every record of the
+`follow` sets them for everything that is logged inside, by tools as well. Every record of the
 loggers below gets the fields `run_id`, `call` and `tool`, which are None outside of a run. They hold nothing of what a
-run says. Used by `durable.runtime`, `durable.performer` and `prompty worker --log-format`.
+run says. Used by `durable.worker`, `durable.performer` and `prompty worker --log-format`.
 """
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,47 +19,33 @@ from prompty.safety.visible import visible
 LogFormat = Literal["text", "json"]
 LOGGERS = ("prompty", "prompty.tools", "prompty.tracing")
 FIELDS = ("run_id", "call", "tool")
-_run: ContextVar[str | None] = ContextVar("run", default=None)
-_call: ContextVar[tuple[str, str] | None] = ContextVar("call", default=None)
+_NOTHING: Mapping[str, str] = {}
+_current: ContextVar[Mapping[str, str]] = ContextVar("current", default=_NOTHING)
 
 
 @contextmanager
-def follow_run(run_id: str) -> Iterator[None]:
-    token = _run.set(run_id)
+def follow(**fields: str) -> Iterator[None]:
+    """Set some of the `FIELDS`."""
+    token = _current.set({**_current.get(), **fields})
     try:
         yield
     finally:
         with suppress(ValueError):  # a workflow that its engine has dropped is closed in another context
-            _run.reset(token)
+            _current.reset(token)
 
 
-@contextmanager
-def follow_call(key: str, tool: str) -> Iterator[None]:
-    token = _call.set((key, tool))
-    try:
-        yield
-    finally:
-        _call.reset(token)
-
-
-class AddRun(logging.Filter):
-    """Adds the fields to a record, except those that it has."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        key, tool = _call.get() or (None, None)
-        for name, value in zip(FIELDS, (_run.get(), key, tool), strict=True):
-            if not hasattr(record, name):
-                setattr(record, name, value)
-        return True
-
-
-_ADD_RUN = AddRun()
+def _add_run(record: logging.LogRecord) -> bool:
+    """Add the fields to a record, except those that it has."""
+    for name in FIELDS:
+        if not hasattr(record, name):
+            setattr(record, name, _current.get().get(name))
+    return True
 
 
 def add_run_fields() -> None:
     """Let the records of our loggers have the fields from now on."""
     for name in LOGGERS:
-        logging.getLogger(name).addFilter(_ADD_RUN)
+        logging.getLogger(name).addFilter(_add_run)
 
 
 class JsonLines(logging.Formatter):

@@ -3,7 +3,6 @@
 Instruments belong to the meter of the application's SDK, and to one of our own if Prometheus scrapes the worker.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,11 +14,10 @@ from prompty.model.message import Usage
 from prompty.version import __version__
 
 STEP_BUCKETS = [0.01 * 4**power for power in range(9)]
+RUN_BUCKETS = [0.25 * 4**power for power in range(11)]  # to three days
 READING_SECONDS = 1.0
 STATE = "prompty.run.state"
-PAUSE_AGE = "prompty.pause.age"
-# The first that fits: seconds a run has waited for a person at most, by the value of the attribute.
-PAUSE_AGES: Mapping[str, float] = {"1h": 3600.0, "1d": 86_400.0, "7d": 604_800.0, "older": math.inf}
+OUTCOME = "prompty.run.outcome"
 STEP_KIND = "prompty.step.kind"
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  a name, not a secret
 
@@ -34,9 +32,10 @@ class Metric(NamedTuple):
 
 
 METRICS: Mapping[str, Metric] = {
-    "prompty.runs": Metric("gauge", "{run}", "Runs that wait for a worker, run, or are paused.", STATE),
-    "prompty.runs.oldest": Metric("gauge", "s", "Age of the oldest run that waits for a worker or is paused.", STATE),
-    "prompty.runs.paused": Metric("gauge", "{run}", "Paused runs by how long they wait for a person.", PAUSE_AGE),
+    "prompty.runs": Metric("gauge", "{run}", "Runs that wait, run, are paused or are quarantined.", STATE),
+    "prompty.runs.oldest": Metric("gauge", "s", "Time that the oldest of these runs has been in its state.", STATE),
+    "prompty.runs.ended": Metric("counter", "{run}", "Runs that ended in this worker.", OUTCOME),
+    "prompty.run.duration": Metric("histogram", "s", "Time from the submission of a run to its end.", OUTCOME),
     "prompty.step.duration": Metric("histogram", "s", "Time of a step, without its storage.", STEP_KIND),
     "prompty.tokens": Metric("counter", "{token}", "Tokens of the model calls of this worker.", TOKEN_TYPE),
     "prompty.model.rate_limited": Metric("counter", "{reply}", "Replies of models with status 429."),
@@ -47,12 +46,11 @@ METRICS: Mapping[str, Metric] = {
 
 
 class RunCount(NamedTuple):
-    """How many runs have a state, the age of the oldest in seconds, and of paused ones how many are how old."""
+    """How many runs are in a state, and for how many seconds the oldest is."""
 
     state: str
     runs: int
     oldest: float
-    ages: Mapping[str, int] = {}
 
 
 class WorkerMetrics:
@@ -73,6 +71,12 @@ class WorkerMetrics:
         for kind, number in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if number:
                 self.count("prompty.tokens", number, **{TOKEN_TYPE: kind})
+
+    def count_end(self, outcome: str, seconds: float) -> None:
+        """Count a run that has ended, so many seconds after it was submitted."""
+        self.count("prompty.runs.ended", 1, **{OUTCOME: outcome})
+        for instruments in self._meters:
+            instruments["prompty.run.duration"].record(seconds, {OUTCOME: outcome})
 
     def record_step(self, kind: str, seconds: float) -> None:
         for instruments in self._meters:
@@ -97,12 +101,6 @@ def observe_runs(meter: Any, read: Callable[[], Sequence[RunCount]]) -> None:
     for name, field in (("prompty.runs", "runs"), ("prompty.runs.oldest", "oldest")):
         metric = METRICS[name]
         meter.create_observable_gauge(name, [observe(field)], metric.unit, metric.description)
-
-    def observe_ages(_: Any) -> list[Any]:
-        return [observation(runs, {PAUSE_AGE: age}) for found in get_latest() for age, runs in found.ages.items()]
-
-    paused = METRICS["prompty.runs.paused"]
-    meter.create_observable_gauge("prompty.runs.paused", [observe_ages], paused.unit, paused.description)
 
 
 def get_application_meter() -> Any | None:
@@ -132,5 +130,6 @@ def create_prometheus_meter() -> PrometheusMeter:
 
 def _create(meter: Any, name: str) -> Any:
     metric = METRICS[name]
-    options = {"explicit_bucket_boundaries_advisory": STEP_BUCKETS} if metric.kind == "histogram" else {}
+    buckets = STEP_BUCKETS if metric.attribute == STEP_KIND else RUN_BUCKETS
+    options = {"explicit_bucket_boundaries_advisory": buckets} if metric.kind == "histogram" else {}
     return getattr(meter, f"create_{metric.kind}")(name, metric.unit, metric.description, **options)

@@ -1,29 +1,30 @@
-"""Performs the effects of a run: what a step of a durable engine does. `durable.driver` decides, and names the steps.
+"""Performs the effects of a turn: what a step of a durable engine does. `durable.steps` decides, and names the steps.
 
-A step carries a reference to its effect: the effect itself follows from the record of the run and the steps before. The
-process that decides has it at hand. Another one reads the stored steps and decides as far as the step once more
-(`Follower`). Inside a step, the ordinary async driver performs the effect.
+Inside a step, the ordinary async driver performs the effect.
 """
 
 import asyncio
+import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from logging import Logger, getLogger
-from typing import Protocol, TypeVar, cast
-from uuid import uuid4
+from random import uniform
+from secrets import token_hex
+from typing import Any, Protocol, TypeVar, cast
 
 from prompty.drivers.aio import AsyncDriver, Outcome, drain_async
-from prompty.drivers.session import MemorySession
+from prompty.drivers.run import Run
+from prompty.drivers.session import LOCK_POLL, MemorySession
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
-from prompty.durable.codec import answer_to_json, error_to_json, result_to_json
-from prompty.durable.deadline import NO_DEADLINE, RunDeadline
+from prompty.durable.codec import UNKNOWN, answer_to_json, error_to_json, result_to_json
 from prompty.durable.delta_stream import DeltaWriter
-from prompty.durable.engine import Attempt, WritableAttempt
-from prompty.durable.envelope import seal
-from prompty.durable.logs import follow_call
+from prompty.durable.envelope import seal, unseal
+from prompty.durable.logs import follow
 from prompty.durable.metrics import WorkerMetrics
-from prompty.durable.selection import Outcome as RunOutcome
+from prompty.durable.steps import Wanted
 from prompty.errors import DeadlineExceeded, ModelError, PromptyError, RunBroken, ToolError
 from prompty.loop.effects import (
     CallModel,
@@ -31,16 +32,17 @@ from prompty.loop.effects import (
     DescribeTools,
     Effect,
     LoadMemory,
-    OutcomeUnknown,
     PlannedCall,
     SaveMemory,
 )
-from prompty.memory.store import AsyncMemoryStore, MemoryStore
-from prompty.model.event import Event, ModelRequested
+from prompty.model.event import Event, ModelFailed, ModelReply, ModelRequested
 from prompty.model.message import Json, Message, Reply
+from prompty.providers import has_live_transport
 from prompty.safety.redaction import masked_traceback
 
 T = TypeVar("T")
+Fence = Callable[[], Awaitable[None]]
+Write = Callable[[Json], Awaitable[None]]
 logger: Logger = getLogger("prompty")
 
 
@@ -52,67 +54,135 @@ class CallLimiter(Protocol):
     ) -> AsyncGenerator[Event | Outcome[T], None]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class RunDeadline:
+    """When a run must have ended, in seconds since 1970, or None, and the clock to compare it with.
+
+    No effect begins after it, and one that is under way is abandoned. The error becomes the result of a step, so a
+    worker that takes the run over meets the same end.
+    """
+
+    at: float | None = None
+    read_clock: Callable[[], float] = time.time
+
+    def error(self) -> DeadlineExceeded:
+        assert self.at is not None  # noqa: S101  it was exceeded
+        return DeadlineExceeded(datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds"))
+
+    def has_passed(self) -> bool:
+        return self.at is not None and self.read_clock() >= self.at
+
+    def shorten(self, seconds: float) -> float:
+        """Return how long a wait may take."""
+        return seconds if self.at is None else max(min(seconds, self.at - self.read_clock()), 0.0)
+
+    async def limit(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """Perform an effect, if there is time for it. Abandon it at the deadline, and raise DeadlineExceeded."""
+        if self.at is None:
+            return await begin()
+        if self.has_passed():
+            raise self.error()
+        limit = asyncio.timeout(self.at - self.read_clock())
+        try:
+            async with limit:
+                return await begin()
+        except Exception:
+            if limit.expired():  # whatever the effect made of its end
+                raise self.error() from None
+            raise
+
+
+def read_clock() -> float:
+    """Return seconds of a clock that also runs while the machine is suspended, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
+async def begin_at_once() -> None:
+    """The fence of a process that needs no lease."""
+
+
 class Performer:
-    """Performs the effects of one segment. `expected` are those that the driver has decided on, by step."""
+    """Performs the effects of one turn in this process. `fence` returns when a side effect may begin. With `write`, the
+    deltas of a model's answer are written while they arrive. `execution` tells what this process did from what another
+    one did."""
 
     def __init__(
         self,
-        inner: AsyncDriver,
-        run_id: str,
+        run: Run,
         hooks: Json,
-        memory: MemoryStore | AsyncMemoryStore | None,
-        metrics: WorkerMetrics,
+        *,
+        fence: Fence = begin_at_once,
+        write: Write | None = None,
+        metrics: WorkerMetrics | None = None,
         pace: CallLimiter | None = None,
-        deadline: RunDeadline = NO_DEADLINE,
+        deadline: RunDeadline | None = None,
     ) -> None:
-        self.deadline = deadline
-        self.inner = inner
-        self.run_id = run_id
+        self.inner: AsyncDriver = run.async_driver()
+        self.run_id: str = run.run_id
+        self.execution: str = token_hex(8)
         self.hooks = hooks
-        self.metrics = metrics
-        self.pace = pace
-        self.session: MemorySession = MemorySession(memory)
-        self.expected: dict[str, Effect[object] | PlannedCall] = {}
-        self.requested: ModelRequested | None = None  # the next model call, until it is made
-        self.stored: int = 0  # messages of the session when the run began
+        self._fence, self._write, self._pace = fence, write, pace
+        self._metrics = metrics or WorkerMetrics()
+        self._deadline = deadline or RunDeadline()
+        self._session = MemorySession(run.settings.memory)
+        self._session_id = run.settings.session_id
+        self._locking = asyncio.Lock()
+        self._stored = 0  # messages of the session when the turn began
+        self._requested: ModelRequested | None = None  # the next model call, until it is made
         self._found_kinds = False
         self._finding = asyncio.Lock()
-        self._calls: dict[str, Attempt] = {}
-        self._tools.before_call, self._tools.session = self._check_call, self.session
+        self._tools.before_call, self._tools.session = self._fence_call, self._session
 
-    async def perform(self, attempt: Attempt, effect: Effect[object] | PlannedCall, reference: Json) -> Json:
-        """Perform the effect of a step. Errors are results: the engine would return them as errors of another class."""
-        try:
-            await attempt.fence()
-            begun = time.monotonic()
-            result = await self._perform(attempt, effect, reference)
-            self.metrics.record_step(attempt.name.partition(":")[0], time.monotonic() - begun)
-            return seal(result)
-        except Exception as error:
-            if _is_cancelled():  # this execution ends, so the step has no result
-                raise asyncio.CancelledError from error
-            return seal({"error": error_to_json(self._describe_failure(error))})
+    def emit(self, event: Event) -> None:
+        """Pass events to the spans, except those of a model call that an earlier execution made."""
+        match event:
+            case ModelRequested():
+                self._requested = event
+            case ModelReply() | ModelFailed():
+                if self._requested is None:
+                    self.inner.host.emit(event)
+            case _:
+                self.inner.host.emit(event)
 
-    async def _perform(self, attempt: Attempt, effect: Effect[object] | PlannedCall, reference: Json) -> Json:
-        match effect:
+    async def perform(self, name: str, wanted: Wanted, *, once: bool = False, interrupted: bool = False) -> Json:
+        """Perform the effect of a step. Errors are results: an engine would return them as errors of another class."""
+        with follow(run_id=self.run_id):
+            try:
+                if once and interrupted:
+                    self._metrics.count("prompty.calls.uncertain")
+                    return seal(UNKNOWN)
+                if self._session_id is not None and not self._session.is_locked:
+                    await self._lock_session(self._session_id)
+                await self._fence()
+                begun = time.monotonic()
+                result = await self._perform(name, wanted)
+                self._metrics.record_step(name.partition(":")[0], time.monotonic() - begun)
+                return seal(result)
+            except Exception as error:
+                if is_cancelled():  # this execution ends, so the step has no result
+                    raise asyncio.CancelledError from error
+                return seal({"error": error_to_json(self._describe_failure(error))})
+
+    async def _perform(self, name: str, wanted: Wanted) -> Json:
+        match wanted:
             case PlannedCall():
-                with follow_call(effect.key, effect.call.name):
-                    return result_to_json(await self._call_tool(attempt, effect, reference))
+                with follow(call=wanted.key, tool=wanted.call.name):
+                    return result_to_json(await self._call_tool(wanted))
             case CallModel():
-                reply = await self._call_model(attempt, effect)
-                return {"answer": answer_to_json(effect, reply), "attempt": attempt.execution}
+                reply = await self._call_model(name, wanted)
+                return {"answer": answer_to_json(wanted, reply), "attempt": self.execution}
             case DescribeTools():
                 self._found_kinds = True
-                return {"answer": answer_to_json(effect, await self._run(effect)), "hooks": self.hooks}
+                return {"answer": answer_to_json(wanted, await self._run(wanted)), "hooks": self.hooks}
             case LoadMemory(session_id):
-                return {"answer": await self.session.load_async(session_id)}
+                return {"answer": await self._session.load_async(session_id)}
             case SaveMemory():
-                await self._save(effect)
+                await self._save(wanted)
                 return {"answer": None}
-        return {"answer": answer_to_json(effect, await self._run(effect))}
+        return {"answer": answer_to_json(wanted, await self._run(wanted))}
 
     async def _run(self, effect: Effect[object]) -> object:
-        return await self.deadline.limit(lambda: drain_async(self.inner.perform(effect)))
+        return await self._deadline.limit(lambda: drain_async(self.inner.perform(effect)))
 
     def _describe_failure(self, error: Exception) -> PromptyError:
         if isinstance(error, PromptyError):
@@ -120,67 +190,55 @@ class Performer:
         logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error))
         return RunBroken(f"{type(error).__name__}: {error}")
 
-    async def _call_model(self, attempt: Attempt, effect: CallModel) -> Reply:
+    async def _call_model(self, name: str, effect: CallModel) -> Reply:
         """Return the reply of a model. Deltas are written while they arrive, with the execution they belong to."""
-        if self.requested is not None:  # this execution makes the call, so it has a span
-            self.inner.host.emit(self.requested)
-            self.requested = None
-        events = self._fenced(attempt, self.inner.perform(effect))
-        if self.pace is not None:
-            events = self.pace(events)
-        if self.inner.targets[effect.model].streams(effect.request) and isinstance(attempt, WritableAttempt):
-            async with DeltaWriter(attempt.write, attempt.name, attempt.execution) as deltas:
-                return await self.deadline.limit(lambda: self._metered(deltas.record(events)))
-        return await self.deadline.limit(lambda: self._metered(events))
+        if self._requested is not None:  # this execution makes the call, so it has a span
+            self.inner.host.emit(self._requested)
+            self._requested = None
+        events = self._fenced(self.inner.perform(effect))
+        if self._pace is not None:
+            events = self._pace(events)
+        if self._write is not None and self.inner.targets[effect.model].streams(effect.request):
+            async with DeltaWriter(self._write, name, self.execution) as deltas:
+                return await self._deadline.limit(lambda: self._metered(deltas.record(events)))
+        return await self._deadline.limit(lambda: self._metered(events))
 
     async def _metered(self, events: AsyncGenerator[Event | Outcome[Reply], None]) -> Reply:
         try:
             received = await drain_async(events)
         except ModelError as error:
             if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-                self.metrics.count("prompty.model.rate_limited")
+                self._metrics.count("prompty.model.rate_limited")
             raise
-        self.metrics.count_tokens(received.usage)
+        self._metrics.count_tokens(received.usage)
         return received
 
     async def _fenced(
-        self, attempt: Attempt, events: AsyncGenerator[Event | Outcome[T], None]
+        self, events: AsyncGenerator[Event | Outcome[T], None]
     ) -> AsyncGenerator[Event | Outcome[T], None]:
         """Fence a call that `pace` delayed."""
-        await attempt.fence()
+        await self._fence()
         async for event in events:
             yield event
 
-    async def _call_tool(self, attempt: Attempt, planned: PlannedCall, reference: Json) -> Message | OutcomeUnknown:
+    async def _call_tool(self, planned: PlannedCall) -> Message:
         begun = time.monotonic()
-        result = await self._run_call(attempt, planned, reference)
-        outcome = "is not known" if isinstance(result, OutcomeUnknown) else "is stored"
-        logger.info("The call has ended after %.3f s, and its result %s.", time.monotonic() - begun, outcome)
-        return result
-
-    async def _run_call(self, attempt: Attempt, planned: PlannedCall, reference: Json) -> Message | OutcomeUnknown:
-        """Run a call, unless it must not be repeated and may have been run."""
-        if reference["once"] and (reference["interrupted"] or attempt.is_repeated):
-            self.metrics.count("prompty.calls.uncertain")
-            return OutcomeUnknown()
         await self._find_kinds()
         if planned.call.name not in self._tools.tools:
             error = ToolError(f"this worker has no tool '{planned.call.name}'", "Start it with the tools of its runs.")
             return not_run(planned, NotRun(str(error)))
-        if self.deadline.has_passed():
+        if self._deadline.has_passed():
             return not_run(planned, NotRun("The run's deadline has passed."))
-        self._calls[planned.key] = attempt
         try:
             [message] = cast(list[Message], await self._run(CallTools(calls=(planned,))))
-            return message
         except DeadlineExceeded:  # the next effect ends the run
             return interrupted(planned)
-        finally:
-            del self._calls[planned.key]
+        logger.info("The call has ended after %.3f s, and its result is stored.", time.monotonic() - begun)
+        return message
 
-    async def _check_call(self, planned: PlannedCall) -> None:
+    async def _fence_call(self, planned: PlannedCall) -> None:
         """Fence a call that waited for its kind."""
-        await self._calls[planned.key].fence()
+        await self._fence()
 
     async def _find_kinds(self) -> None:
         """Find the tools of other kinds than functions, unless this execution described them."""
@@ -194,46 +252,35 @@ class Performer:
         assert self.inner.tools is not None  # noqa: S101  a turn always has them
         return self.inner.tools
 
+    def get_wait(self, seconds: float) -> float:
+        """Return how long to wait before a retry: longer by chance, and not beyond the deadline."""
+        return self._deadline.shorten(uniform(seconds, seconds * 1.25)) if has_live_transport() else 0.0  # noqa: S311  not for secrets
+
+    async def _lock_session(self, session_id: str) -> None:
+        """Lock the session until `release`. The first step that this execution performs does it."""
+        async with self._locking:
+            while not await self._session.lock_async(session_id):
+                self._session.check_wait(session_id, blocks=False)
+                await asyncio.sleep(LOCK_POLL)
+
+    def note_loaded(self, stored: Json) -> None:
+        """Note how many messages the session had when the turn began."""
+        value: Any = unseal(stored, "a session")
+        self._stored = len(value.get("answer") or ())
+
+    async def release(self) -> None:
+        """Release the session."""
+        await self._session.release_async()
+
     async def _save(self, effect: SaveMemory) -> None:
-        """Append messages to the session, unless an execution that died has: then they follow after `stored`."""
+        """Append messages to the session, unless an execution that died has: then they follow after `_stored`."""
         new = list(effect.messages)
-        known = (await self.session.load_async(effect.session_id))[self.stored :]
+        known = (await self._session.load_async(effect.session_id))[self._stored :]
         if not any(known[at : at + len(new)] == new for at in range(len(known) - len(new) + 1)):
-            await self.session.save_async(effect.session_id, effect.messages)
+            await self._session.save_async(effect.session_id, effect.messages)
 
 
-class Follower:
-    """Steps of an execution that is decided on in another process, as far as they are stored. The one that is wanted
-    has no result yet: when the workflow comes to it, `reached` is set, and the workflow waits."""
-
-    def __init__(self, stored: Mapping[str, object], wanted: str) -> None:
-        self.execution: str = uuid4().hex
-        self.reached: asyncio.Event = asyncio.Event()
-        self._stored, self._wanted = stored, wanted
-        self._drains = 0
-
-    async def step(self, name: str, effect: Json, /) -> Json:
-        return cast(Json, await self._read(name))
-
-    async def begin(self, name: str, /) -> bool:
-        return True
-
-    async def receive(self) -> list[str]:
-        self._drains += 1
-        return cast(list[str], await self._read(f"received:{self._drains}"))
-
-    async def label(self, outcome: RunOutcome, /) -> None:
-        raise RunBroken(f"the run has no step '{self._wanted}'")
-
-    async def _read(self, name: str) -> object:
-        if name == self._wanted:
-            self.reached.set()
-        if name not in self._stored:
-            await asyncio.Event().wait()
-        return self._stored[name]
-
-
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
     """Return True if the current task was cancelled. What it awaits may turn that into another error."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -4,19 +4,18 @@ It runs on a thread of its own, on an address that the host chooses. It answers 
 but nothing of what a run says.
 """
 
-import io
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from prompty.errors import RequestError
+from prompty.durable.metrics import create_prometheus_meter, get_application_meter, observe_runs
+from prompty.errors import MissingExtra, RequestError
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    from prompty.durable.worker import Worker
 
 Page = Callable[[], tuple[HTTPStatus, bytes]]
 REQUEST_SECONDS = 5.0
@@ -41,68 +40,67 @@ def probe(find_problem: Callable[[], str | None]) -> Page:
     return answer
 
 
-class ProbeServer:
-    """Serves pages by their paths. Use it as a context manager, or `open` and `close` it."""
+def report_metrics(worker: "Worker") -> None:
+    """Report the metrics of a worker to the SDK of OpenTelemetry that the application has configured."""
+    meter = get_application_meter()
+    if meter is not None:
+        _attach(worker, meter)
+
+
+def serve_probes(worker: "Worker", address: tuple[str, int]) -> "ProbeServer":
+    """Serve `/livez` and `/readyz` of a worker, and `/metrics` if the extra `metrics` is installed."""
+    pages: dict[str, Page] = {"/livez": probe(worker.check_live), "/readyz": probe(worker.check_ready)}
+    try:
+        prometheus = create_prometheus_meter()
+    except MissingExtra:
+        pass
+    else:
+        _attach(worker, prometheus.meter)
+        pages["/metrics"] = lambda: (HTTPStatus.OK, prometheus.scrape())
+    return ProbeServer(address, pages)
+
+
+def _attach(worker: "Worker", meter: object) -> None:
+    worker.metrics.attach(meter)
+    observe_runs(meter, worker.runs.count_runs)
+
+
+class ProbeServer(ThreadingHTTPServer):
+    """Serves pages by their paths, from now on until `close`. Raise RequestError if the address is not free."""
 
     def __init__(self, address: tuple[str, int], pages: Mapping[str, Page]) -> None:
-        self._address, self._handler = address, type("Handler", (_Handler,), {"pages": pages})
-        self._server: ThreadingHTTPServer | None = None
-
-    @property
-    def port(self) -> int:
-        assert self._server is not None  # noqa: S101  it is open
-        return int(self._server.server_address[1])
-
-    def open(self) -> None:
-        """Listen. Raise RequestError if the address is not free."""
+        self.address_family: int = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         try:
-            self._server = _Server(self._address, self._handler)
+            super().__init__(address, type("Handler", (_Handler,), {"pages": pages}))
         except OSError as error:
-            host, port = self._address
+            host, port = address
             reason = error.strerror or str(error)
             raise RequestError(f"cannot listen on {host}:{port}: {reason}", "Choose another address.") from None
-        threading.Thread(target=self._server.serve_forever, name="prompty probes", daemon=True).start()
+        threading.Thread(target=self.serve_forever, name="prompty probes", daemon=True).start()
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
+        self.shutdown()
+        self.server_close()
 
     def __enter__(self) -> Self:
-        self.open()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class _Server(ThreadingHTTPServer):
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, handler)
-
-
-class _Incoming(io.RawIOBase):
-    """The bytes of a request. All of them must come before the deadline, so that a slow client holds no thread."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._deadline = connection, monotonic() + REQUEST_SECONDS
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        self._connection.settimeout(max(self._deadline - monotonic(), 0.001))
-        return self._connection.recv_into(buffer)
-
-
 class _Handler(BaseHTTPRequestHandler):
     pages: ClassVar[Mapping[str, Page]] = {}
 
-    def setup(self) -> None:
-        super().setup()
-        self.rfile = io.BufferedReader(_Incoming(self.connection))
+    def handle(self) -> None:
+        """Answer a request that comes in time, so that a slow client holds no thread."""
+        cutting = threading.Timer(REQUEST_SECONDS, self.connection.shutdown, [socket.SHUT_RD])
+        cutting.daemon = True
+        cutting.start()
+        try:
+            super().handle()
+        finally:
+            cutting.cancel()
 
     def do_GET(self) -> None:
         page = self.pages.get(self.path)

@@ -16,7 +16,6 @@ from typing_extensions import Doc
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.run_spans import RunSpans
 from prompty.durable.codec import verdict_from, verdict_to_json
-from prompty.durable.driver import WrongWorker
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import CallLimiter
 from prompty.durable.secrets import (
@@ -27,12 +26,12 @@ from prompty.durable.secrets import (
     restore_secrets,
     store_origins,
 )
-from prompty.durable.webhook import Webhook
+from prompty.durable.steps import WrongWorker
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Gate, RunOptions, Settings, check_numbers
-from prompty.loop.policy import Guardrails
+from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
 from prompty.loop.stop import Budget, Progress
 from prompty.memory.store import AsyncMemoryStore, MemoryStore
@@ -54,24 +53,30 @@ class DurableOptions(RunOptions, total=False):
 
     tools: Annotated[
         Sequence[str] | None,
-        Doc("Names of the worker's tools to offer beside the declared ones. By default all tools of this runtime."),
+        Doc("Names of the worker's tools to offer beside the declared ones. By default none."),
     ]
     stream: Annotated[bool, Doc("Store the deltas of the model's answers, for `events`.")]
     steering: Annotated[bool, Doc("Accept messages by `steer`, which costs a step in each round.")]
 
 
 class WorkerOptions(TypedDict, total=False):
-    """Functions, stores and secrets of a worker, which a database cannot hold."""
+    """Functions, stores and secrets of a process, which a database cannot hold."""
 
-    tools: Tools
-    gate: Gate | None
-    guardrails: Guardrails | None
-    stop: Callable[[Progress], bool] | None
-    summary: Summarizer
-    memory: MemoryStore | AsyncMemoryStore | None
-    secrets: Secrets
-    pace: CallLimiter | None
-    on_pause: Webhook | None
+    tools: Annotated[Tools, Doc("Functions, or the result of `bind_tools`.")]
+    gate: Annotated[Gate | None, Doc("Decides about all calls of an answer, as in a turn.")]
+    guardrails: Annotated[Guardrails | None, Doc("Checks of inputs, answers and calls.")]
+    stop: Annotated[Callable[[Progress], bool] | None, Doc("Returns True to end a turn after a round.")]
+    summary: Annotated[Summarizer, Doc("Sums up what `context_budget` leaves out: a function or a .prompty file.")]
+    memory: Annotated[MemoryStore | AsyncMemoryStore | None, Doc("The session store of turns with a `session_id`.")]
+    secrets: Annotated[Secrets, Doc("Secrets by name. A database holds the name, and the process the value.")]
+    pace: Annotated[CallLimiter | None, Doc("Wraps each model call, and may make it wait.")]
+
+
+class TurnOptions(RunOptions, WorkerOptions, total=False):
+    """Options of a turn in your own workflow."""
+
+    stream: Annotated[bool, Doc("Store the deltas of the model's answers, for `read_deltas`.")]
+    steering: Annotated[bool, Doc("Accept messages by `steer`, which costs a step in each round.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +91,6 @@ class WorkerParts:
     memory: MemoryStore | AsyncMemoryStore | None = None
     secrets: Secrets = field(default_factory=dict)
     pace: CallLimiter | None = None
-    on_pause: Webhook | None = None
 
     def hooks(self) -> Json:
         """Return which functions a run calls. It is stored: every worker and reader of the run must call the same."""
@@ -97,7 +101,7 @@ class WorkerParts:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """One segment of a run. `agent` and `inputs` lack their secrets; `secrets` and `hidden` refer to them. The deadline
-    is in seconds since 1970, by the clock of the database. It has passed before a segment that is `overdue` began."""
+    is in seconds since 1970, by the clock of the database."""
 
     run_id: str
     segment: int
@@ -111,10 +115,8 @@ class Record:
     origins: Json
     paused: Json | None = None
     answers: Json = field(default_factory=dict)
-    cancelled: bool = False
     deadline: float | None = None
     pause_timeout: float | None = None
-    overdue: bool = False
     tenant: str | None = None
 
     def to_json(self) -> Json:
@@ -126,13 +128,10 @@ class Record:
         """Name by which the run is listed: that of the file, or of an agent without one."""
         return PurePath(self.path).name if self.path else str(self.agent.get("name") or "")
 
-    def after(
-        self, paused: Paused, decisions: Mapping[str, Decision], *, cancelled: bool = False, overdue: bool = False
-    ) -> "Record":
+    def after(self, paused: Paused, decisions: Mapping[str, Decision]) -> "Record":
         """Return the segment that continues from a pause."""
-        answers: Json = {key: _decision_to_json(decision) for key, decision in decisions.items()}
-        following = {"segment": self.segment + 1, "paused": paused.to_json(), "answers": answers}
-        return replace(self, **following, cancelled=cancelled, overdue=overdue)  # type: ignore[arg-type]  # fields of a record
+        answers: Json = {key: decision_to_json(decision) for key, decision in decisions.items()}
+        return replace(self, segment=self.segment + 1, paused=paused.to_json(), answers=answers)
 
 
 def record_from(stored: object, place: str) -> Record:
@@ -163,9 +162,9 @@ def new_record(
         path=str(agent.path) if agent.path else None,
         agent_hash=digest([data, references]),
         secrets=references,
-        inputs={name: _to_json(value) for name, value in (inputs or {}).items() if name not in hidden},
+        inputs={name: option_to_json(value) for name, value in (inputs or {}).items() if name not in hidden},
         hidden=hidden,
-        options={name: _option_to_json(value) for name, value in options.items() if value is not None},
+        options={name: option_to_json(value) for name, value in options.items() if value is not None},
         origins=store_origins(agent),
     )
 
@@ -178,32 +177,28 @@ def _hidden(agent: PromptAgent, inputs: Mapping[str, object], secrets: Secrets) 
         if inputs[name] not in names:
             raise RequestError(
                 f"the input '{name}' is sensitive, and a run would have to keep it",
-                "Give it a name that workers know: DurableRuntime(url, secrets={'name': value}).",
+                "Give it a name that its workers know: secrets={'name': value}.",
+                "Give it a name that its workers know: --secret NAME=VARIABLE.",
             )
     return {name: names[str(inputs[name])] for name in sensitive}
 
 
-def _to_json(value: object) -> object:
-    """Return inputs and options as JSON: messages and media in our own shape, everything else as it is."""
-    match value:
-        case Message():
-            return value.to_json()
-        case TextPart() | MediaPart():
-            return part_to_json(cast(ContentPart, value))
-        case Mapping():
-            return {str(key): _to_json(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [_to_json(entry) for entry in value]
-    return value
-
-
-def _option_to_json(value: object) -> object:
+def option_to_json(value: object) -> object:
+    """Return an option or an input as JSON: messages and media in our own shape, everything else as it is."""
     match value:
         case Tokens(count):
             return {"tokens": count}
         case Budget():
             return {**asdict(value), "cost": None if value.cost is None else str(value.cost)}
-    return _to_json(value)
+        case Message():
+            return value.to_json()
+        case TextPart() | MediaPart():
+            return part_to_json(cast(ContentPart, value))
+        case Mapping():
+            return {str(key): option_to_json(entry) for key, entry in value.items()}
+        case list() | tuple():
+            return [option_to_json(entry) for entry in value]
+    return value
 
 
 def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
@@ -225,11 +220,12 @@ def stored_run(record: Record, worker: WorkerParts, spans: RunSpans | None) -> R
     """Return the run of a segment, with the functions and secrets of a worker."""
     agent = stored_agent(record, worker.secrets)
     options = _stored_options(record)
+    limit = options.get("context_budget")
     settings = Settings(
         **{
             **options,
             "tools": _select_tools(worker.tools, options.get("tools"), agent),
-            "context_budget": _with_summary(options.get("context_budget"), worker.summary),
+            "context_budget": None if limit is None else Context(limit=limit, summary=worker.summary),
             "memory": worker.memory if options.get("session_id") is not None else None,
             "gate": worker.gate,
             "guardrails": worker.guardrails,
@@ -242,7 +238,7 @@ def stored_run(record: Record, worker: WorkerParts, spans: RunSpans | None) -> R
         try:
             check_policies(run.state.resumed, run.hooks())
         except PausedRefused:
-            raise WrongWorker(record.run_id, run.state.resumed.policy, worker.hooks()) from None
+            raise WrongWorker.for_hooks(record.run_id, run.state.resumed.policy, worker.hooks()) from None
     return run
 
 
@@ -267,7 +263,7 @@ def _assemble(
 ) -> Run:
     state = None
     if record.paused is not None:
-        decisions = {key: _decision_from(value) for key, value in record.answers.items()}
+        decisions = {key: decision_from(value) for key, value in record.answers.items()}
         state = resumed_state(Paused.from_json(record.paused), decisions)
     invocation = Invocation(
         operation="turn",
@@ -284,7 +280,8 @@ def _get_secret(name: str, key: str, worker: WorkerParts) -> str:
     if key not in worker.secrets:
         raise RequestError(
             f"the secret '{key}' for the input '{name}' is not known here",
-            f"Start the worker with DurableRuntime(url, secrets={{'{key}': value}}).",
+            f"Pass secrets={{'{key}': value}}.",
+            f"Start the worker with --secret {key}=VARIABLE.",
         )
     return worker.secrets[key]
 
@@ -293,6 +290,8 @@ def _stored_options(record: Record) -> dict[str, Any]:
     """Return the options of a record as those of a turn."""
     options = cast(dict[str, Any], {name: value for name, value in record.options.items() if name != "stream"})
     options["steering"] = Steering() if options.get("steering") else None
+    if isinstance(policies := options.get("approval"), list):
+        options["approval"] = AllPolicies(policies)
     options["budget"] = _read_budget(options["budget"]) if options.get("budget") else None
     if isinstance(limit := options.get("context_budget"), dict):
         options["context_budget"] = Tokens(limit["tokens"])
@@ -305,23 +304,23 @@ def _read_budget(stored: Json) -> Budget:
     return Budget(**{**stored, "cost": Decimal(cost) if isinstance(cost, str) else cost})  # type: ignore[arg-type]  # numbers, as they were stored
 
 
-def _with_summary(limit: int | Tokens | None, summary: Summarizer) -> Context | None:
-    return None if limit is None else Context(limit=limit, summary=summary)
-
-
 def _select_tools(tools: Tools, names: Sequence[str] | None, agent: PromptAgent) -> Tools:
     """Return the worker's functions for a run: those that the file declares, and those that the run names."""
     handlers = handlers_of(tools)
     missing = [name for name in names or () if name not in handlers]
     if missing:
-        raise RequestError(f"this worker has no tool '{missing[0]}'", "Start it with the tools that its runs use.")
+        raise RequestError(
+            f"this process has no tool '{missing[0]}'", "Give it the tools that its runs began with: tools=[...]."
+        )
     wanted = {tool.name for tool in agent.tools} | set(names or ())
     return {name: handler for name, handler in handlers.items() if name in wanted}
 
 
-def _decision_to_json(decision: Decision) -> Json:
+def decision_to_json(decision: Decision) -> Json:
+    """Return a decision as JSON."""
     return {"result": decision.value} if isinstance(decision, Rewrite) else verdict_to_json(decision)
 
 
-def _decision_from(value: Any) -> Decision:
+def decision_from(value: Any) -> Decision:
+    """Read a stored decision."""
     return Rewrite(value["result"]) if "result" in value else verdict_from(value)

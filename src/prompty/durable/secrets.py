@@ -1,7 +1,7 @@
 """Store the secrets of a run as references to where a worker finds them, never as values.
 
 A reference has the path of the secret in the agent (`keys`) and its source: the `name` that the host gave it in
-`DurableRuntime(secrets=...)`, the `text` of the file at that path (`${env:NAME}`), or, without either, the file itself.
+`secrets=`, the `text` of the file at that path (`${env:NAME}`), or, without either, the file itself.
 References are stored beside the data of a run and not inside it, so no text can be mistaken for one.
 
 Secrets are the credentials of connections, addresses that contain one, bound values, texts with a variable that is
@@ -12,7 +12,7 @@ has a credential's name.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from prompty.errors import PromptyError, RequestError
@@ -200,23 +200,26 @@ def _build_reference(value: object, keys: Keys, agent: PromptAgent, secrets: Sec
         return {"keys": list(keys)}
     raise RequestError(
         f"the secret at `{'.'.join(map(str, keys))}` could not be found by another process",
-        "Write ${env:NAME} in the file, or name it: DurableRuntime(url, secrets={'name': value}).",
+        "Write ${env:NAME} in the file, or name it: secrets={'name': value}.",
+        "Write ${env:NAME} in the file, or name it: --secret NAME=VARIABLE.",
     )
 
 
 def _resolve_reference(reference: Json, agent: PromptAgent, secrets: Secrets) -> object:
     match reference:
         case {"name": str(name)}:
-            value: object = secrets.get(name)
+            label, value = f"'{name}'", cast(object, secrets.get(name))
         case {"text": str(text)}:
-            value = _resolve(agent, text)
+            label, value = text, _resolve(agent, text)
         case _:
-            value = _read_secret(agent, tuple(reference["keys"]))  # type: ignore[arg-type]  # a list of keys
+            keys: Any = reference["keys"]
+            label, value = f"`{'.'.join(map(str, keys))}` of '{agent.path}'", _read_secret(agent, tuple(keys))
     if value is not None:
         return value
     raise RequestError(
-        f"this worker cannot find a secret of the run: {reference}",
-        "Set the environment variable, keep the file at its path, or pass `secrets=` to DurableRuntime.",
+        f"this process cannot find the secret {label} of the run",
+        "Set the environment variable, keep the file at its path, or pass `secrets=`.",
+        "Set the environment variable, keep the file at its path, or start the worker with --secret NAME=VARIABLE.",
     )
 
 

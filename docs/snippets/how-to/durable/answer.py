@@ -1,7 +1,5 @@
-from prompty.durable import DurableRuntime
-from start import pay
+from prompty.durable import Runs
 
-if __name__ == "__main__":
-    with DurableRuntime("sqlite:///runs.db", name="laptop", tools=[pay]) as runtime:
-        runtime.answer("rent-2026-11", [True])
-        print(runtime.result("rent-2026-11"))
+with Runs("sqlite:///runs.db") as runs:
+    runs.answer("rent-2026-11", [True])
+    print(runs.result("rent-2026-11"))
