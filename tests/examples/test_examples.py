@@ -184,7 +184,7 @@ def test_every_example_has_a_readme_and_a_row_in_the_list() -> None:
 def test_the_deployment_uses_options_that_workers_have_and_leaves_them_time_to_stop() -> None:
     folder = ROOT / "deployment"
     compose = yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))
-    deployment, job = yaml.safe_load_all((folder / "kubernetes.yaml").read_text(encoding="utf-8"))
+    deployment, *_, job = yaml.safe_load_all((folder / "kubernetes.yaml").read_text(encoding="utf-8"))
     unit = (folder / "prompty-worker.service").read_text(encoding="utf-8")
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     [started] = re.findall(r"^CMD (.+)$", (folder / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
