@@ -81,4 +81,12 @@ def _get_reply(reader: ReplyReader) -> Reply:
 
 def _finish(agent: PromptAgent, reply: Reply) -> Done:
     result = process_reply(agent, reply)
-    return Done(result=result, messages=(reply.message(),), usage=reply.usage, cost=None, iterations=1)
+    return Done(
+        result=result,
+        messages=(reply.message(),),
+        usage=reply.usage,
+        cost=None,
+        iterations=1,
+        citations=reply.citations,
+        provider_calls=reply.provider_calls,
+    )

@@ -287,7 +287,8 @@ _FIXES = {
 
 
 class StreamCut(ModelError):
-    """A stream ended before its reply was complete. `partial` holds what arrived: its calls must not run."""
+    """A stream, or an answer in pieces, ended before it was complete. `partial` holds what arrived: its calls must not
+    run."""
 
     def __init__(self, cause: str, partial: object = None, *, retryable: bool = True) -> None:
         super().__init__(cause, retryable=retryable)

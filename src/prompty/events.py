@@ -1,6 +1,7 @@
 """The events of a run, for `on_event` and `stream.events()`."""
 
 from prompty.model.event import (
+    CitationAdded,
     Compacted,
     Delta,
     Done,
@@ -14,6 +15,8 @@ from prompty.model.event import (
     ModelRequested,
     Nested,
     OutputRejected,
+    ProviderCallDone,
+    ProviderCallStarted,
     ReasoningDelta,
     Retry,
     RunCancelled,
@@ -29,6 +32,7 @@ from prompty.model.event import (
 )
 
 __all__ = [
+    "CitationAdded",
     "Compacted",
     "Delta",
     "Done",
@@ -42,6 +46,8 @@ __all__ = [
     "ModelRequested",
     "Nested",
     "OutputRejected",
+    "ProviderCallDone",
+    "ProviderCallStarted",
     "ReasoningDelta",
     "Retry",
     "RunCancelled",

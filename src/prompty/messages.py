@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from prompty.model.citation import Citation, ProviderCall
 from prompty.model.content import TextPart
 from prompty.model.message import Message, Role
 from prompty.pipeline.history import normalize_history, strip_reasoning
@@ -13,7 +14,7 @@ from prompty.providers.profiles import GENERIC, OPENAI
 from prompty.registry import DEFAULT, Registry
 from prompty.wire.request import require_text
 
-__all__ = ["Role", "TextPart", "message_to_wire", "prepare_request_messages", "repair"]
+__all__ = ["Citation", "ProviderCall", "Role", "TextPart", "message_to_wire", "prepare_request_messages", "repair"]
 
 
 def prepare_request_messages(

@@ -1,4 +1,7 @@
-"""Cost of replies by the price list in genai-prices (the extra `prices`). An unknown cost is None, never 0."""
+"""Cost of replies by the price list in genai-prices (the extra `prices`). An unknown cost is None, never 0.
+
+The cost of a reply is also unknown if the provider ran a tool for it that has no price in the list.
+"""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -11,6 +14,12 @@ from prompty.model.message import Reply, Usage
 
 # Providers that have another name in the list.
 _LISTED = {"foundry": "azure"}
+# Tools that providers run → the list's names for their number, and for the price of a thousand.
+_REQUESTS = {
+    "web_search": ("web_searches", "web_searches_kcount"),
+    "file_search": ("storage_searches", "storage_searches_kcount"),
+}
+_FREE = {"anthropic": ("web_fetch",)}  # by the list's name of the provider: only its tokens have a price
 
 
 def get_pricer(agent: PromptAgent, *, required: bool) -> Callable[[Reply], Decimal | None]:
@@ -49,8 +58,19 @@ def _price(prices: Any, usage: Usage, model: str, place: dict[str, str]) -> Deci
         "cache_write_tokens": usage.cache_write_tokens,
         "cache_write_1h_tokens": usage.cache_write_1h_tokens,
     }
+    requests = {_REQUESTS[tool][0]: count for tool, count in usage.requests.items() if tool in _REQUESTS}
     try:
-        price: Decimal = prices.calc_price(prices.Usage(**counts), model_ref=model, **place).total_price
+        found = prices.calc_price(prices.Usage(**counts, **requests), model_ref=model, **place)
     except (LookupError, ValueError):
         return None
-    return price if usage.input_tokens is not None else None
+    if usage.input_tokens is None or not all(_has_price(found, *request) for request in usage.requests.items()):
+        return None
+    price: Decimal = found.total_price
+    return price
+
+
+def _has_price(found: Any, tool: str, count: int | None) -> bool:
+    """Return True if the price of a provider's calls is known. The list leaves out those that it has no price for."""
+    if tool in _FREE.get(found.provider.id, ()):
+        return True
+    return count is not None and tool in _REQUESTS and getattr(found.model_price, _REQUESTS[tool][1], None) is not None

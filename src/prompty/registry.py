@@ -18,9 +18,9 @@ from prompty.errors import RequestError, UnknownName, WrongArgument
 T = TypeVar("T")
 
 # Strings, because built-ins are imported at first use. The layer contract does not see these edges. They point down
-# from the layers that look names up, but for three, which must work without an import in the program: the turns of
-# child prompts (`prompty.drivers`), the scripted provider (`prompty.testing`) and the notebook views
-# (`prompty.viewer`).
+# from the layers that look names up, but for four, which must work without an import in the program: the turns of
+# child prompts (`prompty.drivers`), skills (`prompty.pipeline`, which reads files), the scripted provider
+# (`prompty.testing`) and the notebook views (`prompty.viewer`).
 BUILT_IN: dict[str, dict[str, str]] = {
     "provider": {
         "openai": "prompty.providers.openai:PROVIDER",
@@ -38,6 +38,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "prompty": "prompty.drivers.children:ChildKind",
         "mcp": "prompty.tools.mcp:McpKind",
         "openapi": "prompty.tools.openapi:OpenApiKind",
+        "skills": "prompty.pipeline.skills:SkillsKind",
     },
     "view": {"html": "prompty.viewer.notebook:render_html"},
 }

@@ -178,7 +178,7 @@ def read_constants(source: Path) -> Iterator[str]:
             yield node.value
 
 
-_DECISION = re.compile(r"\(([FRWPLTXMS]\d{1,2}(?:, [FRWPLTXMS]\d{1,2})*)\)")
+_DECISION = re.compile(r"\(([FRWKPLTXMS]\d{1,2}(?:, [FRWKPLTXMS]\d{1,2})*)\)")
 
 
 def test_every_decision_that_is_mentioned_leads_somewhere() -> None:

@@ -28,6 +28,7 @@ TASKS = {
     "use an MCP server": ("how-to/mcp.md", "kind: mcp"),
     "use a web service as tools": ("how-to/openapi.md", "specification: ./shop.json"),
     "serve it with FastAPI": ("how-to/web.md", "StreamingResponse"),
+    "show the sources of an answer": ("how-to/cite-sources.md", "result.citations"),
     "know what a call costs": ("how-to/usage-and-cost.md", "result.cost"),
     "test my program without a model": ("how-to/testing.md", "with Script("),
     "see what happened": ("how-to/tracing.md", "--trace file:traces"),

@@ -46,3 +46,43 @@ def test_a_turn_that_another_process_goes_on_with_keeps_the_text_it_began_with(t
     assert first["messages"][0]["content"] == second["messages"][0]["content"] == "Big.\nBe kind."
     assert all(digest in stored for digest in agent.files.values())
     assert agent.files.keys() == {"ask.prompty", "_rules.md"}
+
+
+WITH_SKILLS = """---
+model: {provider: scripted, id: skilled}
+tools:
+  - {name: wait, kind: function}
+  - {name: skills, kind: skills, path: ./skills}
+---
+user:
+Hi
+"""
+
+
+def test_a_durable_turn_reads_the_folder_again_where_it_goes_on(tmp_path: Path) -> None:
+    """The record has the path of the folder. Names and descriptions are stored with the tools, and bodies when read."""
+    folder = tmp_path / "skills" / "review"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: review\ndescription: Old.\n---\nOld body.\n")
+    (tmp_path / "ask.prompty").write_text(WITH_SKILLS)
+    script = Script(call("read_skill", skill="review"), call("wait"), call("read_skill", skill="review"), "Done.")
+    register_script("skilled", script)
+    waited: list[bool] = []
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        waited.append(True)
+        while len(waited) < 2:
+            await asyncio.sleep(0.01)
+        return "waited"
+
+    url = f"sqlite:///{tmp_path}/own.db"
+    with launched(url) as program:
+        program.start_turn(tmp_path / "ask.prompty", tools=[wait])
+        until(lambda: waited == [True])
+    (folder / "SKILL.md").write_text("---\nname: review\ndescription: New.\n---\nNew body.\n")
+    with launched(url) as program:
+        assert program.result() == "Done."
+    told = [one["content"] for one in script.requests[-1]["messages"] if one["role"] == "tool"]
+    assert told == ["Old body.", "waited", "New body."]
+    assert all("- review: Old." in str(request["tools"]) for request in script.requests)

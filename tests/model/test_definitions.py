@@ -13,7 +13,7 @@ from prompty import PromptAgent, loads
 from prompty.model.agent import Frontmatter
 from prompty.model.connection import Connection
 from prompty.model.property import Property
-from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool
+from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, SkillsTool
 from prompty.pipeline.frontmatter import split
 from scripts.write_schema import PATH, schema_text
 
@@ -230,6 +230,7 @@ TOOLS: dict[str, tuple[dict[str, Any], type[BaseModel], dict[str, Any]]] = {
         {"server_name": "s", "approval_mode": {"kind": "always"}, "allowed_tools": ("a",)},
     ),
     "openapi": ({"kind": "openapi", "specification": "./a.json"}, OpenApiTool, {"specification": "./a.json"}),
+    "skills": ({"kind": "skills", "path": "./skills"}, SkillsTool, {"path": "./skills"}),
 }
 
 

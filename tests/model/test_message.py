@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from prompty import Message, ToolCall, Usage, assistant, run, tool_result, user
 from prompty.errors import InvalidMessage
-from prompty.messages import Role, TextPart, message_to_wire
+from prompty.messages import Citation, ProviderCall, Role, TextPart, message_to_wire
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.message import Json, Reply
 from prompty.testing import Script
@@ -35,6 +35,30 @@ parts = st.one_of(
     st.builds(FilePart, texts | addresses, st.none() | names, st.none() | texts),
 )
 calls = st.builds(ToolCall, id=texts, name=texts, arguments=texts, extra=st.dictionaries(texts, texts, max_size=1))
+usages = st.builds(
+    Usage,
+    requests=st.dictionaries(names, counts, max_size=2),
+    **{field.name: counts for field in fields(Usage) if field.name != "requests"},
+)
+citations = st.builds(
+    Citation,
+    kind=st.sampled_from(["web", "file", "document"]),
+    url=st.none() | texts,
+    file_id=st.none() | texts,
+    title=st.none() | texts,
+    quote=st.none() | texts,
+    start=counts,
+    end=counts,
+    raw=block,
+)
+provider_calls = st.builds(
+    ProviderCall,
+    id=texts,
+    tool=texts,
+    input=block,
+    status=st.sampled_from(["in_progress", "completed", "incomplete", "failed"]),
+    error=st.none() | texts,
+)
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "role": st.sampled_from(["system", "developer", "user", "assistant", "tool"]),
     "content": st.lists(parts, max_size=3).map(tuple),
@@ -47,8 +71,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "finish_reason": st.none() | texts,
     "tool_name": st.none() | texts,
     "is_error": st.booleans(),
-    "usage": st.none() | st.builds(Usage, **{field.name: counts for field in fields(Usage)}),
+    "usage": st.none() | usages,
     "cost": st.none() | st.decimals(0, 100, allow_nan=False),
+    "citations": st.lists(citations, max_size=2).map(tuple),
+    "provider_calls": st.lists(provider_calls, max_size=2).map(tuple),
 }
 # A cost without usage has no meaning: both are those of the model calls that made a result.
 messages = st.builds(Message, **FIELDS).map(lambda made: made if made.usage else replace(made, cost=None))
@@ -237,17 +263,25 @@ replies = st.builds(
     reasoning=texts,
     refusal=st.none() | texts,
     finish_reason=st.none() | texts,
-    usage=st.builds(Usage, input_tokens=counts),
+    usage=usages,
     id=st.none() | texts,
     model=st.none() | texts,
     opaque=st.dictionaries(texts, blocks, max_size=2),
     value=st.none() | st.lists(st.floats(0, 1), max_size=2),
+    citations=FIELDS["citations"],
+    provider_calls=FIELDS["provider_calls"],
 )
 
 
 @given(replies)
 def test_a_reply_comes_back_from_json_as_it_was(reply: Reply) -> None:
     assert Reply.from_json(stored(reply.to_json())) == reply
+
+
+@pytest.mark.parametrize("value", [None, "https://a.example", ["https://a.example"], [{"url": "u"}], [{"kind": "own"}]])
+def test_citations_and_calls_of_other_programs_are_left_out(value: object) -> None:
+    message = Message.from_json({"role": "assistant", "content": "Hi", "citations": value, "providerCalls": value})
+    assert message == assistant("Hi")
 
 
 def test_a_stored_reply_becomes_a_message_with_the_same_parts() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from prompty import loads, prepare
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
-from prompty.messages import message_to_wire
+from prompty.messages import Citation, ProviderCall, message_to_wire
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.event import ReasoningDelta, TextDelta, ToolCallDelta
@@ -124,6 +124,8 @@ ALL_FIELDS: dict[str, Any] = {
     "is_error": True,
     "usage": Usage(input_tokens=3),
     "cost": Decimal(1),
+    "citations": (Citation(kind="web", url="https://a.example"),),
+    "provider_calls": (ProviderCall(id="ws_1", tool="web_search"),),
 }
 WIRE_FIELDS: Json = {"name": "Ada", "tool_calls": [ONE.to_wire()], "tool_call_id": "call_1"}
 CROSSING = {

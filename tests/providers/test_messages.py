@@ -15,9 +15,10 @@ from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
+from prompty.messages import ProviderCall
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.model.event import Delta, ProviderCallStarted, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, parse_messages, system, tool_result, user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
@@ -427,7 +428,10 @@ REPLIES: dict[str, tuple[Json, Reply]] = {
         payload(THINKING, REDACTED, said("Hi")),
         like(DONE, text="Hi", reasoning="Paris, then."),
     ),
-    "blocks of an unknown type are passed over": (payload({"type": "novel", "text": "?"}), DONE),
+    "blocks of an unknown type are passed over, and go back": (
+        payload({"type": "novel", "text": "?"}),
+        replace(DONE, opaque={"anthropic_blocks": [{"type": "novel", "text": "?"}]}),
+    ),
     "a tool turn keeps its blocks": (
         payload(*TOOL_TURN, stop_reason="tool_use"),
         like(
@@ -725,9 +729,12 @@ def test_a_stream_that_does_not_say_why_it_ended_is_cut() -> None:
 
 def test_a_tool_of_the_provider_is_no_call_of_ours() -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "weather"}}
-    decoder = MessagesDecoder()
-    assert fed(decoder, events_of(payload(search, stop_reason="pause_turn"))) == []
-    assert decoder.finish() == like(DONE, finish_reason="pause_turn")
+    decoder, answer = MessagesDecoder(), payload(search, stop_reason="pause_turn")
+    call = ProviderCall(id="srvtoolu_1", tool="web_search", input={"query": "weather"}, status="in_progress")
+    assert fed(decoder, events_of(answer)) == [ProviderCallStarted(call)]
+    assert decoder.finish() == API.reply(answer)
+    assert (API.reply(answer).tool_calls, API.reply(answer).provider_calls) == ((), (call,))
+    assert API.reply(answer).opaque == {"anthropic_blocks": [search]}
 
 
 def test_a_call_that_was_never_closed_cuts_the_stream_whatever_its_end_says() -> None:

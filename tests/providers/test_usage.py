@@ -66,14 +66,14 @@ def test_messages_tell_writes_for_an_hour_from_those_for_five_minutes(usage: Jso
 def test_the_stored_form_names_writes_for_an_hour_only_if_there_are_some() -> None:
     assert "cache_write_1h_tokens" not in Usage(input_tokens=1).to_json()
     written = Usage(cache_write_tokens=4, cache_write_1h_tokens=3)
-    assert Usage(**written.to_json()) == written
+    assert Usage(**written.to_json()) == written  # type: ignore[arg-type]  # JSON of a Usage
     assert (written + written).cache_write_1h_tokens == 6
 
 
 def test_a_write_for_an_hour_costs_more_than_one_for_five_minutes() -> None:
     agent = PromptAgent.model_validate({"model": {"id": "claude-sonnet-4-5", "provider": "anthropic"}})
     price = get_pricer(agent, required=True)
-    counts = {"input_tokens": 1000, "cache_write_tokens": 1000}
+    counts: Json = {"input_tokens": 1000, "cache_write_tokens": 1000}
     usages = [
         Usage(input_tokens=1000),
         Usage(**counts),

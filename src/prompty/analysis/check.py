@@ -18,16 +18,19 @@ from typing import Any, NamedTuple
 from prompty.analysis.definition_keys import find_extensions, find_kind_synonyms, find_unknown_keys
 from prompty.analysis.models import find_model_problems
 from prompty.analysis.portability import find_unportable_forms
+from prompty.analysis.provider_tools import find_provider_tools
 from prompty.analysis.semantics import (
     check_bindings,
     check_kind_conditions,
     find_invalid_endpoints,
+    find_invalid_skills,
     find_kinds_as_defaults,
     find_misplaced_required,
     find_missing_model,
     find_open_outputs,
     find_outside_files,
     find_plain_bindings,
+    find_raw_tools,
     find_refused_unions,
     find_text_in_frontmatter,
     find_unknown_names,
@@ -268,11 +271,14 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     yield from find_unknown_names(built.agent, source_map, registry)
     yield from find_wrong_tool_names(built.agent, source_map)
     yield from find_outside_files(built.agent, source_map)
+    yield from find_invalid_skills(built.agent, source_map)
     known = {finding.start for finding in built.findings}
     plain = find_plain_bindings(built.agent, frontmatter.data, source_map)
     yield from first_findings(finding for finding in plain if finding.start not in known)
+    yield from find_provider_tools(built.agent.model_copy(update={"registry": registry}), source_map)
     yield from find_open_outputs(built.agent, source_map)
     yield from find_refused_unions(built.agent, source_map, registry)
+    yield from find_raw_tools(built.agent, source_map)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 
 

@@ -11,12 +11,36 @@ from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Templa
 from prompty.model.connection import infer_connection_kind
 from prompty.model.property import ACCEPTED_SYNONYMS, PROPERTY_KEYS, Property
 from prompty.model.synonyms import KEY_SYNONYMS, KIND_SYNONYMS, PROPERTY_SYNONYMS
-from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, unwrap_properties
+from prompty.model.tool import (
+    CodeInterpreterTool,
+    CustomTool,
+    FileSearchTool,
+    FunctionTool,
+    McpTool,
+    OpenApiTool,
+    PromptyTool,
+    RawTool,
+    SkillsTool,
+    UserLocation,
+    WebFetchTool,
+    WebSearchTool,
+    unwrap_properties,
+)
 from prompty.pipeline.definitions import list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
-_TOOLS: dict[str, type[BaseModel]]
-_TOOLS = {"function": FunctionTool, "prompty": PromptyTool, "mcp": McpTool, "openapi": OpenApiTool}
+_TOOLS: dict[str, type[BaseModel]] = {
+    "function": FunctionTool,
+    "prompty": PromptyTool,
+    "mcp": McpTool,
+    "openapi": OpenApiTool,
+    "skills": SkillsTool,
+    "web_search": WebSearchTool,
+    "web_fetch": WebFetchTool,
+    "file_search": FileSearchTool,
+    "code_interpreter": CodeInterpreterTool,
+    "provider": RawTool,
+}
 _CONNECTIONS: dict[str, type[BaseModel]] = {
     "key": connection.ApiKeyConnection,
     "reference": connection.ReferenceConnection,
@@ -27,10 +51,13 @@ _CONNECTIONS: dict[str, type[BaseModel]] = {
 }
 EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
     Property: ("sensitive",),
-    connection.ApiKeyConnection: ("apiVersion",),
-    connection.FoundryConnection: ("apiVersion",),
+    connection.ApiKeyConnection: ("apiVersion", "headers"),
+    connection.ReferenceConnection: ("headers",),
+    connection.AnonymousConnection: ("headers",),
+    connection.FoundryConnection: ("apiVersion", "headers"),
     FunctionTool: ("approvalMode",),
     PromptyTool: ("approvalMode", "parameters"),
+    McpTool: ("execution",),
     OpenApiTool: ("approvalMode", "operations", "tags", "methods"),
     CustomTool: ("approvalMode",),
 }
@@ -161,6 +188,8 @@ def _definition_sites(data: Mapping[str, Any]) -> Iterator[_Site]:
         yield from _site(tool, keys, _TOOLS.get(str(tool.get("kind")), CustomTool))
         yield from _property_sites(unwrap_properties(tool.get("parameters")), (*keys, "parameters"))
         yield from _connection_site(tool.get("connection"), (*keys, "connection"))
+        if tool.get("kind") == "web_search":
+            yield from _site(tool.get("location"), (*keys, "location"), UserLocation)
     template = data.get("template")
     if isinstance(template, dict):
         yield from _site(template, ("template",), Template)

@@ -13,6 +13,7 @@ from prompty.pipeline.references import split_references, walk_texts
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 
 _OTHERS = "Microsoft's runtime"
+_OWN_KINDS = ("skills", "web_search", "web_fetch", "file_search", "code_interpreter", "provider")
 
 
 def find_unportable_forms(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -89,6 +90,10 @@ def _check_tool(tool: Mapping[str, Any], keys: KeyPath, source_map: SourceMap) -
     if kind == "prompty":
         message = f"{_OTHERS} refuses files with a tool of `kind: prompty`"
         fix = "Declare a tool of `kind: function`, and call the other prompt in that function."
+        yield _warn(source_map, (*keys, "kind"), message, fix)
+    elif kind in _OWN_KINDS:
+        message = f"{_OTHERS} has no tools of `kind: {kind}`"
+        fix = "Declare a tool of `kind: function`, and do in that function what the tool does."
         yield _warn(source_map, (*keys, "kind"), message, fix)
     elif isinstance(kind, str) and kind not in KNOWN_TOOL_KINDS:
         for key, form in (("connection", "{kind: reference, name: …}"), ("options", "{}")):

@@ -20,8 +20,18 @@ from prompty.model.connection import ApiKeyConnection, OAuthConnection
 from prompty.model.property import Kind, walk_properties
 from prompty.model.provenance import Refusal
 from prompty.model.synonyms import BODY_KEYS, KIND_SYNONYMS
-from prompty.model.tool import CustomTool, FunctionTool, McpTool, OpenApiTool, PromptyTool, ToolDefinition
+from prompty.model.tool import (
+    KNOWN_TOOL_KINDS,
+    CustomTool,
+    FunctionTool,
+    McpTool,
+    OpenApiTool,
+    PromptyTool,
+    SkillsTool,
+    ToolDefinition,
+)
 from prompty.pipeline.definitions import check_tool_conditions, list_tools
+from prompty.pipeline.skills import list_skills
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.credentials import find_endpoint_refusal, find_implicit_refusal
@@ -39,6 +49,7 @@ from prompty.tools.kinds import (
     locate_file,
 )
 from prompty.tools.toolbox import TOOLS
+from prompty.wire.request import find_raw_tool_problems
 from prompty.wire.structured import find_strict_one_of
 
 
@@ -46,7 +57,7 @@ def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Regi
     """Yield a finding for each provider, `apiType`, connection and tool kind that cannot run here."""
     yield from _check_provider(agent, source_map, registry)
     yield from _check_model_id(agent, source_map, registry)
-    kinds = ["function", *registry[TOOL_KINDS].names()]
+    kinds = sorted({*KNOWN_TOOL_KINDS, *registry[TOOL_KINDS].names()})
     foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in kinds]
     # A registered function with its name runs a tool of any kind. Searching packages for it takes milliseconds.
     registered = registry[TOOLS].names() if foreign else []
@@ -109,8 +120,8 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
 def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield an error for each file of a tool that a run may not read: it is not below an allowed folder."""
     for index, tool in enumerate(agent.tools):
-        key = "path" if isinstance(tool, PromptyTool) else "specification"
-        path = getattr(tool, key) if isinstance(tool, PromptyTool | OpenApiTool) else ""
+        key = "specification" if isinstance(tool, OpenApiTool) else "path"
+        path = getattr(tool, key) if isinstance(tool, PromptyTool | OpenApiTool | SkillsTool) else ""
         if agent.base_dir is None or not path or "${" in path or "://" in path:
             continue
         try:
@@ -119,6 +130,26 @@ def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Fi
             yield source_map.locate(("tools", index, key), "file-outside", error.cause, error.fix)
         except (OSError, ValueError, RuntimeError):
             continue  # no path; a run says so
+
+
+def find_invalid_skills(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each skill that a run refuses, and a warning for one whose folder has another name."""
+    for index, tool in enumerate(agent.tools):
+        if not isinstance(tool, SkillsTool) or agent.base_dir is None or "${" in tool.path:
+            continue
+        try:
+            locate_file(tool.path, tool, agent)
+        except (OSError, ValueError, RuntimeError):
+            continue  # `find_outside_files` reports it, or a run
+        skills, errors = list_skills(tool, agent)
+        keys = ("tools", index, "path")
+        for error in errors:
+            yield source_map.locate(keys, "invalid-skill", error.cause, error.fix)
+        for skill in skills:
+            if skill.name != skill.folder.name:
+                message = f"the skill '{skill.name}' is in a folder named '{skill.folder.name}'"
+                fix = "Give both the same name: other programs refuse the skill otherwise."
+                yield source_map.locate(keys, "invalid-skill", message, fix, severity="warning")
 
 
 def find_plain_bindings(agent: PromptAgent, data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
@@ -209,6 +240,13 @@ def find_refused_unions(agent: PromptAgent, source_map: SourceMap, registry: Reg
             yield source_map.locate(keys, "strict-one-of", cause, fix, on_key=True, replacement="anyOf")
 
 
+def find_raw_tools(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an error for each tool under `additionalProperties` that a call refuses (K1)."""
+    names = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool)]
+    for keys, cause, fix in find_raw_tool_problems(agent.model.options, names):
+        yield source_map.locate(keys, "raw-tool", cause, fix)
+
+
 def find_kinds_as_defaults(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
     """Yield a warning for each input whose default is the name of a kind, as in `inputs: {question: string}`."""
     inputs = data.get("inputs")
@@ -291,7 +329,7 @@ def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Itera
         yield source_map.locate(keys, "untrusted-endpoint", refusal.cause, refusal.fix, severity="warning")
 
 
-def _find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
+def find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
     """Yield the agent with each model in `metadata.fallbacks`. An invalid fallback fails in a run."""
     entries = agent.metadata.get("fallbacks")
     for index, entry in enumerate(entries if isinstance(entries, list | tuple) else ()):
@@ -302,7 +340,7 @@ def _find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]
 
 
 def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]:
-    for keys, candidate in ((("model",), agent), *_find_fallbacks(agent)):
+    for keys, candidate in ((("model",), agent), *find_fallbacks(agent)):
         providers, key = agent.registry[PROVIDERS], candidate.model.provider
         hosts = providers.get(key).hosts if providers.has(key) else ()
         connection = candidate.model.connection

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from prompty.api_async import invoke_async, turn_async
@@ -23,6 +24,7 @@ class Call:
             "max_retries": MAX_RETRIES,
             "extra_inputs": "ignore",
             "outputs_mode": job.outputs_mode,
+            "provider_tools": job.provider_tools,
         }
         self.used: RowUsage = RowUsage(attempts=0)
 
@@ -39,13 +41,20 @@ class Call:
                 self.used = replace(used, attempts=(used.attempts or 0) + 1)
                 self._on_retry(event)
             case ModelReply(reply):
-                cost, known = self._price(reply), used.cost
+                cost, known = self._price(reply), used.cost if used.model else Decimal()
                 self.used = RowUsage(
                     usage=used.usage + reply.usage,
-                    cost=known if cost is None else cost + (known or 0),
+                    cost=None if cost is None or known is None else cost + known,
                     model=reply.model or self._agent.model.id,
                     attempts=(used.attempts or 0) + 1,
                 )
             case Done():  # its usage includes prompts that ran as tools
-                cost = used.cost if event.cost is None else event.cost
-                self.used = replace(used, usage=event.usage, cost=cost)
+                is_whole = event.usage == used.usage
+                cost = used.cost if event.cost is None and is_whole else event.cost
+                self.used = replace(
+                    used,
+                    usage=event.usage,
+                    cost=cost,
+                    citations=event.citations,
+                    provider_calls=event.provider_calls,
+                )

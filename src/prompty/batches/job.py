@@ -83,6 +83,7 @@ class BatchJob:
     max_concurrency: int
     retry_failed: bool = False
     outputs_mode: Literal["strict", "lenient"] = "strict"
+    provider_tools: bool = True
 
 
 class Batch:
@@ -93,19 +94,25 @@ class Batch:
         self.ledger = ledger
         self.rows: Iterator[PlannedRow | None] = plan_rows(job.rows, job.agent, job.numbers, ledger.index)
         self.progress: BatchProgress = BatchProgress(total=len(job.numbers), started=time.monotonic())
+        self.has_unpriced_calls: bool = False
 
     @property
     def is_budget_spent(self) -> bool:
-        return self.job.budget is not None and self.ledger.spent >= self.job.budget
+        """True if the budget is spent, or if a provider ran a tool whose price is unknown, so that it may be."""
+        return self.job.budget is not None and (self.has_unpriced_calls or self.ledger.spent >= self.job.budget)
 
     def _skip(self) -> None:
         """Count a row that an earlier run finished."""
         self.progress = self.progress.count_earlier()
 
+    def _count(self, used: RowUsage, *, failed: bool = False) -> None:
+        self.progress = self.progress.count_row(used, failed=failed)
+        self.has_unpriced_calls |= used.cost is None and bool(used.usage.requests)
+
     def _finish(self, line: bytes, used: RowUsage) -> None:
         self.ledger.finish(line, used.cost)
-        self.progress = self.progress.count_row(used)
+        self._count(used)
 
     def _fail(self, planned: PlannedRow, failure: RowFailure, used: RowUsage) -> None:
         self.ledger.fail(encode_record(build_failure(planned, failure, used)), used.cost)
-        self.progress = self.progress.count_row(used, failed=True)
+        self._count(used, failed=True)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from prompty.batches.rows import Row
 from prompty.errors import ResultError
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import Citation, ProviderCall
 from prompty.model.message import Json, ToolCall, Usage
 from prompty.model.paused import Paused
 from prompty.safety.redaction import Redactor
@@ -28,12 +29,15 @@ class PlannedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowUsage:
-    """Tokens and dollars used by one row. `attempts` counts requests to a model, or is None if unknown."""
+    """Tokens and dollars used by one row, and the sources of its answer. `attempts` counts requests to a model, or is
+    None if unknown."""
 
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = None
     model: str | None = None
     attempts: int | None = None
+    citations: tuple[Citation, ...] = ()
+    provider_calls: tuple[ProviderCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,12 @@ def build_result(planned: PlannedRow, result: object, usage: RowUsage) -> Json:
     """Return the record of a row that succeeded."""
     if isinstance(result, list):  # tool calls; any other result is already JSON data
         result = [item.to_json() if isinstance(item, ToolCall) else item for item in result]
-    return _build_record(planned, {"result": result}, usage)
+    outcome: Json = {"result": result}
+    if usage.citations:
+        outcome["citations"] = [citation.to_json() for citation in usage.citations]
+    if usage.provider_calls:
+        outcome["providerCalls"] = [call.to_json() for call in usage.provider_calls]
+    return _build_record(planned, outcome, usage)
 
 
 def build_failure(planned: PlannedRow, failure: RowFailure, usage: RowUsage) -> Json:

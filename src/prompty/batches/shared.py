@@ -54,6 +54,7 @@ class SharedBatch(Batch):
             "tools": list(handlers_of(job.tools)) or None,
             "extra_inputs": "ignore",
             "outputs_mode": job.outputs_mode,
+            "provider_tools": job.provider_tools,
         }
         self._template: Record | None = None
         self._running: dict[str, PlannedRow] = {}
@@ -134,7 +135,13 @@ class SharedBatch(Batch):
         match outcome:
             case Done():
                 cost = self.job.price(Reply(usage=outcome.usage)) if outcome.cost is None else outcome.cost
-                used = RowUsage(usage=outcome.usage, cost=cost, model=self.job.agent.model.id)
+                used = RowUsage(
+                    usage=outcome.usage,
+                    cost=cost,
+                    model=self.job.agent.model.id,
+                    citations=outcome.citations,
+                    provider_calls=outcome.provider_calls,
+                )
                 self._finish(encode_record(build_result(planned, outcome.result, used)), used)
             case Paused():
                 fix = f"Answer it: prompty runs answer {run_id} …; then collect it with --retry-failed."

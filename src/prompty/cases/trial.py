@@ -30,7 +30,7 @@ from prompty.model.content import TextPart
 from prompty.model.event import Event, IterationStarted, ModelReply, ToolStarted
 from prompty.model.message import Json, Message, Reply, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.model.tool import CustomTool, FunctionTool, PromptyTool
+from prompty.model.tool import CustomTool, FunctionTool, PromptyTool, SkillsTool, runs_at_provider
 from prompty.pipeline.prepare import prepare
 from prompty.safety.json import read_json
 from prompty.safety.redaction import mask_secrets
@@ -40,7 +40,7 @@ from prompty.tracing.files import find_trace_file
 from prompty.tracing.spans import begin, is_tracing
 from prompty.wire.structured import parse_structured
 
-_OFFLINE_KINDS = (FunctionTool, CustomTool, PromptyTool)
+_OFFLINE_KINDS = (FunctionTool, CustomTool, PromptyTool, SkillsTool)
 MAX_PAUSES = 100
 
 
@@ -357,7 +357,7 @@ def _require_functions(agent: PromptAgent, tools: Sequence[Any]) -> None:
 def _require_offline_tools(context: TrialContext) -> None:
     """Raise RequestError if a prompt's tools can only be listed by a server, which is not called offline."""
     for tool in context.agent.tools if not context.mode.asks else ():
-        if not isinstance(tool, _OFFLINE_KINDS):
+        if not isinstance(tool, _OFFLINE_KINDS) and not runs_at_provider(tool):
             raise RequestError(
                 f"the functions of the tool '{tool.name}' are on a server ({tool.kind}), which is not called offline",
                 "Add --live, or only check the messages with --level render.",

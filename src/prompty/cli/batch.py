@@ -38,6 +38,7 @@ from prompty.cli.options import (
     get_outputs_mode,
     start_tracing,
 )
+from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
 from prompty.errors import RequestError
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
@@ -84,6 +85,7 @@ def run_batch(
     provider: ProviderKey = None,
     api: ApiType = None,
     lenient_outputs: LenientOutputs = False,
+    provider_tools: ProviderTools = None,
     as_json: AsJson = False,
     roots: Roots = None,
     allow_env: AllowEnv = None,
@@ -108,6 +110,7 @@ def run_batch(
             max_concurrency=max_concurrency,
             retry_failed=retry_failed,
             outputs_mode=get_outputs_mode(lenient=lenient_outputs),
+            provider_tools=decide_provider_tools(agent, file, provider_tools),
         )
         complete, progress = _run(job, database, name)
     except OSError as error:
@@ -231,7 +234,8 @@ def _report_stopping() -> None:
 
 def _report_budget(running: Batch) -> None:
     if running.is_budget_spent and not running.ledger.complete:
-        err.print(f"The budget is spent: ${running.ledger.spent:.4f}.")
+        unknown = " plus tools of the provider whose price is unknown" if running.has_unpriced_calls else ""
+        err.print(f"The budget is spent: ${running.ledger.spent:.4f}{unknown}.")
 
 
 @contextmanager

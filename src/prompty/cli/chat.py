@@ -22,7 +22,8 @@ from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select
 from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import get_state_path, read_options, start_tracing
-from prompty.cli.turns import BLOCKED, Approver, describe_event, truncate_line
+from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
+from prompty.cli.turns import BLOCKED, Approver, describe_event, describe_sources, truncate_line
 from prompty.errors import Cancelled, InputError, PromptyError, StoreUnusable
 from prompty.loop.effects import Verdict
 from prompty.memory.sqlite import SqliteMemory
@@ -63,6 +64,7 @@ def chat(
     api: shared.ApiType = None,
     options: shared.ModelOptionPairs = None,
     lenient_outputs: shared.LenientOutputs = False,
+    provider_tools: ProviderTools = None,
     roots: shared.Roots = None,
     allow_env: shared.AllowEnv = None,
     trace: shared.TraceTo = None,
@@ -86,6 +88,7 @@ def chat(
         ask=ask,
         approval="always" if approve else None,
         outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
+        provider_tools=decide_provider_tools(agent, file, provider_tools),
         keyboard=open_keyboard(get_state_path("chat_history")),
     )
     is_terminal = sys.stdin.isatty()
@@ -117,6 +120,7 @@ class Conversation:
         ask: str | None,
         approval: str | None,
         outputs_mode: Literal["strict", "lenient"] = "strict",
+        provider_tools: bool = True,
         keyboard: Keyboard,
     ) -> None:
         self.agent = agent
@@ -124,6 +128,7 @@ class Conversation:
         self.functions = functions
         self.approval = approval
         self.outputs_mode: Literal["strict", "lenient"] = outputs_mode
+        self.provider_tools = provider_tools
         self.store: MemoryStore = open_store() if session else InProcessMemory()
         self._open_store = open_store
         self.session: str = session or uuid4().hex
@@ -187,6 +192,7 @@ class Conversation:
                     messages=messages,
                     approval=self.approval,
                     outputs_mode=self.outputs_mode,
+                    provider_tools=self.provider_tools,
                     gate=self.decide_all,
                     steering=steering,
                     cancel=cancel,
@@ -265,6 +271,8 @@ class Display:
             case ModelReply(reply):
                 self.end_line()
                 self.blocked = reply.finish_reason == "content_filter" and not (reply.text or reply.tool_calls)
+                if sources := describe_sources(reply.citations):
+                    out.print(Text(sources, "dim"))
             case _:
                 if line := describe_event(event):
                     self.end_line()

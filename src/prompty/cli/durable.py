@@ -20,6 +20,7 @@ from prompty.cli.console import err, out
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file, read_pairs
 from prompty.cli.options import get_state_path, start_tracing
+from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
 from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import load_functions
@@ -246,6 +247,7 @@ def submit(
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,
     lenient_outputs: shared.LenientOutputs = False,
+    provider_tools: ProviderTools = None,
     roots: shared.Roots = None,
     allow_env: shared.AllowEnv = None,
 ) -> None:
@@ -264,6 +266,7 @@ def submit(
             tools=tool,
             approval="always" if approve else None,
             outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
+            provider_tools=decide_provider_tools(agent, file, provider_tools),
         )
         out.print(visible(id))
 

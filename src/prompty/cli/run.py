@@ -4,7 +4,6 @@ import json
 import sys
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +17,12 @@ from prompty.cli.console import err, fail, out, print_json, print_problem
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
 from prompty.cli.inputs import read_inputs
 from prompty.cli.options import read_options, start_tracing
+from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
 from prompty.cli.render import Prompt
-from prompty.cli.turns import BLOCKED, Approver, describe_call, describe_event, truncate_line
+from prompty.cli.turns import BLOCKED, Approver, describe_call, describe_event, describe_sources, truncate_line
 from prompty.errors import Problem, PromptyWarning
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event, ModelReply, ReasoningDelta, TextDelta
 from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.paused import Paused
@@ -61,6 +62,7 @@ def run_prompt(
     options: shared.ModelOptionPairs = None,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Cancel the call after SECONDS.")] = None,
     lenient_outputs: shared.LenientOutputs = False,
+    provider_tools: ProviderTools = None,
     roots: shared.Roots = None,
     allow_env: shared.AllowEnv = None,
     trace: shared.TraceTo = None,
@@ -83,6 +85,7 @@ def run_prompt(
     display = RunDisplay(quiet=as_json or output is not None)
     settings: dict[str, Any] = {"stream": stream, "timeout": timeout, "on_event": display.show}
     settings["outputs_mode"] = shared.get_outputs_mode(lenient=lenient_outputs)
+    settings["provider_tools"] = decide_provider_tools(agent, file, provider_tools)
     if runs_tools:
         read_reply = (lambda: sys.stdin.readline() or None) if sys.stdin.isatty() else None
         approver = Approver(err, read_reply, allow or ())
@@ -102,6 +105,8 @@ class RunDisplay:
     def __init__(self, *, quiet: bool) -> None:
         self.reply: Reply = Reply()
         self.usage: Usage = Usage()
+        self.citations: tuple[Citation, ...] = ()
+        self.provider_calls: tuple[ProviderCall, ...] = ()
         self.streamed: str = ""  # the printed text of the current reply
         self._quiet = quiet
 
@@ -113,6 +118,7 @@ class RunDisplay:
                     out.print()
             case Done():
                 self.usage = event.usage
+                self.citations, self.provider_calls = event.citations, event.provider_calls
             case ReasoningDelta(text) if not self._quiet:
                 err.print(Text(visible(text), "dim"), end="")
             case TextDelta(text) if not self._quiet:
@@ -151,8 +157,12 @@ def _print_result(
     calls = reply.tool_calls if isinstance(result, list) and result and isinstance(result[0], ToolCall) else ()
     plain = [call.to_json() for call in calls] if calls else result
     if as_json:
-        usage = {name: value for name, value in asdict(display.usage).items() if value is not None}
+        usage = {name: value for name, value in display.usage.to_json().items() if value is not None}
         plain = {"result": plain, "model": reply.model, "finishReason": reply.finish_reason, "usage": usage}
+        if display.citations:
+            plain["citations"] = [citation.to_json() for citation in display.citations]
+        if display.provider_calls:
+            plain["providerCalls"] = [call.to_json() for call in display.provider_calls]
     if output is not None:
         text = plain if isinstance(plain, str) else json.dumps(plain, indent=2, ensure_ascii=False)
         output.write_text(f"{text}\n", encoding="utf-8")
@@ -168,6 +178,8 @@ def _print_result(
         out.print(Text(visible(plain)))
     if calls:
         err.print(Text(visible(_explain_calls(agent, calls)), "yellow"))
+    if not as_json and (sources := describe_sources(display.citations)):
+        err.print(Text(f"\n{sources}", "dim"))
 
 
 def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:

@@ -1,19 +1,23 @@
 """Show the events of a turn on the terminal, and ask for approval of its calls."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from rich.console import Console
 from rich.text import Text
 
+from prompty.cli.console import show
 from prompty.loop.effects import Verdict
 from prompty.loop.policy import ALLOW, deny, later
+from prompty.model.citation import Citation, ProviderCall, describe_source, list_sources
 from prompty.model.event import (
     Compacted,
     Event,
     FellBack,
     HistoryRepaired,
     OutputRejected,
+    ProviderCallDone,
+    ProviderCallStarted,
     Retry,
     ToolFinished,
     ToolStarted,
@@ -39,6 +43,10 @@ def describe_event(event: Event) -> tuple[str, str] | None:
         case ToolFinished(call, result):
             style = "red" if event.is_error else "green"
             return f"← {visible(call.name)} {visible(truncate_line(result.text))}", style
+        case ProviderCallStarted(started):
+            return f"→ {describe_provider_call(started)}", "magenta"
+        case ProviderCallDone(done) if done.status != "completed":
+            return f"← {show(truncate_line(f'{done.tool} {done.error or done.status}'))}", "red"
         case Retry(attempt, seconds, reason):
             return f"attempt {attempt} failed: {visible(reason)}; retrying in {seconds:.1f} s", "yellow"
         case Compacted(messages, _):
@@ -50,6 +58,18 @@ def describe_event(event: Event) -> tuple[str, str] | None:
         case OutputRejected(_, cause):
             return f"({visible(cause)}; asking the model to correct it)", "yellow"
     return None
+
+
+def describe_provider_call(call: ProviderCall) -> str:
+    """Return a call of the provider's own tool on one line."""
+    given = json.dumps(call.input, ensure_ascii=False, separators=(",", ":")) if call.input else ""
+    return show(truncate_line(f"{call.tool} {given}"))
+
+
+def describe_sources(citations: Iterable[Citation]) -> str:
+    """Return the sources of an answer as numbered lines. What a page wrote about itself stays on its line."""
+    lines = [show(truncate_line(describe_source(citation))) for citation in list_sources(citations)]
+    return "\n".join(["Sources", *[f"{number}. {line}" for number, line in enumerate(lines, 1)]]) if lines else ""
 
 
 ReadLine = Callable[[], str | None]

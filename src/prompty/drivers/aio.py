@@ -4,14 +4,15 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from random import uniform
 from typing import Any, Generic, TypeVar, cast
 
 from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
 from prompty.drivers.driver import (
+    ABANDON_SECONDS,
     Driver,
     Moment,
     Question,
@@ -19,6 +20,7 @@ from prompty.drivers.driver import (
     add_place,
     advance,
     check_deadline,
+    count_streamed,
     limit_timeout,
 )
 from prompty.drivers.session import LOCK_POLL, MemorySession
@@ -26,6 +28,7 @@ from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
+    AbandonAnswer,
     AskGate,
     CallModel,
     CallTools,
@@ -165,7 +168,7 @@ class AsyncDriver(Driver):
 
     async def _perform(self, effect: Effect[object]) -> object:
         """Perform an effect without events."""
-        if not isinstance(effect, SaveMemory):  # what happened is stored, even after cancellation
+        if not isinstance(effect, SaveMemory | AbandonAnswer):  # what happened is stored, even after cancellation
             self.check()
         with self.inside(effect):
             match effect:
@@ -183,6 +186,8 @@ class AsyncDriver(Driver):
                     await self.host.session.save_async(session_id, messages)
                 case Wait(seconds):
                     await self._wait_to_retry(seconds)
+                case AbandonAnswer():
+                    await self._abandon(effect)
                 case Checkpoint():
                     pass
                 case _:
@@ -223,7 +228,7 @@ class AsyncDriver(Driver):
             yield Outcome(reply)
             return
         deadline = self.clock.deadline(effect.call, request.timeout)
-        reader = ReplyReader(decoder())
+        reader = ReplyReader(decoder(), count_streamed(request, target.api_of(request)))
         with self.inside(effect):
             chunks = await self._open(target, request, deadline)
         try:
@@ -246,6 +251,12 @@ class AsyncDriver(Driver):
 
     def _interruptible(self, chunks: AsyncBytes) -> AsyncIterator[bytes]:
         return aiter(chunks) if self.cancel is None else _interruptible_chunks(aiter(chunks), self.cancel)
+
+    async def _abandon(self, effect: AbandonAnswer) -> None:
+        target = self.targets[effect.model]
+        if isinstance(target, HttpTarget):
+            with suppress(ModelError):
+                await target.transport.send(replace(effect.request, timeout=ABANDON_SECONDS))
 
     async def _describe_tools(self) -> tuple[OfferedTool, ...]:
         if self.tools is None:
@@ -288,6 +299,9 @@ class AsyncDriver(Driver):
                         effect = next(loop)
                     case SaveMemory(session_id, messages) if self.host.session is not None:
                         await self.host.session.save_async(session_id, messages)
+                        effect = next(loop)
+                    case AbandonAnswer():
+                        await self._abandon(effect)
                         effect = next(loop)
                     case _:
                         effect = loop.throw(Cancelled())

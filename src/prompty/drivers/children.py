@@ -155,4 +155,4 @@ def _metered_result(end: Done | Paused) -> object:
     result = end.result
     if isinstance(result, list) and all(isinstance(entry, ToolCall) for entry in result):
         result = [call.to_json() for call in result]
-    return Metered(result, end.usage, end.cost)
+    return Metered(result, end.usage, end.cost, end.provider_calls)

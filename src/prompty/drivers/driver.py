@@ -21,6 +21,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, Event
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
+from prompty.providers import Api
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing.spans import NULL_SPAN
 
@@ -182,6 +183,16 @@ def _check_each(deltas: Iterable[Delta], cancel: CancelToken) -> Iterator[Delta]
     for delta in deltas:
         yield delta
         cancel.check()
+
+
+ABANDON_SECONDS = 5.0  # for telling a server that its answer is not wanted any more
+
+
+def count_streamed(request: WireRequest, api: Api) -> int:
+    """Return how many characters of the answer were streamed before, if it continues an earlier piece."""
+    last = request.messages[-1] if request.messages and api.unfinished else None
+    is_continued = last is not None and last.role == "assistant" and last.finish_reason in api.unfinished
+    return len(last.text) if last is not None and is_continued else 0
 
 
 def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: RunSpans | None) -> Effect[object]:

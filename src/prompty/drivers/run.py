@@ -7,6 +7,7 @@ from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from operator import is_
 from secrets import token_hex
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, R
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
 from prompty.loop.options import Settings
-from prompty.loop.policy import combine_policies, parse_verdict
+from prompty.loop.policy import combine_policies, get_tool_policies, parse_verdict
 from prompty.loop.state import (
     NO_HOOKS,
     Choice,
@@ -37,10 +38,12 @@ from prompty.loop.state import (
 from prompty.loop.stop import Budget, Price, tokens_of
 from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, Reply, Usage, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
+from prompty.model.tool import runs_at_provider
 from prompty.pipeline.late import open_fallback, resolve_late
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
@@ -50,6 +53,7 @@ from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
+from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety import origins
 from prompty.tracing.spans import NULL_SPAN, is_tracing
@@ -69,7 +73,8 @@ class Result(NotebookView, Generic[T]):
 
     `usage` includes every call of the run, also those of prompts that ran as tools. `model` is the one that answered
     last, as its provider names it, and `finish_reason` is why it stopped. `omitted` are the options of the file that
-    were not sent because the model refuses them, with the reason.
+    were not sent because the model refuses them, with the reason. `citations` are the sources of the answer, and
+    `provider_calls` the tools that providers ran during the run.
     """
 
     value: T
@@ -78,6 +83,8 @@ class Result(NotebookView, Generic[T]):
     finish_reason: str | None
     model: str
     omitted: Mapping[str, str] = field(default_factory=dict)
+    citations: tuple[Citation, ...] = ()
+    provider_calls: tuple[ProviderCall, ...] = ()
     _cost: Decimal | None = field(default=None, repr=False)
     _replies: tuple[CountedReply, ...] = field(default=(), repr=False, compare=False)
     _sensitive: tuple[object, ...] = field(default=(), repr=False, compare=False)  # values that no view shows
@@ -200,11 +207,15 @@ class Run:
             spans.describe(agent, invocation.inputs, settings)
         if invocation.output_type is not None:
             agent = with_output_type(agent, invocation.output_type)
+        if settings.approval is not None:
+            agent = _ask_for_provider_tools(agent, settings.approval)
         self.agent: PromptAgent = agent
         self.settings: Settings = settings
         self.lineage: tuple[str, ...] = (*parent.lineage, str(parent.agent.path)) if parent else ()
         self._spans = spans
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
+        if not settings.provider_tools:
+            refuse_provider_tools(self.agents)
         self._run_tools = invocation.operation == "turn"
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_promised = invocation.operation != "run" and settings.outputs_mode == "strict"
@@ -297,6 +308,8 @@ class Run:
             finish_reason=reply.finish_reason,
             model=reply.model or self.agents[self.state.model].model.id,
             omitted=self.state.omitted,
+            citations=end.citations,
+            provider_calls=end.provider_calls,
             _cost=end.cost,
             _replies=tuple(self.state.replies or ()),
             _sensitive=tuple(self._given.get(one.name, one.default) for one in self.agent.inputs if one.sensitive),
@@ -440,6 +453,18 @@ def _place_history(messages: list[Message], history_at: int | None) -> Opening:
     if history_at is None:
         return Opening(messages, new_from, new_from)
     return Opening(messages, history_at, max(new_from, history_at))
+
+
+def _ask_for_provider_tools(agent: PromptAgent, approval: object) -> PromptAgent:
+    """Return the agent with the host's policy on the tools that the provider runs. If the provider cannot ask, the
+    request is refused (K5)."""
+    tools = tuple(
+        tool.model_copy(update={"approval_mode": "always"})
+        if runs_at_provider(tool) and {*map(str, get_tool_policies(approval, tool.name))} - {"None", "never"}
+        else tool
+        for tool in agent.tools
+    )
+    return agent if all(map(is_, tools, agent.tools)) else agent.model_copy(update={"tools": tools})
 
 
 def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list[PromptAgent]:

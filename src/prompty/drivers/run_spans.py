@@ -21,6 +21,7 @@ from prompty.drivers.span_attributes import (
 from prompty.drivers.target import HttpTarget, Target
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import ProviderCall
 from prompty.model.content import TextPart
 from prompty.model.event import (
     Done,
@@ -28,6 +29,8 @@ from prompty.model.event import (
     ModelFailed,
     ModelReply,
     ModelRequested,
+    ProviderCallDone,
+    ProviderCallStarted,
     ReasoningDelta,
     RunPaused,
     TextDelta,
@@ -55,6 +58,7 @@ class _CallSpan:
         self.call, self.span = call, span
         self.exchanges: list[tuple[PromptAgent, Api, WireRequest, ExchangeResult]] = []
         self.failed_after: int | None = None
+        self.provider_calls: dict[str, Span] = {}  # those that have begun, by id
 
     def begin_attempt(self, attempt: int) -> None:
         self.failed_after = None
@@ -139,7 +143,13 @@ class RunSpans:
                     self._call.record_first_chunk()
             case ModelRequested():
                 self._request(event)
+            case ProviderCallStarted(call) if self._call:
+                self._begin_provider_call(self._call, call)
+            case ProviderCallDone(call) if self._call:
+                self._end_provider_call(self._call, call)
             case ModelReply(reply) if self._call:
+                for call in reply.provider_calls:
+                    self._end_provider_call(self._call, call)
                 self._hide_sensitive_arguments(reply)
                 self._call.span.error = None
                 record_reply(self._call.span, reply)
@@ -192,6 +202,28 @@ class RunSpans:
             self._call = _CallSpan(event.call, span)
         self._call.begin_attempt(event.attempt)
 
+    def _begin_provider_call(self, model_call: _CallSpan, call: ProviderCall) -> Span:
+        """Begin the span of a tool that the provider runs, below that of the model call. Results are not recorded."""
+        attributes = {
+            names.OPERATION_NAME: "execute_tool",
+            names.TOOL_NAME: call.tool,
+            names.TOOL_TYPE: "extension",
+            names.TOOL_CALL_ID: call.id,
+            names.TOOL_RUN_BY: "provider",
+        }
+        span = begin("execute_provider_tool", attributes, title=f"execute_tool {call.tool}", parent=model_call.span)
+        model_call.provider_calls[call.id] = span
+        return span
+
+    def _end_provider_call(self, model_call: _CallSpan, call: ProviderCall) -> None:
+        """End the span of a provider's tool. In an answer without a stream, it begins and ends here."""
+        span = model_call.provider_calls.get(call.id) or self._begin_provider_call(model_call, call)
+        if span.duration is None:
+            span.record("inputs", call.input)
+            if call.status != "completed":
+                span.error = ("ToolError", span.trace.sanitizer.text(call.error or call.status))
+            self._end(span)
+
     def _record_calls(self, reply: Reply) -> None:
         """Add the `process` span of a reply whose result is its calls (§8)."""
         span = begin("process", parent=self.span)
@@ -200,6 +232,10 @@ class RunSpans:
 
     def _end_call(self) -> None:
         if self._call:
+            for span in self._call.provider_calls.values():
+                if span.duration is None:
+                    span.error = ("Cancelled", "the answer ended before the call")
+                    self._end(span)
             self._call.record_exchanges()
             self._end(self._call.span, self._call.failed_after)
             self._call = None

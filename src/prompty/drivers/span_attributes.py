@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from prompty.model.agent import ModelOptions, PromptAgent
-from prompty.model.message import Reply
+from prompty.model.message import Reply, Usage
 from prompty.model.request import WireRequest
 from prompty.providers import Api
 from prompty.safety.redaction import MASK, is_credential_name
@@ -82,16 +82,29 @@ def _attribute_value(value: object) -> object:
 
 def record_reply(span: Span, reply: Reply) -> None:
     """Record a reply. The result of embeddings and images is not a message."""
+    counts = flatten_usage(reply.usage)
     span.set_attributes(
         {
             names.RESPONSE_ID: reply.id,
             names.RESPONSE_MODEL: reply.model,
             names.RESPONSE_FINISH_REASONS: [reply.finish_reason] if reply.finish_reason else None,
-            **{names.USAGE[name]: number for name, number in reply.usage.to_json().items()},
+            **{names.get_usage_name(name): number for name, number in counts.items()},
+            **{
+                f"{names.REQUESTS_PREFIX}{tool}": "unknown"
+                for tool, count in reply.usage.requests.items()
+                if count is None
+            },
         }
     )
-    span.add_usage(reply.usage.to_json())
+    span.add_usage(counts)
     span.record("result", reply.message() if reply.value is None else reply.value)
+
+
+def flatten_usage(usage: Usage) -> dict[str, int | None]:
+    """Return all counts by name. Those of a provider's calls are `requests.` and the tool."""
+    counts: Any = usage.to_json()
+    requests: dict[str, int | None] = counts.pop("requests", {})
+    return {**counts, **{f"requests.{tool}": count for tool, count in requests.items()}}
 
 
 def agent_attributes(agent: PromptAgent, conversation: str | None) -> dict[str, Any]:

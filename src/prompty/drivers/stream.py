@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from prompty.drivers.aio import Outcome
 from prompty.errors import StreamCut
+from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
@@ -40,6 +41,16 @@ class StreamState(NotebookView, Generic[T]):
     def messages(self) -> tuple[Message, ...]:
         """The conversation after the run. Empty until it is complete."""
         return self._end.messages if isinstance(self._end, Done) else ()
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources of the answer. Empty until the run is complete."""
+        return self._end.citations if isinstance(self._end, Done) else ()
+
+    @property
+    def provider_calls(self) -> tuple[ProviderCall, ...]:
+        """The tools that providers ran. Empty until the run is complete."""
+        return self._end.provider_calls if isinstance(self._end, Done) else ()
 
     @property
     def text(self) -> str:

@@ -6,14 +6,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from random import uniform
 from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken
 from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, in_thread, run_in_event_loop
 from prompty.drivers.driver import (
+    ABANDON_SECONDS,
     Driver,
     Moment,
     Question,
@@ -21,6 +22,7 @@ from prompty.drivers.driver import (
     add_place,
     advance,
     check_deadline,
+    count_streamed,
     limit_timeout,
 )
 from prompty.drivers.session import LOCK_POLL, MemorySession
@@ -28,6 +30,7 @@ from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
 from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
+    AbandonAnswer,
     AskGate,
     CallModel,
     CallTools,
@@ -118,7 +121,7 @@ class SyncDriver(Driver):
 
     def _perform(self, effect: Effect[object]) -> object:
         """Perform an effect without events."""
-        if not isinstance(effect, SaveMemory):  # what happened is stored, even after cancellation
+        if not isinstance(effect, SaveMemory | AbandonAnswer):  # what happened is stored, even after cancellation
             self.check()
         with self.inside(effect):
             match effect:
@@ -136,6 +139,8 @@ class SyncDriver(Driver):
                     self.host.session.save(session_id, messages)
                 case Wait(seconds):
                     self._wait_to_retry(seconds)
+                case AbandonAnswer():
+                    self._abandon(effect)
                 case Checkpoint():
                     pass
                 case _:
@@ -184,7 +189,7 @@ class SyncDriver(Driver):
                 yield TextDelta(reply.text)
             return reply
         deadline = self.clock.deadline(effect.call, request.timeout)
-        reader = ReplyReader(decoder())
+        reader = ReplyReader(decoder(), count_streamed(request, target.api_of(request)))
         with self.inside(effect):
             chunks = self._open(target, request, deadline)
         try:
@@ -213,6 +218,12 @@ class SyncDriver(Driver):
         if self.cancel is None:
             return cast(Bytes, target.transport.stream(limited))
         return Abandonable(lambda: target.transport.stream(limited), self.cancel)
+
+    def _abandon(self, effect: AbandonAnswer) -> None:
+        target = self.targets[effect.model]
+        if isinstance(target, HttpTarget):
+            with suppress(ModelError):
+                target.transport.send(replace(effect.request, timeout=ABANDON_SECONDS))
 
     def _describe_tools(self) -> tuple[OfferedTool, ...]:
         if self.tools is None:

@@ -73,7 +73,7 @@ class HttpTarget:
 
     def api_of(self, request: WireRequest) -> Api:
         """Return the API of a request: the target's, or Responses if the server asked for it (M2)."""
-        if request.path == self.api.path:
+        if request.path == self.api.path or request.path.startswith(f"{self.api.path}/"):
             return self.api
         return replace(self.provider.api("responses"), facts=self.api.facts)
 
@@ -285,7 +285,10 @@ class ProviderProcessor:
         api = provider.api_for(agent)
         if api.name == "chat" and isinstance(response, dict) and response.get("object") == "response":
             api = provider.api("responses")  # a run offered tools that are not in the file
-        return parse_reply(api.reply, response)
+        reply = parse_reply(api.reply, response)
+        if reply.finish_reason in api.unfinished:
+            raise ModelError(f"the answer is not complete (`{reply.finish_reason}`), and only a run continues it")
+        return reply
 
     def process(self, agent: PromptAgent, response: object, /) -> object:
         with begin("process") as span:

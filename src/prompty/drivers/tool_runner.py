@@ -15,7 +15,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
-from prompty.model.tool import OpenApiTool, PromptyTool
+from prompty.model.tool import OpenApiTool, PromptyTool, runs_at_provider
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
 from prompty.providers import has_live_transport, has_substitute
 from prompty.safety.redaction import masked_traceback
@@ -106,7 +106,8 @@ class ToolRunner:
             check_conditions(policy, callees)
             if isinstance(policy, Mapping) and "when" not in policy:
                 if not self._has_children():
-                    check_tool_names(policy, self.tools)
+                    hosted = [tool.name for tool in self._agent.tools if runs_at_provider(tool)]
+                    check_tool_names(policy, [*self.tools, *hosted])
                 for callee in callees:
                     check_conditions(policy.get(callee.name), [callee])
 

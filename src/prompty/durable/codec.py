@@ -19,6 +19,7 @@ from prompty.errors import (
     TextEdit,
 )
 from prompty.loop.effects import (
+    AbandonAnswer,
     AskGate,
     CallModel,
     CallTools,
@@ -65,6 +66,7 @@ _NAMES: dict[type[object], str] = {
     AskGate: "gate",
     CheckGuardrail: "guardrail",
     DescribeTools: TOOLS,
+    AbandonAnswer: "abandon",
 }
 
 

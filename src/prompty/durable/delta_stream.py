@@ -7,7 +7,18 @@ from typing import Any, Self, TypeVar
 
 from prompty.drivers.aio import Outcome
 from prompty.durable.envelope import seal, unseal
-from prompty.model.event import Delta, Event, ReasoningDelta, Retry, TextDelta, ToolCallDelta
+from prompty.model.citation import parse_citations, parse_provider_calls
+from prompty.model.event import (
+    CitationAdded,
+    Delta,
+    Event,
+    ProviderCallDone,
+    ProviderCallStarted,
+    ReasoningDelta,
+    Retry,
+    TextDelta,
+    ToolCallDelta,
+)
 from prompty.model.message import Json
 
 T = TypeVar("T")
@@ -27,7 +38,7 @@ class DeltaWriter:
     ) -> AsyncGenerator[Event | Outcome[T], None]:
         """Yield the events of a call, and write their deltas."""
         async for event in events:
-            if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
+            if isinstance(event, Delta):
                 self._buffer.append(delta_to_json(event))
                 if time.monotonic() - self._flushed >= FLUSH_SECONDS:
                     await self._flush()
@@ -53,6 +64,12 @@ def delta_to_json(delta: Delta) -> Json:
             return {"reasoning": text}
         case ToolCallDelta(index, id, name, arguments):
             return {"call": [index, id, name, arguments]}
+        case ProviderCallStarted(started):
+            return {"started": started.to_json()}
+        case ProviderCallDone(done):
+            return {"done": done.to_json()}
+        case CitationAdded(citation):
+            return {"citation": citation.to_json()}
 
 
 def delta_from(value: Any) -> Delta:
@@ -62,6 +79,12 @@ def delta_from(value: Any) -> Delta:
             return TextDelta(text)
         case {"reasoning": str(text)}:
             return ReasoningDelta(text)
+        case {"started": started}:
+            return ProviderCallStarted(*parse_provider_calls([started]))
+        case {"done": done}:
+            return ProviderCallDone(*parse_provider_calls([done]))
+        case {"citation": citation}:
+            return CitationAdded(*parse_citations([citation]))
     return ToolCallDelta(*value["call"])
 
 

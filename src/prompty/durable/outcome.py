@@ -13,6 +13,7 @@ from prompty.durable.codec import error_from
 from prompty.durable.envelope import seal, unseal
 from prompty.durable.record import Record, record_from
 from prompty.errors import Cancelled, PromptyError, RunBroken, RunRefused
+from prompty.model.citation import parse_citations, parse_provider_calls
 from prompty.model.event import Done, Event, RunCancelled, RunFailed, RunPaused
 from prompty.model.message import Json, Usage
 from prompty.model.paused import Paused
@@ -31,6 +32,8 @@ def outcome_to_json(outcome: Done | Paused) -> Json:
             "usage": outcome.usage.to_json(),
             "cost": None if outcome.cost is None else str(outcome.cost),
             "iterations": outcome.iterations,
+            "citations": [citation.to_json() for citation in outcome.citations],
+            "provider_calls": [call.to_json() for call in outcome.provider_calls],
         }
     )
 
@@ -88,6 +91,8 @@ def _done_from(value: dict[str, Any]) -> Done:
         usage=Usage(**value["usage"]),
         cost=None if value["cost"] is None else Decimal(value["cost"]),
         iterations=value["iterations"],
+        citations=parse_citations(value["citations"]),
+        provider_calls=parse_provider_calls(value["provider_calls"]),
     )
 
 

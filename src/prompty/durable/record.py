@@ -41,6 +41,7 @@ from prompty.model.message import Json, Message
 from prompty.model.paused import Paused
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.providers import Api
+from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
@@ -151,6 +152,8 @@ def new_record(
 ) -> Record:
     """Return the first segment of a run. Raise `InputError` if its inputs are not valid."""
     check_numbers(options)
+    if options.get("provider_tools") is False:
+        refuse_provider_tools([agent])
     has_messages = options.get("messages") is not None
     validate_run_inputs(agent, inputs, extra_inputs=options.get("extra_inputs", "error"), has_messages=has_messages)
     data, references = extract_secrets(agent, secrets)

@@ -5,8 +5,8 @@ A reference has the path of the secret in the agent (`keys`) and its source: the
 References are stored beside the data of a run and not inside it, so no text can be mistaken for one.
 
 Secrets are the credentials of connections, addresses that contain one, bound values, texts with a variable that is
-named like a credential, and in `additionalProperties` and in the options of tools whatever is from outside the file or
-has a credential's name.
+named like a credential, and in `additionalProperties`, in headers and in the options of tools whatever is from outside
+the file or has a credential's name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +22,13 @@ from prompty.model.message import Json
 from prompty.model.provenance import Exposure, Provenance, read_trusted
 from prompty.model.unset import Unset, get_text, replace_text
 from prompty.pipeline.load import load, read_document, read_outdated
-from prompty.pipeline.references import References, walk_texts
+from prompty.pipeline.references import References, is_private, walk_texts
 from prompty.safety.origins import TextOrigin
 from prompty.safety.redaction import SHORTEST_SECRET, find_secret, is_credential_name
 
 Keys = tuple[str | int, ...]
 Secrets = Mapping[str, str]
 _FALLBACKS = ("metadata", "fallbacks")
-_PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
 _ADDRESSES = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})
 
 
@@ -156,10 +155,10 @@ def _is_secret(text: str, keys: Keys, provenance: Provenance) -> bool:
         return True
     if keys[-1] in _ADDRESSES and (find_secret(text) or _has_named_credential(text)):
         return True
-    is_private = not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options")
-    if is_private and text in provenance.texts:
+    is_hidden = is_private(keys)
+    if is_hidden and text in provenance.texts:
         return True
-    return (is_private or keys[:2] == _FALLBACKS) and any(is_credential_name(str(key)) for key in keys)
+    return (is_hidden or keys[:2] == _FALLBACKS) and any(is_credential_name(str(key)) for key in keys)
 
 
 def _has_named_credential(url: str) -> bool:

@@ -67,7 +67,15 @@ from prompty.durable.record import (
 )
 from prompty.durable.steps import TurnDriver, Wanted, WrongWorker, list_hooks
 from prompty.errors import DeadlineExceeded, PromptyError, RequestError, RunBroken
-from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, DescribeTools, PlannedCall, Summarise
+from prompty.loop.effects import (
+    AbandonAnswer,
+    AskGate,
+    CallModel,
+    CheckGuardrail,
+    DescribeTools,
+    PlannedCall,
+    Summarise,
+)
 from prompty.loop.options import Settings
 from prompty.loop.policy import combine_policies
 from prompty.loop.state import Plan, TurnState, check_policies
@@ -82,7 +90,7 @@ from prompty.pipeline.late import resolve_late
 from prompty.pipeline.load import StrPath
 from prompty.pipeline.request import build_request
 from prompty.pricing import get_pricer
-from prompty.providers import PROVIDERS
+from prompty.providers import PROVIDERS, Api
 from prompty.registry import DEFAULT
 from prompty.tools.toolbox import handlers_of
 
@@ -352,7 +360,10 @@ def encode(wanted: Wanted, encode_messages: Callable[[Iterable[Message]], Json])
     match wanted:
         case CallModel(request, call, model):
             rest = {"call": call, "model": model, "path": request.path, "timeout": request.timeout}
+            rest["method"] = request.method
             return {"kind": "model", "messages": encode_messages(request.messages), **rest}
+        case AbandonAnswer(request, model):
+            return {"kind": "abandon", "path": request.path, "model": model}
         case PlannedCall():
             return {"kind": "call", "planned": dataclasses.asdict(wanted)}
         case DescribeTools():
@@ -564,18 +575,28 @@ class KnownTurn:
                 return CheckGuardrail("output", self.read(effect["messages"])[0])
             case "summary":
                 return Summarise(tuple(self.read(effect["messages"])), effect["characters"])
+            case "abandon":
+                headers = self._find_api(effect).headers(self.performer.inner.targets[effect["model"]].agent)
+                return AbandonAnswer(WireRequest(path=effect["path"], body={}, headers=headers), effect["model"])
         return self._decode_model_call(effect)
+
+    def _find_api(self, effect: Any) -> Api:
+        api: Api = self.performer.inner.targets[effect["model"]].api_of(
+            WireRequest(path=effect["path"], body={}, headers={})
+        )
+        return api
 
     def _decode_model_call(self, effect: Any) -> CallModel:
         if self.offered is None:
             raise Missing(turn=True)
         messages = self.read(effect["messages"])
-        target = self.performer.inner.targets[effect["model"]]
-        api = target.api_of(WireRequest(path=effect["path"], body={}, headers={}))
+        target, api = self.performer.inner.targets[effect["model"]], self._find_api(effect)
         value: Any = unseal(self.offered, "the tools of a turn")
         tools: Any = answer_from(DescribeTools(), value["answer"], "the tools of a turn")
         functions = [tool.function for tool in tools]
         request = build_request(target.agent, messages, api, functions=functions, timeout=effect["timeout"])
+        if effect["method"] == "GET":  # the answer is in the background
+            request = dataclasses.replace(request, path=effect["path"], method="GET", body={})
         return CallModel(request, effect["call"], effect["model"])
 
     def read(self, encoded: Any) -> list[Message]:

@@ -1,6 +1,6 @@
 """Effects: requests of the loop to its driver. `yield from` an effect to get the driver's answer.
 
-A driver may raise `Cancelled` or `BudgetSpent` for any effect except `Emit`.
+A driver may raise `Cancelled` or `BudgetSpent` for any effect except `Emit` and `AbandonAnswer`.
 """
 
 from collections.abc import Generator
@@ -86,6 +86,15 @@ class CallModel(Effect[Reply]):
 
     request: WireRequest
     call: int = 1
+    model: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonAnswer(Effect[None]):
+    """Tell the server of a model that nobody waits any more for an answer in the background. Performed even after the
+    run was cancelled, and a failure is ignored."""
+
+    request: WireRequest
     model: int = 0
 
 

@@ -4,10 +4,21 @@ This is the only place that retries: SDK retries are off (L8).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from urllib.parse import quote
 
-from prompty.errors import TIMED_OUT, GuardrailError, ModelError, Refused, StreamCut
+from prompty.errors import (
+    TIMED_OUT,
+    BudgetSpent,
+    GuardrailError,
+    ModelError,
+    PromptyError,
+    Refused,
+    ResponseFailed,
+    StreamCut,
+)
 from prompty.loop.context import (
     SUMMARY,
     Context,
@@ -18,9 +29,20 @@ from prompty.loop.context import (
     select_dropped,
     write_plain_summary,
 )
-from prompty.loop.effects import CallModel, CheckGuardrail, Emit, Loop, OfferedTool, Rewrite, Summarise, Wait
+from prompty.loop.effects import (
+    AbandonAnswer,
+    CallModel,
+    CheckGuardrail,
+    Emit,
+    Loop,
+    OfferedTool,
+    Rewrite,
+    Summarise,
+    Wait,
+)
 from prompty.loop.policy import parse_guardrail
 from prompty.loop.state import Choice, Hooks, Plan, TurnState
+from prompty.loop.stop import overspent
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Message, Reply
 from prompty.model.request import WireRequest
@@ -31,6 +53,8 @@ from prompty.providers import PROVIDERS, Api
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
 LONGEST_REQUESTED_WAIT = 60.0
+MAX_CONTINUATIONS = 10  # of one answer
+MAX_POLLS = 1_000  # of one answer, which are about two hours
 # These statuses blame the request, which every fallback would receive unchanged.
 _REQUEST_FAULTS = (400, 413, 422)
 
@@ -57,13 +81,70 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
                 raise
             failure = error
         else:
-            reply = choice.api.bind_reply(request.body, reply)
             if plan.context:
                 state.chars_per_token = measure_chars_per_token(messages, reply.usage, state.chars_per_token)
             state.count(reply, choice)
+            if reply.finish_reason in choice.api.unfinished and not reply.tool_calls:
+                reply = yield from _continue_answer(plan, state, choice, request, reply)
+            state.last_reply = reply = choice.api.bind_reply(request.body, reply)
+            state.provider_calls += reply.provider_calls
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
         yield Emit(FellBack(plan.choices[state.model].agent.model.id, failure.cause))
+
+
+def _continue_answer(plan: Plan, state: TurnState, choice: Choice, request: WireRequest, reply: Reply) -> Loop[Reply]:
+    """Return the whole of an answer that came unfinished (K3).
+
+    Its pieces are one answer: they share its timeout, they are no rounds, and no fallback is called between them.
+    """
+    api = choice.api
+    if api.join is None:
+        return (yield from _await_answer(plan, state, choice, request, reply))
+    for _ in range(MAX_CONTINUATIONS):
+        if plan.settings.budget and (spent := overspent(plan.settings.budget, state.usage, state.cost)):
+            raise BudgetSpent(spent)
+        following = build_request(
+            choice.agent,
+            [*request.messages, reply.message()],
+            api,
+            functions=request.functions,
+            stream=plan.stream,
+            timeout=plan.settings.timeout,
+        )
+        piece = yield from _call_again(plan, state, following)
+        state.count(piece, choice)
+        reply = api.join(reply, piece)
+        if piece.tool_calls or piece.finish_reason not in api.unfinished:
+            return reply
+    cause = f"the answer was not complete after {MAX_CONTINUATIONS} continuations (`{reply.finish_reason}`)"
+    raise StreamCut(cause, reply, retryable=False)
+
+
+def _call_again(plan: Plan, state: TurnState, request: WireRequest) -> Loop[Reply]:
+    """Call the same model for the same answer."""
+    return call_model(request, plan.settings.max_retries, call=state.calls, model=state.model, observed=plan.observed)
+
+
+def _await_answer(plan: Plan, state: TurnState, choice: Choice, request: WireRequest, reply: Reply) -> Loop[Reply]:
+    """Return an answer in the background once it is complete. If nobody waits for it any more, it is cancelled."""
+    path = f"{request.path}/{quote(reply.id or '', safe='')}"
+    poll = replace(request, path=path, method="GET", body={}, stream=False)
+    cancel = AbandonAnswer(replace(request, path=f"{path}/cancel", body={}, stream=False), state.model)
+    for attempt in range(1, MAX_POLLS + 1):
+        try:
+            yield from Wait(min(FIRST_WAIT * float(2 ** min(attempt - 1, 10)), LONGEST_WAIT))
+            piece = yield from _call_again(plan, state, poll)
+        except PromptyError as error:
+            if not isinstance(error, ResponseFailed):
+                with suppress(PromptyError):
+                    yield from cancel
+            raise
+        if piece.finish_reason not in choice.api.unfinished:
+            state.count(piece, choice)
+            return piece
+    yield from cancel
+    raise StreamCut(f"the answer was still `{reply.finish_reason}` after {MAX_POLLS:,} polls", reply, retryable=False)
 
 
 def _find_wanted_api(choice: Choice, error: ModelError) -> Api | None:
@@ -99,7 +180,8 @@ def call_model(
                 yield Emit(ModelReply(reply))
             return reply
         is_out_of_time = failure.cause == TIMED_OUT and request.timeout is not None  # which all attempts share
-        is_final = not failure.retryable or attempt > max_retries or is_out_of_time
+        is_ended = request.method == "GET" and isinstance(failure, ResponseFailed)  # fetching it again changes nothing
+        is_final = not failure.retryable or attempt > max_retries or is_out_of_time or is_ended
         yield Emit(ModelFailed(call, attempt, failure, is_final))
         if is_final:
             raise failure
@@ -148,7 +230,11 @@ def _check_input(messages: list[Message]) -> Loop[list[Message]]:
 def _check_output(reply: Reply) -> Loop[Reply]:
     verdict = parse_guardrail((yield from CheckGuardrail("output", reply.message())))
     if isinstance(verdict, Rewrite):
-        return replace(reply, text=verdict.value.text if isinstance(verdict.value, Message) else str(verdict.value))
+        text = verdict.value.text if isinstance(verdict.value, Message) else str(verdict.value)
+        # the offsets are those of the text before
+        return replace(
+            reply, text=text, citations=tuple([replace(one, start=None, end=None) for one in reply.citations])
+        )
     if not verdict.allowed:
         raise GuardrailError("output", verdict.reason)
     return reply

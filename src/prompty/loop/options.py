@@ -47,6 +47,10 @@ class CallData(TypedDict, total=False):
         Doc("Models to call if the file's model is unavailable: ids, mappings as under `model:`, or agents."),
     ]
     budget: Annotated[Budget | None, Doc("The tokens, dollars and seconds that the run may use.")]
+    provider_tools: Annotated[
+        bool,
+        Doc("False refuses tools that the provider runs, such as a web search: they cost, and see the prompt."),
+    ]
     extra_inputs: Annotated[Literal["error", "ignore"], Doc("Report unknown inputs as an error, or ignore them.")]
     outputs_mode: Annotated[
         Literal["strict", "lenient"],
@@ -139,6 +143,7 @@ _INHERITED = (
     "max_parallel",
     "max_retries",
     "outputs_mode",
+    "provider_tools",
     "registry",
     "timeout",
     "tool_execution",
@@ -156,6 +161,7 @@ class Settings:
     max_retries: int = 3
     fallbacks: Sequence[object] | None = None
     budget: Budget | None = None
+    provider_tools: bool = True
     extra_inputs: Literal["error", "ignore"] = "error"
     outputs_mode: Literal["strict", "lenient"] = "strict"
     guardrails: Guardrails | None = None
@@ -262,6 +268,7 @@ _RULES: dict[str, _Rule] = {
     "max_parallel": _Rule(lambda value: value is None or _is_count(value), _COUNT.expected, _COUNT.fix),
     "fallbacks": _Rule(_is_list, "a list of models", "Write ['model-id'], or mappings as under `model:`."),
     "budget": _Rule(_is_a(Budget), "a Budget", "Write Budget(tokens=…, cost=…, seconds=…)."),
+    "provider_tools": _Rule(lambda value: isinstance(value, bool), "True or False", "Write provider_tools=False."),
     "guardrails": _Rule(_is_a(Guardrails), "Guardrails", "Write Guardrails(input=…, output=…, tool=…)."),
     "cancel": _Rule(_is_a(CancelToken), "a CancelToken", "Pass CancelToken()."),
     "registry": _Rule(_is_a(Registry), "a Registry", "Pass Registry()."),

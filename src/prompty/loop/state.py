@@ -14,6 +14,7 @@ from prompty.loop.policy import later, list_policies
 from prompty.loop.stop import Price, Progress
 from prompty.loop.tool_step import Slots
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import ProviderCall, parse_provider_calls
 from prompty.model.event import Done
 from prompty.model.message import Message, Reply, ToolCall, Usage
 from prompty.model.paused import GatedCall, Paused
@@ -96,6 +97,7 @@ class TurnState:
     - `uncertain_calls`: keys of calls whose outcome is unknown, because their process died during the call.
     - `calls`: number of model calls, for `CallModel.call`.
     - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
+    - `provider_calls`: the tools that providers ran, also for prompts that run as tools.
     - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
     - `dropped`: positions that do not fit the context; `summary` replaces them.
     - `apis`: the APIs that servers asked for instead of the plan's, by the number of the model.
@@ -123,15 +125,16 @@ class TurnState:
     apis: dict[int, Api] = field(default_factory=dict, repr=False)
     omitted: dict[str, str] = field(default_factory=dict)
     last_reply: Reply | None = field(default=None, repr=False)
+    provider_calls: tuple[ProviderCall, ...] = ()
     replies: list[CountedReply] | None = field(default=None, repr=False)
 
     def count(self, reply: Reply, choice: Choice) -> None:
-        """Add the usage of an answer. If the cost of one answer is unknown, the turn's cost is unknown."""
-        self.last_reply = reply
+        """Add the usage of an answer or of a piece of one. If the cost of one is unknown, so is the turn's."""
+        is_first, self.last_reply = self.last_reply is None, reply
         if self.replies is not None:
             self.replies.append(CountedReply(choice.agent, reply))
         cost = choice.price(reply)
-        known = cost is not None and (self.iteration == 1 or self.cost is not None)
+        known = cost is not None and (is_first or self.cost is not None)
         self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
         self.usage = self.usage + reply.usage
 
@@ -141,6 +144,7 @@ class TurnState:
             if result and result.usage:
                 self.usage = self.usage + result.usage
                 self.cost = None if self.cost is None or result.cost is None else self.cost + result.cost
+                self.provider_calls += result.provider_calls
 
     def settle(self, api: Api, reason: str) -> None:
         """Append the pending answer and its results. A call without a result gets the reason why it did not run."""
@@ -164,12 +168,15 @@ class TurnState:
         )
 
     def done(self, result: object) -> Done:
+        answers = (message for message in reversed(self.messages) if message.role == "assistant")
         return Done(
             result=result,
             messages=tuple(self.messages),
             usage=self.usage,
             cost=self.cost,
             iterations=self.iteration,
+            citations=next((message.citations for message in answers), ()),
+            provider_calls=self.provider_calls,
         )
 
     def paused(self, plan: Plan, reply: Reply, calls: Sequence[tuple[GatedCall, Verdict]]) -> Paused:
@@ -197,6 +204,7 @@ class TurnState:
                 "chars_per_token": self.chars_per_token,
                 "dropped": sorted(self.dropped),
                 "summary": self.summary,
+                **({"provider_calls": [call.to_json() for call in self.provider_calls]} if self.provider_calls else {}),
             },
             cost=None if self.cost is None else str(self.cost),
             session_id=plan.session.id if plan.session else None,
@@ -250,7 +258,11 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
         resumed=paused,
         uncertain_calls=frozenset(call.key for call in paused.pending if call.unknown),
         decided={**decided, **{key: verdict for key, verdict in decisions.items() if isinstance(verdict, Verdict)}},
-        **{**carry_over, "dropped": frozenset(carry_over.get("dropped", ()))},
+        **{
+            **carry_over,
+            "dropped": frozenset(carry_over.get("dropped", ())),
+            "provider_calls": parse_provider_calls(carry_over.get("provider_calls")),
+        },
     )
 
 

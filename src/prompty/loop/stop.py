@@ -42,6 +42,9 @@ def overspent(budget: Budget, usage: Usage, cost: Decimal | None) -> str | None:
         return f"the turn has used {tokens_of(usage)} tokens; its budget is {budget.tokens}"
     if budget.cost is not None and cost is not None and cost >= Decimal(str(budget.cost)):
         return f"the turn has cost ${cost:.6f}; its budget is ${budget.cost}"
+    if budget.cost is not None and cost is None and usage.requests:
+        tools = ", ".join(sorted(usage.requests))
+        return f"the turn has used tools of the provider whose price is unknown ({tools}); its budget is ${budget.cost}"
     return None
 
 

@@ -20,9 +20,17 @@ from prompty.loop.effects import (
     Rewrite,
     Verdict,
 )
-from prompty.loop.policy import ALLOW, later, needs_approval, parse_guardrail, parse_verdicts
+from prompty.loop.policy import (
+    ALLOW,
+    deny,
+    get_tool_policies,
+    later,
+    needs_approval,
+    parse_guardrail,
+    parse_verdicts,
+)
 from prompty.model.event import ToolGated
-from prompty.model.message import Message, ToolCall
+from prompty.model.message import APPROVAL, Message, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.safety.redaction import MASK
 from prompty.safety.schemas import Validator, get_validator
@@ -32,10 +40,12 @@ from prompty.tools.calls import (
     drop_defaults,
     error_message,
     is_valid,
+    parse_arguments,
     resolve_arguments,
     result_message,
 )
 
+_NO_GATE = "no gate was there to approve it"
 Slots = list[Message | None]
 Planned = dict[int, PlannedCall]
 
@@ -75,6 +85,9 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
     for position, call in enumerate(calls):
         if slots[position] is not None:  # answered before the turn was paused
             continue
+        if call.asks_approval:
+            _plan_approval(planned, position, call, key, slots)
+            continue
         tool = toolset.get(call.name)
         if tool is None:
             slots[position] = _no_such_tool(call, toolset)
@@ -86,6 +99,16 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
             continue
         planned[position] = PlannedCall(call=call, arguments=arguments, key=f"{key}:{position}", timeout=tool.timeout)
     return planned
+
+
+def _plan_approval(planned: Planned, position: int, call: ToolCall, key: str, slots: Slots) -> None:
+    """Plan the question whether the provider may run a call. Its schema is the provider's affair (K2)."""
+    try:
+        arguments = parse_arguments(call.arguments)
+    except ArgumentsError as error:
+        slots[position] = error_message(call, f"Tool '{call.name}' was denied: {error}")
+        return
+    planned[position] = PlannedCall(call=call, arguments=arguments, key=f"{key}:{position}")
 
 
 def _no_such_tool(call: ToolCall, toolset: Toolset) -> Message:
@@ -105,6 +128,9 @@ def restore_calls(
         shown, tool = kept.get(f"{key}:{position}"), toolset.get(call.name)
         if shown is None:
             raise PausedRefused(f"it belongs to another run than '{key}'", "Pass it as `turn` returned it.")
+        if call.asks_approval:
+            planned[position] = PlannedCall(call=call, arguments=copy_json(shown.arguments), key=shown.key)
+            continue
         if tool is None:
             slots[position] = _no_such_tool(call, toolset)
             continue
@@ -127,6 +153,8 @@ def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planne
     passed: Planned = {}
     for position, call in planned.items():
         verdict = parse_guardrail((yield from CheckGuardrail("tool", gated_call(call, toolset))))
+        if isinstance(verdict, Rewrite) and call.call.asks_approval:
+            verdict = Verdict(False, "the provider runs it, with its own arguments")
         if isinstance(verdict, Rewrite):
             verdict = _rewrite_call(passed, position, call, verdict.value, toolset)
         elif verdict.allowed:
@@ -151,6 +179,9 @@ def _rewrite_call(passed: Planned, position: int, call: PlannedCall, value: obje
 
 def gated_call(planned: PlannedCall, toolset: Toolset) -> GatedCall:
     """Return a call as the gate sees it: bound values are masked, and the arguments are a copy."""
+    if planned.call.asks_approval:
+        call, arguments = planned.call, copy_json(planned.arguments)
+        return GatedCall(id=call.id, name=call.name, arguments=arguments, key=planned.key, needs_approval=True)
     tool = toolset[planned.call.name]
     return GatedCall(
         id=planned.call.id,
@@ -168,18 +199,26 @@ def gated_calls(planned: Planned, toolset: Toolset) -> tuple[GatedCall, ...]:
 
 
 def decide_calls(
-    planned: Planned, toolset: Toolset, *, gated: bool, decided: Mapping[str, Verdict]
+    planned: Planned, toolset: Toolset, *, gated: bool, decided: Mapping[str, Verdict], approval: object = None
 ) -> Loop[list[Verdict]]:
     """Return a verdict for each call: the decision made during a pause, or else the gate's.
 
-    Without a gate, calls that need no approval may run, and the others are deferred.
+    Without a gate, calls that need no approval may run, and the others are deferred. What a provider asks about is
+    deferred if the host's policies say so, and otherwise denied: the host may not know that it could be asked (K2).
     """
     if decided:
         return [decided.get(call.key) or later() for call in planned.values()]
     calls = gated_calls(planned, toolset)
     if gated and calls:
         return parse_verdicts((yield from AskGate(calls)), len(calls))
-    return [later() if call.needs_approval else ALLOW for call in calls]
+    return [
+        deny(_NO_GATE)
+        if asked.call.asks_approval and not needs_approval(get_tool_policies(approval, call.name), asked.arguments)
+        else later()
+        if call.needs_approval
+        else ALLOW
+        for asked, call in zip(planned.values(), calls, strict=True)
+    ]
 
 
 def allow_calls(planned: Planned, verdicts: Sequence[Verdict], slots: Slots) -> Loop[Planned]:
@@ -187,7 +226,9 @@ def allow_calls(planned: Planned, verdicts: Sequence[Verdict], slots: Slots) -> 
     allowed: Planned = {}
     for (position, call), verdict in zip(planned.items(), verdicts, strict=True):
         yield Emit(ToolGated(call.call, verdict.allowed, verdict.reason))
-        if verdict.allowed:
+        if verdict.allowed and call.call.asks_approval:
+            slots[position] = replace(result_message(call.call, "Approved."), opaque={APPROVAL: True})
+        elif verdict.allowed:
             allowed[position] = call
         else:
             reason = f": {verdict.reason}" if verdict.reason else ""

@@ -143,8 +143,11 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> 
     """Fill the slots of an answer's calls. Pause before any of them runs, or if the outcome of one is unknown."""
     slots = state.pending_batch[1] if state.pending_batch else []
     planned = yield from _plan_batch(plan, state, reply, toolset, slots)
-    if plan.hooks.gate or toolset.has_policies or state.decided:
-        verdicts = yield from decide_calls(planned, toolset, gated=plan.hooks.gate, decided=state.decided)
+    asks = any(call.call.asks_approval for call in planned.values())
+    if plan.hooks.gate or toolset.has_policies or state.decided or asks:
+        verdicts = yield from decide_calls(
+            planned, toolset, gated=plan.hooks.gate, decided=state.decided, approval=plan.settings.approval
+        )
         if any(verdict.deferred for verdict in verdicts):
             yield from _save(plan, state)
             calls = gated_calls(planned, toolset)  # private copies

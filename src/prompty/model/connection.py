@@ -1,11 +1,49 @@
 """Connections: how to reach a provider and authenticate (§2.5). `kind` selects one of six forms."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WithJsonSchema
 
 from prompty.model.definition import Definition
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# Headers that a connection has other fields for, or that belong to the transport.
+_OWN_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "anthropic-version",
+        "api-key",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "transfer-encoding",
+        "user-agent",
+        "x-api-key",
+    }
+)
+
+
+def _check_headers(headers: dict[str, str] | None) -> dict[str, str] | None:
+    names = [name.lower() for name in headers or ()]
+    for name in names:
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"'{name}' is not the name of a header")
+        if name in _OWN_HEADERS:
+            raise ValueError(f"the header '{name}' cannot be set; a key belongs under `apiKey`")
+        if names.count(name) > 1:
+            raise ValueError(f"duplicate header '{name}'")
+    return headers
+
+
+Headers = Annotated[
+    dict[str, str] | None,
+    AfterValidator(_check_headers),
+    Field(description="Additional headers of requests to a model, such as anthropic-beta."),
+]
 
 
 class ConnectionDefinition(Definition):
@@ -22,6 +60,7 @@ class ApiKeyConnection(ConnectionDefinition):
     endpoint: str | None = None
     api_key: SecretStr | None = None
     api_version: str | None = Field(None, description="Azure's api-version (an extension).")
+    headers: Headers = None
 
 
 class ReferenceConnection(ConnectionDefinition):
@@ -30,6 +69,7 @@ class ReferenceConnection(ConnectionDefinition):
     kind: Literal["reference"] = "reference"
     name: str | None = None
     target: str | None = None
+    headers: Headers = None
 
 
 class RemoteConnection(ConnectionDefinition):
@@ -46,6 +86,7 @@ class AnonymousConnection(ConnectionDefinition):
 
     kind: Literal["anonymous"] = "anonymous"
     endpoint: str | None = None
+    headers: Headers = None
 
 
 class FoundryConnection(ConnectionDefinition):
@@ -56,6 +97,7 @@ class FoundryConnection(ConnectionDefinition):
     name: str | None = None
     connection_type: str | None = None
     api_version: str | None = Field(None, description="Azure's api-version (an extension).")
+    headers: Headers = None
 
 
 class OAuthConnection(ConnectionDefinition):

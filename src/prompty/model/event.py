@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from prompty.errors import ModelError
+from prompty.model.citation import Citation, ProviderCall
 from prompty.model.message import Message, Reply, ToolCall, Usage
 from prompty.model.paused import Paused
 from prompty.model.request import WireRequest
@@ -31,6 +32,27 @@ class ToolCallDelta:
     id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCallStarted:
+    """The provider begins to run a tool of its own, such as a web search. Only streams have this event."""
+
+    call: ProviderCall
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCallDone:
+    """The provider has run a tool of its own. Only streams have this event; every `ModelReply` has all calls."""
+
+    call: ProviderCall
+
+
+@dataclass(frozen=True, slots=True)
+class CitationAdded:
+    """The text so far cites a source. Only streams have this event; every `ModelReply` has all citations."""
+
+    citation: Citation
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +221,18 @@ class RunCancelled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """The run has a result. `iterations` counts the model's answers. `cost` is in dollars, or None if unknown."""
+    """The run has a result. `iterations` counts the model's answers. `cost` is in dollars, or None if unknown.
+
+    `citations` are those of the answer. `provider_calls` are those of the whole run.
+    """
 
     result: object
     messages: tuple[Message, ...]
     usage: Usage
     cost: Decimal | None
     iterations: int
+    citations: tuple[Citation, ...] = ()
+    provider_calls: tuple[ProviderCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +244,7 @@ class Nested:
     event: "Event"
 
 
-Delta = TextDelta | ReasoningDelta | ToolCallDelta
+Delta = TextDelta | ReasoningDelta | ToolCallDelta | ProviderCallStarted | ProviderCallDone | CitationAdded
 Event = (
     Delta
     | Retry

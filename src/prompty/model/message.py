@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Self, cast
 
 from prompty.errors import InvalidMessage, WrongArgument
+from prompty.model.citation import Citation, ProviderCall, parse_citations, parse_provider_calls
 from prompty.model.content import (
     ContentPart,
     Part,
@@ -23,6 +24,8 @@ from prompty.model.content import (
 from prompty.registry import NotebookView
 
 Json = dict[str, object]
+# In `ToolCall.extra`: the server of a tool that the provider runs if it may. In `Message.opaque`: it may.
+APPROVAL = "mcp_approval_request"
 
 
 class Role(StrEnum):
@@ -43,7 +46,8 @@ INSTRUCTION_ROLES = ("system", "developer")
 class Usage:
     """Token counts of one or more calls. A count is None if the provider did not report it.
 
-    `cache_write_1h_tokens` is the part of `cache_write_tokens` that is kept for an hour, which costs more.
+    `cache_write_1h_tokens` is the part of `cache_write_tokens` that is kept for an hour, which costs more. `requests`
+    counts the calls of tools that the provider ran, such as `{"web_search": 2}`. They have a price of their own.
     """
 
     input_tokens: int | None = None
@@ -52,20 +56,22 @@ class Usage:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cache_write_1h_tokens: int | None = None
+    requests: Mapping[str, int | None] = field(default_factory=dict, hash=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum. A count that is unknown in both stays unknown."""
         return Usage(
             **{
                 name: after if (before := getattr(self, name)) is None else before + (after or 0)
-                for name in self.__slots__
+                for name in _TOKEN_COUNTS
                 for after in [getattr(other, name)]
-            }
+            },
+            requests=_add_requests(self.requests, other.requests) if self.requests or other.requests else {},
         )
 
-    def to_json(self) -> dict[str, int | None]:
-        """Return the counts by name. One-hour cache writes are rare, and omitted if there are none."""
-        counts = {
+    def to_json(self) -> Json:
+        """Return the counts by name. One-hour cache writes and requests are rare, and omitted if there are none."""
+        counts: Json = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cache_read_tokens": self.cache_read_tokens,
@@ -74,7 +80,19 @@ class Usage:
         }
         if self.cache_write_1h_tokens is not None:
             counts["cache_write_1h_tokens"] = self.cache_write_1h_tokens
-        return counts
+        return {**counts, "requests": dict(self.requests)} if self.requests else counts
+
+
+_TOKEN_COUNTS = tuple(name for name in Usage.__slots__ if name != "requests")
+
+
+def _add_requests(first: Mapping[str, int | None], second: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Return the sums by tool. A sum is unknown if one of its counts is."""
+    counts = dict(first)
+    for tool, count in second.items():
+        before = counts.get(tool, 0)
+        counts[tool] = None if before is None or count is None else before + count
+    return counts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +112,11 @@ class ToolCall:
         for value in texts:
             if not isinstance(value, str):
                 raise TypeError(f"the id, name and arguments of a tool call must be text, not {type(value).__name__}")
+
+    @property
+    def asks_approval(self) -> bool:
+        """True if the provider asks whether it may run this call itself, as for hosted MCP. Nothing runs here."""
+        return APPROVAL in self.extra
 
     def to_json(self) -> Json:
         """Return the call as plain JSON, without `extra`."""
@@ -124,8 +147,8 @@ class Message(NotebookView):
 
     `content` is text or a sequence of parts. `opaque` holds blocks that go back to the same API unchanged
     (`reasoning_details`, Responses items, Anthropic blocks). `attributes` are from the template's role marker. The
-    other fields stay in this process: `is_error` and `tool_name` of a tool result, and the `usage` and `cost` of the
-    model calls behind it.
+    other fields stay in this process: the `citations` of an answer, `is_error` and `tool_name` of a tool result, the
+    `usage` and `cost` of the model calls behind it, and the `provider_calls` of an answer or behind a result.
     """
 
     role: str
@@ -141,6 +164,8 @@ class Message(NotebookView):
     is_error: bool = False
     usage: Usage | None = None
     cost: Decimal | None = None
+    citations: tuple[Citation, ...] = ()
+    provider_calls: tuple[ProviderCall, ...] = ()
 
     def __init__(
         self,
@@ -158,6 +183,8 @@ class Message(NotebookView):
         is_error: bool = False,
         usage: Usage | None = None,
         cost: Decimal | None = None,
+        citations: Iterable[Citation] = (),
+        provider_calls: Iterable[ProviderCall] = (),
     ) -> None:
         # Messages are built for every request. Writing only the given fields into the instance is three times as fast
         # as `object.__setattr__` for all; the others are class defaults.
@@ -184,6 +211,10 @@ class Message(NotebookView):
             own["usage"] = usage
         if cost is not None:
             own["cost"] = cost
+        if citations:
+            own["citations"] = tuple(citations)
+        if provider_calls:
+            own["provider_calls"] = tuple(provider_calls)
 
     def __repr__(self) -> str:
         fields = [
@@ -234,6 +265,10 @@ class Message(NotebookView):
             json["isError"] = True
         if self.usage is not None:
             json |= {"usage": self.usage.to_json(), "cost": None if self.cost is None else str(self.cost)}
+        if self.citations:
+            json["citations"] = [citation.to_json() for citation in self.citations]
+        if self.provider_calls:
+            json["providerCalls"] = [call.to_json() for call in self.provider_calls]
         return json
 
     def _content_to_json(self) -> str | list[Json]:
@@ -306,7 +341,11 @@ def _parse_calls(value: object) -> list[ToolCall]:
 def _parse_usage(value: object) -> Usage | None:
     if not isinstance(value, Mapping):
         return None
-    return Usage(**{name: count for name in Usage.__slots__ if isinstance(count := value.get(name), int)})
+    counts: dict[str, Any] = {name: count for name in _TOKEN_COUNTS if isinstance(count := value.get(name), int)}
+    requests = value.get("requests")
+    if isinstance(requests, Mapping) and all(count is None or isinstance(count, int) for count in requests.values()):
+        counts["requests"] = requests
+    return Usage(**counts)
 
 
 def _parse_cost(value: object) -> Decimal:
@@ -332,6 +371,8 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "isError": ("is_error", bool),
     "usage": ("usage", _parse_usage),
     "cost": ("cost", _parse_cost),
+    "citations": ("citations", lambda value: parse_citations(value) or None),
+    "providerCalls": ("provider_calls", lambda value: parse_provider_calls(value) or None),
 }
 
 
@@ -393,12 +434,15 @@ def tool_result(tool_call_id: str, *content: str | ContentPart, is_error: bool =
 
 
 _NO_USAGE = Usage()
+_RARE = ("citations", "parts", "provider_calls")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
     """A reply. `opaque` holds the blocks of this turn that go back to the same API unchanged (reasoning, items).
-    `value` is the result of an API that does not return a message (vectors, images)."""
+    `parts` are the images that the answer generated. `value` is the result of an API that does not return a message
+    (vectors, images). `citations` are the sources of the text, and `provider_calls` the tools that the provider ran for
+    it."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -410,6 +454,9 @@ class Reply:
     model: str | None = None
     opaque: Json = field(default_factory=dict)
     value: object = None
+    parts: tuple[ContentPart, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    provider_calls: tuple[ProviderCall, ...] = ()
 
     def __post_init__(self) -> None:
         # unchecked data from a provider
@@ -420,19 +467,28 @@ class Reply:
 
     def message(self) -> Message:
         """Return the reply as a message of the conversation."""
+        text = [TextPart(self.text)] if self.text and self.parts else []
         return Message(
             "assistant",
-            self.text or (),
+            [*text, *self.parts] if self.parts else self.text or (),
             tool_calls=self.tool_calls,
             reasoning=self.reasoning,
             opaque=self.opaque,
             finish_reason=self.finish_reason or None,
+            citations=self.citations,
+            provider_calls=self.provider_calls,
         )
 
     def to_json(self) -> Json:
-        """Return the reply as plain JSON for `from_json`."""
-        json: Json = {name: getattr(self, name) for name in self.__slots__}
+        """Return plain JSON for `from_json`. Citations, images and provider calls are omitted if there are none."""
+        json: Json = {name: getattr(self, name) for name in self.__slots__ if name not in _RARE}
         calls = [{name: getattr(call, name) for name in ToolCall.__slots__} for call in self.tool_calls]
+        if self.citations:
+            json["citations"] = [citation.to_json() for citation in self.citations]
+        if self.provider_calls:
+            json["provider_calls"] = [call.to_json() for call in self.provider_calls]
+        if self.parts:
+            json["parts"] = [part_to_json(part) for part in self.parts]
         return {**json, "tool_calls": calls, "usage": self.usage.to_json()}
 
     @classmethod
@@ -442,5 +498,10 @@ class Reply:
         data |= {
             "tool_calls": tuple(ToolCall(**call) for call in data["tool_calls"]),
             "usage": Usage(**data["usage"]),
+            "parts": tuple(parse_content(data.get("parts"))),
         }
+        if "citations" in data:
+            data["citations"] = parse_citations(data["citations"])
+        if "provider_calls" in data:
+            data["provider_calls"] = parse_provider_calls(data["provider_calls"])
         return cls(**data)

@@ -192,6 +192,7 @@ _CARRY_OVER_TYPES: dict[str, tuple[type, ...]] = {
     "chars_per_token": (int, float),
     "dropped": (list, tuple),
     "summary": (str,),
+    "provider_calls": (list, tuple),
 }
 _POLICY_TYPES: dict[str, tuple[type, ...]] = {"gate": (bool,), "guardrails": (list, tuple), "approval": (list, tuple)}
 _GUARDRAILS = frozenset({"input", "output", "tool"})
@@ -227,7 +228,10 @@ def _is_text(value: object) -> bool:
 
 def _find_usage_problems(usage: Json) -> Iterator[str]:
     counts = Usage(**usage)  # type: ignore[arg-type]  # checked below
-    yield from _wrong_types(counts, {entry.name: (int, type(None)) for entry in fields(Usage)}, "its usage")
+    types = {entry.name: (int, type(None)) if entry.name != "requests" else (dict,) for entry in fields(Usage)}
+    yield from _wrong_types(counts, types, "its usage")
+    if any(type(count) not in (int, type(None)) for count in counts.requests.values()):
+        yield "a count of its usage has the wrong type"
 
 
 def _find_carry_over_problems(carry_over: Json, messages: int) -> Iterator[str]:
@@ -255,7 +259,7 @@ def _find_call_problems(paused: Paused) -> Iterator[str]:
     """Yield the problems of the calls: each must be in the reply, and be decided, pending or answered."""
     reply = Reply.from_json(paused.reply)
     yield from _wrong_types(reply, _REPLY_TYPES, "its reply")
-    yield from _find_usage_problems(reply.usage.to_json())  # type: ignore[arg-type]  # a mapping of counts
+    yield from _find_usage_problems(reply.usage.to_json())
     for tool_call in reply.tool_calls:
         yield from _wrong_types(tool_call, _TOOL_CALL_TYPES, "a call in its reply")
     if len(paused.results) != len(reply.tool_calls):

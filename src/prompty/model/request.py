@@ -41,3 +41,14 @@ class WireRequest:
     messages: Sequence[Message] = field(default=(), compare=False, repr=False)
     functions: Sequence[Function] = field(default=(), compare=False, repr=False)
     omitted: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+
+class WrittenTool(NamedTuple):
+    """A tool that the provider runs, as its API takes it: an entry of `tools`, and of `mcp_servers` if there is one.
+
+    `refused` are the keys of the file that the API cannot apply, with the reason and what to do.
+    """
+
+    entry: Json
+    server: Json | None = None
+    refused: Mapping[str, tuple[str, str]] = {}

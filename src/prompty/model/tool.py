@@ -1,4 +1,4 @@
-"""The tools of a prompt (§2.9): four built-in kinds, and custom kinds that a host registers."""
+"""The tools of a prompt (§2.9): built-in kinds, and custom kinds that a host registers."""
 
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
@@ -126,6 +126,9 @@ class McpTool(ToolDefinition):
     server_name: str | None = None
     server_description: str | None = Field(None, description="What the server does, for readers of the file.")
     allowed_tools: tuple[str, ...] | None = None
+    execution: Literal["host", "provider"] = Field(
+        "host", description="Who calls the server: this program, or the model's provider."
+    )
 
 
 class OpenApiTool(ToolDefinition):
@@ -139,7 +142,75 @@ class OpenApiTool(ToolDefinition):
     methods: tuple[str, ...] | None = Field(None, description="Offer only operations with these HTTP methods.")
 
 
-KNOWN_TOOL_KINDS = ("function", "prompty", "mcp", "openapi")
+class SkillsTool(ToolDefinition):
+    """A folder of skills that the model can read."""
+
+    kind: Literal["skills"]
+    path: str = Field(description="A folder whose folders have a SKILL.md each, relative to this file.")
+
+
+class ProviderTool(ToolDefinition):
+    """A tool that the model's provider runs. The host never sees its calls before they have ended."""
+
+    options: dict[str, Any] | None = Field(
+        None, description="Fields of the provider's own entry for the tool, sent as they are."
+    )
+
+
+class UserLocation(Definition):
+    """Where the user is, roughly."""
+
+    city: str | None = None
+    region: str | None = None
+    country: str | None = Field(None, description="A code of two letters, such as DE.")
+    timezone: str | None = Field(None, description="A name such as Europe/Berlin.")
+
+
+class WebSearchTool(ProviderTool):
+    """A search of the web."""
+
+    kind: Literal["web_search"]
+    allowed_domains: tuple[str, ...] | None = Field(None, min_length=1, description="Search only these domains.")
+    blocked_domains: tuple[str, ...] | None = Field(None, min_length=1, description="Search all but these domains.")
+    max_uses: int | None = Field(None, ge=1, description="How often the model may search for one answer.")
+    location: UserLocation | None = None
+
+
+class WebFetchTool(ProviderTool):
+    """Reads a page of the web."""
+
+    kind: Literal["web_fetch"]
+    allowed_domains: tuple[str, ...] | None = Field(None, min_length=1, description="Read only pages of these domains.")
+    blocked_domains: tuple[str, ...] | None = Field(None, min_length=1, description="Read no pages of these domains.")
+    max_uses: int | None = Field(None, ge=1, description="How many pages the model may read for one answer.")
+
+
+class FileSearchTool(ProviderTool):
+    """A search in files that were uploaded to the provider."""
+
+    kind: Literal["file_search"]
+    vector_store_ids: tuple[str, ...] = Field(min_length=1, description="The vector stores to search.")
+    maximum_result_count: int | None = Field(None, ge=1)
+
+
+class CodeInterpreterTool(ProviderTool):
+    """Runs code that the model writes, in a container of the provider."""
+
+    kind: Literal["code_interpreter"]
+    file_ids: tuple[str, ...] | None = Field(None, description="Uploaded files that the code can read.")
+
+
+class RawTool(ProviderTool):
+    """Any other tool of the provider: `options` is its entry in the request."""
+
+    kind: Literal["provider"]
+    options: dict[str, Any] = Field(description="The entry as the API takes it, with its `type`.")
+
+
+KNOWN_TOOL_KINDS = (
+    *("function", "prompty", "mcp", "openapi", "skills"),
+    *("web_search", "web_fetch", "file_search", "code_interpreter", "provider"),
+)
 
 
 class CustomTool(ToolDefinition):
@@ -162,9 +233,20 @@ Tool = Annotated[
     | Annotated[PromptyTool, Tag("prompty")]
     | Annotated[McpTool, Tag("mcp")]
     | Annotated[OpenApiTool, Tag("openapi")]
+    | Annotated[SkillsTool, Tag("skills")]
+    | Annotated[WebSearchTool, Tag("web_search")]
+    | Annotated[WebFetchTool, Tag("web_fetch")]
+    | Annotated[FileSearchTool, Tag("file_search")]
+    | Annotated[CodeInterpreterTool, Tag("code_interpreter")]
+    | Annotated[RawTool, Tag("provider")]
     | Annotated[CustomTool, Tag("*")],
     Discriminator(_tag, custom_error_type="tool_kind", custom_error_message="a tool needs a `kind`"),
 ]
+
+
+def runs_at_provider(tool: ToolDefinition) -> bool:
+    """Return True if the model's provider runs a tool."""
+    return isinstance(tool, ProviderTool) or (isinstance(tool, McpTool) and tool.execution == "provider")
 
 
 def _tools_to_list(value: Any) -> Any:

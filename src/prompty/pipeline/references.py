@@ -165,7 +165,7 @@ class References:
     def _record(self, keys: _Keys, text: str, read: "Sequence[_Read]") -> None:
         """Record the sources of a resolved text."""
         is_secret = any(is_credential_name(entry.name or "") for entry in read)
-        if is_secret or not _PRIVATE_KEYS.isdisjoint(keys) or keys[:1] + keys[2:3] == ("tools", "options"):
+        if is_secret or is_private(keys):
             self.secrets |= {text, *(entry.text for entry in read)}
         name = _find_address(keys)
         is_endpoint = name in _ENDPOINT_KEYS
@@ -253,6 +253,14 @@ class _VariableMissing(Unreadable):
 
 def _unreadable_content(reference: str, error: Exception) -> Unreadable:
     return Unreadable("file-content", f"{reference} cannot be read: {error}", "Correct that file.")
+
+
+def is_private(keys: _Keys) -> bool:
+    """Return True for a field in which a value from outside the file is a secret, whatever its variable is called:
+    provider-specific options, headers, and the options of tools."""
+    if not _PRIVATE_KEYS.isdisjoint(keys) or keys[-3:-1] == ("connection", "headers"):
+        return True
+    return keys[:1] + keys[2:3] == ("tools", "options")
 
 
 def _is_exposed(keys: _Keys) -> bool:

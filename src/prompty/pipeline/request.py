@@ -2,20 +2,24 @@
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
+
+from pydantic import SecretStr
 
 from prompty.concurrency import run_in_event_loop
 from prompty.errors import InvalidMessage, PromptyWarning, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, parse_messages
+from prompty.model.provenance import Exposure
 from prompty.model.request import Function, WireRequest
-from prompty.model.tool import FunctionTool
+from prompty.model.tool import FunctionTool, McpTool, runs_at_provider
 from prompty.pipeline.history import normalize_history
 from prompty.providers import PROVIDERS, Api, RequestPreview
+from prompty.providers.credentials import check_header, find_endpoint_refusal
 from prompty.providers.fitting import fit_agent
-from prompty.safety.redaction import mask_url
-from prompty.tools.kinds import check_function_name, project_tools
+from prompty.safety.redaction import mask_secrets, mask_url
+from prompty.tools.kinds import check_function_name, check_tool_destination, check_tool_variables, project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.tracing.spans import begin
 from prompty.wire.structured import build_function, parse_structured
@@ -39,6 +43,8 @@ def build_request(
         raise RequestError(NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}")
     offered = list_functions(agent) if functions is None else functions
     read = normalize_history(read_messages(messages), api.call_ids)
+    if agent.tools:
+        check_hosted_servers(agent)
     fitted = fit_agent(agent, api)
     for option, reason in fitted.omitted.items():
         warn_once(agent, option, f"`{option}` is not sent: {reason}")
@@ -47,13 +53,48 @@ def build_request(
     return WireRequest(
         path=api.path,
         body=api.stream_body(body) if stream else body,
-        headers=api.headers(fitted.agent),
+        headers=_add_file_headers(agent, api.headers(fitted.agent)),
         omitted=fitted.omitted,
         stream=stream,
         timeout=timeout,
         messages=read,
         functions=offered,
     )
+
+
+def _add_file_headers(agent: PromptAgent, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers of a request with those of the file's connection."""
+    written = getattr(agent.model.connection, "headers", None)
+    if not written:
+        return headers
+    own = {name.lower(): check_header(f"the header '{name}' of the connection", text) for name, text in written.items()}
+    return {**own, **headers}
+
+
+def check_hosted_servers(agent: PromptAgent) -> None:
+    """Raise ToolError if the provider would send a key to an MCP server that may not get it, or RequestError if the
+    model's endpoint may not get it: the request has it (F14)."""
+    for tool in agent.tools:
+        if not isinstance(tool, McpTool) or tool.execution != "provider":
+            continue
+        check_tool_variables(agent, tool)
+        endpoint = getattr(tool.connection, "endpoint", None)
+        key = getattr(tool.connection, "api_key", None)
+        headers = getattr(tool.connection, "headers", None) or {}
+        for secret in (key, *map(SecretStr, headers.values())):
+            check_tool_destination(agent, tool, secret, endpoint)
+            if secret and agent.provenance.from_file:
+                _check_key_of_server(agent, tool, secret)
+
+
+def _check_key_of_server(agent: PromptAgent, tool: McpTool, secret: SecretStr) -> None:
+    source = agent.provenance.get_source(secret.get_secret_value())
+    hosts = agent.registry[PROVIDERS].get(agent.model.provider).hosts
+    if not source or hosts is None:  # written in the file, or nothing is sent
+        return
+    if refusal := find_endpoint_refusal(agent, hosts, [Exposure("", source, ("tools", tool.name, "connection"))]):
+        cause = f"the tool '{tool.name}': its key would also go to the model's endpoint, which only the file names"
+        raise RequestError(cause, refusal.fix)
 
 
 _warned: set[tuple[str, str, str]] = set()
@@ -98,7 +139,7 @@ def list_functions(agent: PromptAgent) -> list[Function]:
 
 def has_kinds(agent: PromptAgent) -> bool:
     """Return True if a prompt has tools whose functions are not in the file, such as those of an MCP server."""
-    return any(not isinstance(tool, FunctionTool) for tool in agent.tools)
+    return any(not isinstance(tool, FunctionTool) and not runs_at_provider(tool) for tool in agent.tools)
 
 
 async def list_offered_functions(agent: PromptAgent) -> list[Function]:
@@ -121,7 +162,7 @@ def describe_request(agent: PromptAgent, api: Api, request: WireRequest, body: J
 def build_headers(preview: RequestPreview, request: WireRequest) -> tuple[str, ...]:
     """Return the headers of a request as people read them: those of its preview first."""
     present = {header.partition(":")[0].lower() for header in preview.headers}
-    own = [f"{name}: {value}" for name, value in request.headers.items() if name.lower() not in present]
+    own = [f"{name}: {mask_secrets(value)}" for name, value in request.headers.items() if name.lower() not in present]
     return (*preview.headers, "Content-Type: application/json", *own)
 
 
@@ -142,11 +183,14 @@ def process_reply(agent: PromptAgent, reply: Reply) -> object:
 
 def extract_result(agent: PromptAgent, reply: Reply) -> object:
     """Return tool calls as a list, vectors and images unchanged, a refusal as text, and text parsed as data if the
-    prompt declares outputs."""
+    prompt declares outputs. Images that are all of an answer are returned like those of the Images API."""
     if reply.tool_calls:
         return list(reply.tool_calls)
     if reply.value is not None:
         return reply.value
     if reply.refusal:
         return reply.refusal
+    if reply.parts and not reply.text:
+        images = [part.value for part in reply.parts]
+        return images[0] if len(images) == 1 else images
     return parse_structured(reply.text) if agent.outputs and reply.text else reply.text

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from prompty.errors import RequestError, WrongArgument
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply
-from prompty.model.request import Function, WireRequest
+from prompty.model.request import Function, WireRequest, WrittenTool
+from prompty.model.tool import ToolDefinition, runs_at_provider
 from prompty.providers.credentials import check_endpoint, check_variables, unusable_connection
 from prompty.providers.endpoint import Endpoint, append_path
 from prompty.providers.facts import ModelFacts, add_facts, find_model_facts, find_need_of_responses
@@ -144,7 +145,11 @@ class Api:
 
     `name` is the API's name in the facts about models, and `facts` are those of the model to ask. If models differ,
     `fit` returns the API for one of them. `chosen` is the reason why this API was chosen, if the file names none.
-    `bind` marks the thoughts in a reply to a request body.
+    `bind` marks the thoughts in a reply to a request body. `provider_tool` writes a tool that the provider runs, or
+    returns None for a kind that the API lacks.
+
+    `unfinished` are the finish reasons of an answer that goes on: when it is sent back, and `join` adds what follows to
+    it, or without `join` when it is fetched again by its id (K3).
     """
 
     path: str
@@ -163,6 +168,9 @@ class Api:
     facts: ModelFacts | None = None
     chosen: str | None = None
     bind: Callable[[Json, Reply], Reply] | None = None
+    unfinished: tuple[str, ...] = ()
+    join: Callable[[Reply, Reply], Reply] | None = None
+    provider_tool: "Callable[[ToolDefinition], WrittenTool | None] | None" = None
 
     def bind_reply(self, body: Json, reply: Reply) -> Reply:
         """Return a reply as it must be stored. Some models refuse their own thoughts after something before them has
@@ -277,12 +285,14 @@ class Provider:
 
     def _choose_api(self, agent: PromptAgent, profile: Profile, *, offers_tools: bool) -> Api:
         facts, chosen = self._find_facts(agent, profile), None
-        if facts is not None and profile.name == "openai" and self._may_choose_responses(agent):
-            chosen = find_need_of_responses(facts, agent.model.options, offers_tools=offers_tools)
+        if profile.name == "openai" and self._may_choose_responses(agent):
+            chosen = _find_tool_of_responses(agent)
+            if facts is not None:
+                chosen = chosen or find_need_of_responses(facts, agent.model.options, offers_tools=offers_tools)
         api = self.api("responses" if chosen else agent.model.api_type)
         api = api.adapt(api, profile) if api.adapt else api
         if facts is None:
-            return api
+            return replace(api, chosen=chosen) if chosen else api
         return replace(api.fit(api, facts) if api.fit else api, facts=facts, chosen=chosen)
 
     def responses_for(self, agent: PromptAgent, reason: str) -> Api | None:
@@ -310,6 +320,12 @@ class Provider:
             f"the provider '{self.key}' has no API of type '{api_type}'",
             f"Write `apiType:` with one of {', '.join(self.apis)}.",
         )
+
+
+def _find_tool_of_responses(agent: PromptAgent) -> str | None:
+    """Return the reason why the tools of an agent need the Responses API, or None."""
+    hosted = next((tool.name for tool in agent.tools if runs_at_provider(tool)), None)
+    return f"the tool '{hosted}' runs at the provider" if hosted else None
 
 
 class ExecutorProtocol(Protocol):

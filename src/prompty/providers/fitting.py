@@ -13,8 +13,10 @@ from typing import Any
 from prompty.errors import RequestError, Severity
 from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.message import Json
+from prompty.model.tool import runs_at_provider
 from prompty.providers import Api
 from prompty.providers.facts import EFFORTS, ModelFacts, get_effort, get_tools_fact, read_package_facts
+from prompty.providers.provider_tools import add_provider_tools
 from prompty.wire.request import list_dropped_options, map_options
 
 # Sampling options: the fact about each, and the value that a server assumes.
@@ -41,7 +43,8 @@ class Fitted:
 
 def fit_agent(agent: PromptAgent, api: Api) -> Fitted:
     """Return the agent as its model takes it."""
-    if api.facts is None and api.chosen is None and agent.model.options.reasoning_effort is None:
+    plain = api.facts is None and api.chosen is None and agent.model.options.reasoning_effort is None
+    if plain and not any(map(runs_at_provider, agent.tools)):
         return Fitted(agent=agent)
     return _fit(_Same(agent), api)
 
@@ -78,6 +81,9 @@ def _fit(key: _Same, api: Api) -> Fitted:
     changes |= _fit_effort(options, api, facts, omitted)
     changes |= _fit_output_limit(options, api, facts)
     changes |= _fit_storage(options, api, facts, changes)
+    if api.path and any(map(runs_at_provider, agent.tools)):  # a host's executor may have its own way to offer them
+        extra = changes.get("additional_properties") or options.additional_properties or {}
+        changes["additional_properties"] = add_provider_tools(agent, api, extra)
     if not changes:
         return Fitted(agent=agent, omitted=omitted)
     model = agent.model.model_copy(update={"options": options.model_copy(update=changes)})

@@ -67,14 +67,21 @@ class _SdkConnection:
         self._remember_keys()
 
     def arguments(self, request: WireRequest) -> dict[str, Any]:
-        """Return what `client.post` is called with. Azure's client reads the model from the body, so it gets a dict,
+        """Return the arguments of the client's verb. Azure's client reads the model from the body, so it gets a dict,
         and so does every other client that is not one of the plain ones."""
         headers = {"User-Agent": self.user_agent, **self._headers(self, request)}
         options: dict[str, Any] = {"headers": headers, "max_retries": 0}
         if request.timeout is not None:
             options["timeout"] = request.timeout
-        body = {"content": write_bytes(request.body)} if self.as_bytes else {"body": request.body}
-        return {"path": request.path, "cast_to": self.http.Response, "options": options, **body}
+        arguments = {"path": request.path, "cast_to": self.http.Response, "options": options}
+        if request.method == "GET":
+            return arguments
+        return {**arguments, **({"content": write_bytes(request.body)} if self.as_bytes else {"body": request.body})}
+
+    def get_verb(self, request: WireRequest) -> Callable[..., Any]:
+        """Return the method of the client that sends a request."""
+        verb: Callable[..., Any] = self.client.get if request.method == "GET" else self.client.post
+        return verb
 
     def masked(self, text: str) -> str:
         """Return `text` without secrets, the key that the client has now among them."""
@@ -113,14 +120,14 @@ class SdkTransport(_SdkConnection):
 
     def send(self, request: WireRequest, /) -> bytes:
         try:
-            content: bytes = self.client.post(**self.arguments(request)).content
+            content: bytes = self.get_verb(request)(**self.arguments(request)).content
         except Exception as error:
             self.fail(error)
         return content
 
     def stream(self, request: WireRequest, /) -> "SdkBytes":
         try:
-            return SdkBytes(self, self.client.post(**self.arguments(request), stream=True))
+            return SdkBytes(self, self.get_verb(request)(**self.arguments(request), stream=True))
         except Exception as error:
             self.fail(error)
 
@@ -160,7 +167,7 @@ class AsyncSdkTransport(_SdkConnection):
     async def send(self, request: WireRequest, /) -> bytes:
         try:
             await self._admit()
-            content: bytes = (await self.client.post(**self.arguments(request))).content
+            content: bytes = (await self.get_verb(request)(**self.arguments(request))).content
         except Exception as error:
             self.fail(error)
         return content
@@ -168,7 +175,7 @@ class AsyncSdkTransport(_SdkConnection):
     async def stream(self, request: WireRequest, /) -> "AsyncSdkBytes":
         try:
             await self._admit()
-            return AsyncSdkBytes(self, await self.client.post(**self.arguments(request), stream=True))
+            return AsyncSdkBytes(self, await self.get_verb(request)(**self.arguments(request), stream=True))
         except Exception as error:
             self.fail(error)
 

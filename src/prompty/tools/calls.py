@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from prompty.errors import ArgumentsError, ModelError, PromptyError
+from prompty.model.citation import ProviderCall
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Json, Message, ToolCall, Usage
 from prompty.safety.json import is_deeper, is_larger, may_have_surrogates, read_json, repair_json, repair_text
@@ -139,6 +140,7 @@ class Metered:
     value: object
     usage: Usage
     cost: Decimal | None
+    provider_calls: tuple[ProviderCall, ...] = ()
 
 
 def result_message(call: ToolCall, value: object, *, is_error: bool = False) -> Message:
@@ -152,6 +154,7 @@ def result_message(call: ToolCall, value: object, *, is_error: bool = False) -> 
         is_error=is_error,
         usage=meter.usage if meter else None,
         cost=meter.cost if meter else None,
+        provider_calls=meter.provider_calls if meter else (),
     )
 
 

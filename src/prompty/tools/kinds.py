@@ -22,7 +22,7 @@ from prompty.model.conditions import check_conditions, describe_callee, get_cond
 from prompty.model.message import Json
 from prompty.model.provenance import Exposure, Refusal, read_trusted
 from prompty.model.request import Function
-from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
+from prompty.model.tool import KNOWN_TOOL_KINDS, Binding, CustomTool, FunctionTool, ToolDefinition, runs_at_provider
 from prompty.model.unset import TOOL, Unset, explain_unset, list_unset
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.safety.origins import Origin, TextOrigin
@@ -113,8 +113,10 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
             continue  # a function, or a custom tool that a host function runs
+        if runs_at_provider(tool):
+            continue  # it has no functions here
         if not kinds.has(tool.kind):  # an error before the first model call (L5)
-            raise UnknownKind(tool, ["function", *kinds.names()])
+            raise UnknownKind(tool, sorted({*KNOWN_TOOL_KINDS, *kinds.names()}))
         kind = kinds.get(tool.kind)
         if agent.provenance.unset and not getattr(kind, "checks_variables", False):
             check_tool_variables(agent, tool)

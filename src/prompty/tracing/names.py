@@ -57,6 +57,14 @@ USAGE = {
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
     "cache_write_1h_tokens": "prompty.usage.cache_creation_1h.input_tokens",  # the conventions have no name for it
 }
+USAGE_PREFIX = "prompty.usage."
+REQUESTS_PREFIX = "prompty.usage.requests."  # the name of a provider's tool follows
+
+
+def get_usage_name(count: str) -> str:
+    """Return the attribute for a count of tokens, or of a provider's calls: `requests.web_search`."""
+    return USAGE.get(count) or f"{USAGE_PREFIX}{count}"
+
 
 # Metrics and the event.
 CLIENT_DURATION = "gen_ai.client.operation.duration"
@@ -75,4 +83,5 @@ ATTEMPTS = "prompty.attempts"
 RUN_ID = "prompty.run.id"
 ABANDONED = "prompty.abandoned"
 API_REASON = "prompty.api.reason"  # why an API was chosen that the file does not name
+TOOL_RUN_BY = "prompty.tool.run_by"  # `provider` for a tool that the provider ran
 OMITTED = "prompty.request.omitted"  # options of the file that the model refuses

@@ -61,7 +61,9 @@ class OpenTelemetrySink:
     def ended(self, span: Span, /) -> None:
         exported = span.handles[self]
         exported.update_name(span.title)  # the prompt may have been loaded after the span began
-        exported.set_attributes(span.attributes | {names.USAGE[name]: number for name, number in span.usage.items()})
+        exported.set_attributes(
+            span.attributes | {names.get_usage_name(name): number for name, number in span.usage.items()}
+        )
         content = _encode_content(span) if self.content else {}
         if self._on_span:
             exported.set_attributes(content)

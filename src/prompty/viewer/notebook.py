@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from prompty.drivers.run import Result
 from prompty.drivers.stream import StreamState
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import Citation, ProviderCall, list_sources
 from prompty.model.content import MediaPart, TextPart
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.property import Property
@@ -95,10 +96,26 @@ def _message(message: Message) -> Iterator[str]:
             yield _facts([part.kind, part.media_type or "", f"{len(part.value):,} characters"])
     for call in message.tool_calls:
         yield _call(call)
+    if message.provider_calls:
+        yield _provider_calls(message.provider_calls)
+    if message.citations:
+        yield _sources(message.citations)
 
 
 def _call(call: ToolCall) -> str:
     return f"<div>calls <b>{_text(call.name)}</b></div>{_pre(call.arguments)}"
+
+
+def _provider_calls(calls: Sequence[ProviderCall]) -> str:
+    rows = ([call.tool, to_json(dict(call.input), fallback=repr).decode(), call.error or call.status] for call in calls)
+    return _table(["run by the provider", "input", "status"], rows)
+
+
+def _sources(citations: Sequence[Citation]) -> str:
+    """Return the sources of an answer as text. Pages named them, so no address is a link."""
+    cited = list_sources(citations)
+    rows = ([one.title or "", one.url or one.file_id or "", one.quote or ""] for one in cited)
+    return _table(["source", "address", "quote"], rows)
 
 
 @render_html.register
@@ -106,16 +123,47 @@ def _(result: Result) -> str:  # type: ignore[type-arg]  # dispatch needs the cl
     facts = [result.model, *_usage(result.usage), *_cost(result.cost)]
     facts += [f"finish reason: {result.finish_reason}"] if result.finish_reason else []
     redactor = Redactor(result._sensitive)
+    sources = _sources(_mask_citations(result.citations, redactor)) if result.citations else ""
     messages = [_mask_message(message, redactor) for message in result.messages] if redactor else result.messages
     value = redactor.mask(result.value) if isinstance(result.value, str) else result.value
-    return _box(_value(value), _facts(facts), _conversation(messages))
+    return _box(_value(value), sources, _facts(facts), _conversation(messages))
 
 
 def _mask_message(message: Message, redactor: Redactor) -> Message:
     """Mask sensitive inputs in a message, because notebooks are saved and shared."""
     content = tuple([replace(part, value=redactor.mask(part.value)) for part in message.content])
     calls = tuple([replace(call, arguments=redactor.mask(call.arguments)) for call in message.tool_calls])
-    return replace(message, content=content, tool_calls=calls, reasoning=redactor.mask(message.reasoning))
+    cited, ran = _mask_citations(message.citations, redactor), _mask_provider_calls(message.provider_calls, redactor)
+    own = replace(message, content=content, tool_calls=calls, reasoning=redactor.mask(message.reasoning))
+    return replace(own, citations=cited, provider_calls=ran) if cited or ran else own
+
+
+def _mask_citations(citations: Iterable[Citation], redactor: Redactor) -> tuple[Citation, ...]:
+    return tuple(
+        [
+            replace(
+                one,
+                title=one.title and redactor.mask(one.title),
+                url=one.url and redactor.mask(one.url),
+                quote=one.quote and redactor.mask(one.quote),
+            )
+            for one in citations
+        ]
+    )
+
+
+def _mask_provider_calls(calls: Iterable[ProviderCall], redactor: Redactor) -> tuple[ProviderCall, ...]:
+    """Mask sensitive inputs in what the model searched for."""
+    return tuple(
+        [
+            replace(call, input={name: redactor.mask(_to_text(value)) for name, value in call.input.items()})
+            for call in calls
+        ]
+    )
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value, fallback=repr).decode()
 
 
 @render_html.register
@@ -167,7 +215,8 @@ def _value(value: object) -> str:
 
 def _usage(usage: Usage) -> list[str]:
     counts = {"input": usage.input_tokens, "output": usage.output_tokens}
-    return [f"{count:,} {name} tokens" for name, count in counts.items() if count is not None]
+    tokens = [f"{count:,} {name} tokens" for name, count in counts.items() if count is not None]
+    return [*tokens, *[f"{tool}: {'unknown' if count is None else count}" for tool, count in usage.requests.items()]]
 
 
 def _cost(cost: Decimal | None) -> list[str]:

@@ -4,7 +4,7 @@
    no markup is parsed, no address is followed, and of images only those inside the trace are shown. */
 
 const ROW = 30, SPARE_ROWS = 12, DEEPEST_INDENT = 10, INDENT = 15, LONG = 6000, SHORT = 72;
-const KINDS = { execute: "model", execute_tool: "tool", turn: "agent", invoke: "agent", run: "agent",
+const KINDS = { execute: "model", execute_tool: "tool", execute_provider_tool: "tool", turn: "agent", invoke: "agent", run: "agent",
   load: "stage", render: "stage", parse: "stage", prepare: "stage", process: "stage" };
 const MEDIA = ["image", "audio", "file"];
 const STATUS_WORDS = { ok: "ok", failed: "failed", unfinished: "did not finish" };
@@ -315,6 +315,7 @@ function facts(frame) {
   const known = [["Duration", inTime(frame.duration)], ["Began after", frame.index ? inTime(frame.offset) : ""], ["First chunk after", wait ? inTime(wait * 1000) : ""],
     ["Tokens in", inNumber(usage.input_tokens)], ["out", inNumber(usage.output_tokens)], ["from cache", inNumber(usage.cache_read_tokens || undefined)],
     ["to cache", inNumber(usage.cache_write_tokens || undefined)], ["thinking", inNumber(usage.reasoning_tokens || undefined)],
+    ...Object.entries(usage).filter(([name]) => name.startsWith("requests.")).map(([name, count]) => [name.slice("requests.".length), inNumber(count)]),
     ["Cost", inMoney(frame) || (frame.kind === "model" && frame.status === "ok" ? "not known" : "")],
     ["Ended with", list(frame.attributes["gen_ai.response.finish_reasons"]).map(asText).join(", ")]];
   return element("dl", { class: "facts" }, known.filter(([, value]) => value).map(([name, value]) =>
@@ -426,8 +427,30 @@ function message(one, names) {
   const parts = Array.isArray(one.content) ? one.content : [{ kind: "text", value: one.content }];
   return element("div", { class: "message " + (kind === "developer" ? "system" : kind) }, role,
     typeof one.reasoning === "string" && one.reasoning ? reasoning(one.reasoning) : null,
-    parts.map((piece) => content(piece, kind)), list(one.tool_calls).filter(isObject).map(toolCall));
+    list(one.providerCalls).filter(isObject).map(providerCall), parts.map((piece) => content(piece, kind)),
+    sources(list(one.citations).filter(isObject)), list(one.tool_calls).filter(isObject).map(toolCall));
 }
+
+/** A tool that the provider ran, with what it was given. */
+function providerCall(call) {
+  const failed = call.status !== "completed", frame = callFrames.get(call.id);
+  return element("div", { class: "call" },
+    element("header", {}, element("span", {}, element("span", { class: "dim" }, "the provider ran "), element("b", {}, asText(call.tool ?? "?")),
+      failed ? element("span", { class: "pill failed" }, asText(call.status ?? "?")) : null),
+      frame === undefined || frame === state.chosen ? null : button("Go to step", () => choose(frame))),
+    call.error ? value(asText(call.error)) : null, value(call.input ?? {}));
+}
+
+/** The sources of an answer as text: pages named them, so no address is a link. */
+function sources(cited) {
+  if (!cited.length) return null;
+  const lines = cited.map((one) => element("tr", {}, element("td", {}, cell(one.title) || cell(one.fileId) || cell(one.kind)),
+    element("td", {}, cell(one.url) || cell(one.fileId)), element("td", {}, cell(one.quote))));
+  return element("details", { class: "thought", open: "" }, element("summary", {}, `Sources  ${cited.length}`),
+    element("table", { class: "attributes" }, element("tbody", {}, lines)));
+}
+
+function cell(given) { return given === undefined || given === null ? "" : asText(given); }
 
 function reasoning(thought) {
   return element("details", { class: "thought" }, element("summary", {}, "Reasoning"), element("div", { class: "plain" }, thought));

@@ -13,10 +13,11 @@ from decimal import Decimal
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from prompty.errors import PromptyError
 from prompty.model.agent import Model, PromptAgent
+from prompty.model.citation import describe_source, parse_citations, parse_provider_calls
 from prompty.model.message import Json, Reply, Usage
 from prompty.pricing import get_pricer
 from prompty.registry import NotebookView
@@ -40,6 +41,7 @@ _USAGE_ATTRIBUTES = {
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
     "cache_write_1h_tokens": "prompty.usage.cache_creation_1h.input_tokens",
 }
+_REQUESTS = "prompty.usage.requests."  # followed by the name of a provider's tool
 _PRICE_LIST_NAMES = {"azure.ai.openai": "azure"}  # by the name in telemetry
 
 
@@ -225,6 +227,10 @@ def _format_message(value: object) -> Iterator[str]:
     for call in calls if isinstance(calls, list) else []:
         function = object_or_empty(object_or_empty(call).get("function"))
         yield f"{role} calls {function.get('name')}: {function.get('arguments')}"
+    for done in parse_provider_calls(message.get("providerCalls")):
+        yield from _format_value(f"provider ran {done.tool}, {done.status}", done.error or done.input)
+    for citation in parse_citations(message.get("citations")):
+        yield from _format_value("source", describe_source(citation))
 
 
 def _format_part(part: Json) -> object:
@@ -426,7 +432,13 @@ def _add_costs(frames: list[Frame]) -> None:
 
 def _get_cost(frame: Frame) -> Decimal | None:
     provider = str(frame.attributes.get("gen_ai.provider.name") or "")
-    usage = Usage(**{name: count for name, count in frame.usage.items() if name in _USAGE_ATTRIBUTES})
+    tokens: dict[str, Any] = {name: count for name, count in frame.usage.items() if name in _USAGE_ATTRIBUTES}
+    requests = {
+        name.removeprefix(_REQUESTS): count if type(count) is int else None
+        for name, count in frame.attributes.items()
+        if name.startswith(_REQUESTS)
+    }
+    usage = Usage(**tokens, requests=requests)
     for attribute in ("gen_ai.response.model", "gen_ai.request.model"):
         model = str(frame.attributes.get(attribute) or "")
         if provider and model:

@@ -13,6 +13,7 @@ from prompty.safety.redaction import mask_secrets
 
 # The key for text that should have been a JSON object, in APIs that only accept objects.
 INVALID_JSON = "INVALID_JSON"
+PARAGRAPH = "\n\n"  # between texts with something else between them, such as a search
 # Raised while parsing JSON that does not match its API.
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 _SHOWN_BYTES = 200

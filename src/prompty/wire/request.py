@@ -3,14 +3,15 @@ the schema of the answer, and media as a data URI, as bare base64 with its type,
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prompty.errors import RequestError
 from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Json, Message
-from prompty.model.request import OutputSchema
+from prompty.model.request import Function, OutputSchema
+from prompty.model.unset import FieldPath
 from prompty.wire.structured import find_strict_one_of, output_schema
 
 # These two are in no table: one depends on the tools, the other is passed through.
@@ -60,6 +61,56 @@ def refuse_one_of(agent: PromptAgent) -> None:
         raise RequestError(found.cause, found.fix)
 
 
+def have_same_words(text: str, other: str) -> bool:
+    """Return True if two texts differ only in white space."""
+    return text == other or "".join(text.split()) == "".join(other.split())
+
+
+class RawToolProblem(NamedTuple):
+    """Something wrong with a tool under `additionalProperties`: the keys that lead to it, and what to say about it."""
+
+    keys: FieldPath
+    cause: str
+    fix: str
+
+
+def find_raw_tool_problems(options: ModelOptions, names: Sequence[str]) -> Iterator[RawToolProblem]:
+    """Yield what is wrong with the tools under `additionalProperties`, which are sent before functions of these
+    names (K1)."""
+    keys: FieldPath = ("model", "options", "additionalProperties", "tools")
+    raw = (options.additional_properties or {}).get("tools")
+    if raw is None:
+        return
+    if not isinstance(raw, list):
+        yield RawToolProblem(keys, "`additionalProperties.tools` is not a list", "Write each tool as an entry: - {…}.")
+        return
+    taken: list[object] = list(names)
+    for index, entry in enumerate(raw):
+        if not isinstance(entry, dict):
+            cause = f"entry {index + 1} of `additionalProperties.tools` is not a mapping"
+            yield RawToolProblem((*keys, index), cause, "Write it as the API takes it, such as {type: web_search}.")
+        elif name := _get_raw_name(entry):
+            if name in taken:
+                yield RawToolProblem((*keys, index), f"two tools are named '{name}'", "Give each tool a unique name.")
+            taken.append(name)
+
+
+def _get_raw_name(entry: Mapping[str, object]) -> object:
+    function = entry.get("function")
+    return entry.get("name") or (function.get("name") if isinstance(function, Mapping) else None)
+
+
+def merge_tools(
+    options: ModelOptions, functions: Sequence[Function], write: Callable[[Function], Json]
+) -> Sequence[Json]:
+    """Return the tools of a request: the file's own entries in their order, then its functions (K1)."""
+    if (raw := (options.additional_properties or {}).get("tools")) is None:
+        return [write(function) for function in functions]
+    for found in find_raw_tool_problems(options, [function.name for function in functions]):
+        raise RequestError(found.cause, found.fix)
+    return [*raw, *(write(function) for function in functions)]
+
+
 class InlineData(NamedTuple):
     """Base64 data and its media type."""
 
@@ -97,9 +148,13 @@ def to_data_uri(data: InlineData) -> str:
 
 
 def require_text(message: Message) -> str:
-    """Return the text of a message. Raise RequestError if it contains media (W15)."""
+    """Return the text of a message. Raise RequestError if it contains media (W15).
+
+    An image that a model generated is no such part: the item that stands for it goes back, if anything does.
+    """
+    is_generated = message.role == "assistant" and message.opaque
     for part in message.content:
-        if not isinstance(part, TextPart):
+        if not isinstance(part, TextPart) and not is_generated:
             raise RequestError(
                 f"the {message.role} message contains {part.kind} data, which no provider accepts there",
                 "Move it to a user message.",

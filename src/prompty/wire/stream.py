@@ -9,10 +9,11 @@ from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
 from prompty.errors import ModelError, Refused, StreamCut
-from prompty.model.event import Delta, ToolCallDelta
+from prompty.model.citation import shift_citation
+from prompty.model.event import CitationAdded, Delta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Reply, ToolCall
 from prompty.safety.json import is_json_object
-from prompty.wire.json_bytes import MALFORMED, as_object, as_text, find_page, malformed, read_bytes
+from prompty.wire.json_bytes import MALFORMED, PARAGRAPH, as_object, as_text, find_page, malformed, read_bytes
 
 MAX_EVENT_BYTES = 64_000_000
 MAX_CALLS = 1_000  # of one answer
@@ -190,11 +191,15 @@ class CallAssembler:
 
 
 class ReplyReader:
-    """Reads a streamed answer: `feed` the chunks, `finish`, then take the `reply`. On any error, raise `cut(error)`."""
+    """Reads a streamed answer: `feed` the chunks, `finish`, then take the `reply`. On any error, raise `cut(error)`.
 
-    def __init__(self, decoder: Decoder) -> None:
+    If so many characters were `streamed` before, its text is a paragraph that follows earlier ones of the same answer.
+    """
+
+    def __init__(self, decoder: Decoder, streamed: int = 0) -> None:
         self._events, self._decoder = EventReader(), decoder
-        self._has_deltas = self._has_bytes = False
+        self._has_deltas = self._has_bytes = self._has_text = False
+        self._streamed = streamed
 
     def feed(self, chunk: bytes) -> Iterator[Delta]:
         if not self._has_bytes:
@@ -204,7 +209,15 @@ class ReplyReader:
         for event in self._events.feed(chunk):
             for delta in self._decoder.feed(event):
                 self._has_deltas = True
-                yield delta
+                yield self._set_apart(delta) if self._streamed else delta
+
+    def _set_apart(self, delta: Delta) -> Delta:
+        if isinstance(delta, CitationAdded):
+            return CitationAdded(shift_citation(delta.citation, self._streamed + len(PARAGRAPH)))
+        if self._has_text or not isinstance(delta, TextDelta):
+            return delta
+        self._has_text = True
+        return TextDelta(PARAGRAPH + delta.text)
 
     def feed_chunk(self, chunk: object) -> Iterator[Delta]:
         """Yield the deltas of a chunk that is already JSON, or an SDK object."""
@@ -217,7 +230,7 @@ class ReplyReader:
         for event in self._events.finish():
             for delta in self._decoder.feed(event):
                 self._has_deltas = True
-                yield delta
+                yield self._set_apart(delta) if self._streamed else delta
 
     def reply(self) -> Reply:
         """Return the complete reply, or raise StreamCut.

@@ -15,19 +15,41 @@ from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
+from prompty.model.citation import Citation
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import Delta, ReasoningDelta, TextDelta
+from prompty.model.event import (
+    CitationAdded,
+    Delta,
+    ProviderCallDone,
+    ProviderCallStarted,
+    ReasoningDelta,
+    TextDelta,
+)
 from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage, user
 from prompty.model.request import Function
+from prompty.model.tool import McpTool
 from prompty.providers import Api
+from prompty.providers.anthropic.provider_tools import BETA, write_anthropic_tool
+from prompty.providers.citations import (
+    TextPlaces,
+    begin_call,
+    count_blocks,
+    is_call_block,
+    join_cited,
+    parse_block_call,
+    parse_block_calls,
+    parse_block_citations,
+)
 from prompty.providers.facts import ModelFacts
 from prompty.safety.json import may_have_surrogates, read_json, repair_json
-from prompty.wire.json_bytes import INVALID_JSON, as_count, as_mapping, as_text
+from prompty.wire.json_bytes import INVALID_JSON, PARAGRAPH, as_count, as_mapping, as_text
 from prompty.wire.request import (
     get_inline_data,
     get_output_schema,
+    have_same_words,
     is_url,
     map_options,
+    merge_tools,
     refuse_one_of,
     require_text,
 )
@@ -40,6 +62,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 DEFAULT_MAX_TOKENS = 4096
 BLOCKS = "anthropic_blocks"
 BOUND_TO = "anthropic_bound_to"
+CONTAINER = "anthropic_container"
 _THOUGHTS = ("thinking", "redacted_thinking")
 OPTIONS = {
     "temperature": "temperature",
@@ -65,6 +88,8 @@ _FINISH_REASONS = {
 }
 # An answer with one of these stop reasons may be truncated in the middle of a call.
 _TRUNCATED = ("max_tokens", "model_context_window_exceeded")
+# An answer with one of these stop reasons goes on when it is sent back.
+UNFINISHED = ("pause_turn", "compaction")
 _TRANSIENT = ("overloaded_error", "rate_limit_error", "api_error", "timeout_error")
 
 
@@ -82,10 +107,13 @@ def request(
         messages = [user(*message.content) for message in instructions if require_text(message).strip()]
     elif system := _join_instructions(instructions):
         body["system"] = system
-    if functions:
-        body["tools"] = [_function_to_wire(function) for function in functions]
+    body.pop("tools", None)
+    if tools := merge_tools(options, functions, _function_to_wire):
+        body["tools"] = tools
     body["messages"] = _group_turns(messages, body, is_bound=is_bound)
-    if functions and options.allow_multiple_tool_calls is False:
+    if container := _find_container(messages):
+        body["container"] = container
+    if tools and options.allow_multiple_tool_calls is False:
         choice = extra.get("tool_choice") or {"type": "auto"}
         body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
     output = get_output_schema(agent)
@@ -93,6 +121,16 @@ def request(
         config = cast(Json, body.get("output_config") or {})
         body["output_config"] = {**config, "format": {"type": "json_schema", "schema": output.schema}}
     return body
+
+
+def _find_container(messages: Sequence[Message]) -> object:
+    """Return the id of the container in which code of the current turn runs. As a mapping it would be refused."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return None
+        if container := message.opaque.get(CONTAINER):
+            return container
+    return None
 
 
 def _get_default_limit(extra: Mapping[str, Any]) -> int:
@@ -111,12 +149,18 @@ def _join_instructions(messages: Sequence[Message]) -> str | list[Json]:
 
 
 def headers(agent: PromptAgent) -> Mapping[str, str]:
-    """Return the header of the API version that has sampling options, if the prompt sets one (W11)."""
+    """Return the header of the API version that has sampling options, if the prompt sets one (W11), and that of the
+    beta that has MCP servers, beside those that the file asks for."""
+    betas: Mapping[str, str] = {}
+    if any(isinstance(tool, McpTool) and tool.execution == "provider" for tool in agent.tools):
+        written = getattr(agent.model.connection, "headers", None) or {}
+        own = [value for name, value in written.items() if name.lower() == "anthropic-beta"]
+        betas = {"anthropic-beta": ",".join([*own, BETA])}
     options = agent.model.options
     given = options.model_fields_set
     if not given or (_SAMPLING.isdisjoint(given) and not options.additional_properties):
-        return {}
-    return _SAMPLING_VERSION if _SAMPLING & map_options(options, OPTIONS).keys() else {}
+        return betas
+    return {**betas, **_SAMPLING_VERSION} if _SAMPLING & map_options(options, OPTIONS).keys() else betas
 
 
 def _function_to_wire(function: Function) -> Json:
@@ -138,8 +182,8 @@ def _group_turns(messages: Sequence[Message], body: Json, *, is_bound: bool) -> 
     spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     last_user = max((at for at, message in enumerate(spoken) if message.role == "user"), default=0)
     turns: list[Json] = []
-    for at, message in enumerate(spoken):
-        blocks = _message_to_blocks(message)
+    converted = _drop_halves([_message_to_blocks(message) for message in spoken], last_user)
+    for at, (message, blocks) in enumerate(zip(spoken, converted, strict=True)):
         role = "assistant" if message.role == "assistant" else "user"
         if is_bound and at < last_user and not _is_unchanged(message, body, turns):
             blocks = [block for block in blocks if block["type"] not in _THOUGHTS]
@@ -150,6 +194,34 @@ def _group_turns(messages: Sequence[Message], body: Json, *, is_bound: bool) -> 
     if not turns or turns[0]["role"] == "assistant":
         raise RequestError("the conversation begins without a user message", "Begin it with a `user:` message.")
     return turns
+
+
+def _drop_halves(converted: list[list[Json]], last_user: int) -> list[list[Json]]:
+    """Return the blocks of all messages without calls of the provider's tools that have no result, and without results
+    that have no call: the API refuses both. Calls after the last user message may still get their result."""
+    called = {block["id"] for blocks in converted for block in blocks if _is_server_call(block)}
+    answered = {block["tool_use_id"] for blocks in converted for block in blocks if _is_server_result(block)}
+    if called == answered:
+        return converted
+    kept = answered.union(block["id"] for blocks in converted[last_user:] for block in blocks if _is_server_call(block))
+    return [
+        [
+            block
+            for block in blocks
+            if not (_is_server_call(block) and block["id"] not in kept)
+            and not (_is_server_result(block) and block["tool_use_id"] not in called)
+        ]
+        for blocks in converted
+    ]
+
+
+def _is_server_call(block: Json) -> bool:
+    kind = block["type"]
+    return kind != "tool_use" and str(kind).endswith("tool_use") and isinstance(block.get("id"), str)
+
+
+def _is_server_result(block: Json) -> bool:
+    return block["type"] != "tool_result" and isinstance(block.get("tool_use_id"), str)
 
 
 def _is_unchanged(message: Message, body: Json, turns: list[Json]) -> bool:
@@ -189,10 +261,12 @@ def _message_to_blocks(message: Message) -> list[Json]:
 
 
 def _update_stored_blocks(message: Message) -> list[Json]:
-    """Return the original blocks of a tool turn, signatures included; none if it has other calls by now, or a
-    block without a type."""
+    """Return the original blocks of an answer, signatures included; none if it has other calls or another text by now,
+    or a block without a type."""
     stored, calls = message.opaque.get(BLOCKS), message.tool_calls
-    if not calls or not isinstance(stored, list) or len(calls) != sum(map(_is_call, stored)):
+    if not isinstance(stored, list) or len(calls) != sum(map(_is_call, stored)):
+        return []
+    if not calls and not have_same_words(join_cited(_list_texts(stored))[0], require_text(message)):
         return []
     if not all(isinstance(block.get("type"), str) for block in stored):  # the API refuses it
         return []
@@ -304,20 +378,34 @@ def reply(payload: Json) -> Reply:
     blocks = _drop_incomplete(data["content"], stop_reason)
     check_call_count(sum(map(_is_call, blocks)))
     calls = tuple(_parse_call(block) for block in blocks if _is_call(block))
-    text = _join_texts(blocks, "text")
+    text, citations = join_cited(_list_texts(blocks))
     # text before a refusal is often the start of an answer, so the explanation takes precedence
     refusal = (data.get("stop_details") or {}).get("explanation") or text or "The model declined to answer."
     return Reply(
         text=text,
         tool_calls=calls,
-        reasoning=_join_texts(blocks, "thinking"),
+        reasoning="".join(str(block.get("thinking") or "") for block in blocks if block.get("type") == "thinking"),
         refusal=refusal if stop_reason == "refusal" else None,
         finish_reason=_FINISH_REASONS.get(stop_reason, stop_reason) or None,
-        usage=_parse_usage(data.get("usage")),
+        usage=_count_requests(data.get("usage"), blocks),
         id=as_text(data.get("id")) or None,
         model=as_text(data.get("model")) or None,
-        opaque={BLOCKS: blocks} if calls else {},
+        opaque=_keep_blocks(blocks, as_mapping(data.get("container")).get("id"), stop_reason),
+        citations=citations,
+        provider_calls=parse_block_calls(blocks) if any(map(is_call_block, blocks)) else (),
     )
+
+
+def _keep_blocks(blocks: list[Block], container: object, stop_reason: str) -> Json:
+    """Return the blocks that go back unchanged: all, if there is more than text and thoughts, or more to come."""
+    if not blocks or (all(map(_is_plain, blocks)) and stop_reason not in UNFINISHED):
+        return {}
+    return {BLOCKS: blocks, CONTAINER: container} if isinstance(container, str) else {BLOCKS: blocks}
+
+
+def _is_plain(block: Block) -> bool:
+    kind = block.get("type")
+    return kind in _THOUGHTS or (kind == "text" and not block.get("citations"))
 
 
 def _get_failure(data: dict[str, Any]) -> tuple[str, bool]:
@@ -347,8 +435,30 @@ def _parse_call(block: Block) -> ToolCall:
     return ToolCall(id=as_text(block.get("id")), name=as_text(block.get("name")), arguments=arguments)
 
 
-def _join_texts(blocks: list[Block], kind: str) -> str:
-    return "".join(str(block.get(kind) or "") for block in blocks if block.get("type") == kind)
+def _list_texts(blocks: Iterable[Block]) -> Iterator[tuple[str, Sequence[Citation]]]:
+    """Yield the texts of an answer with their citations. Texts around a tool of the provider are paragraphs (K4)."""
+    has_text = is_apart = False
+    for block in blocks:
+        if block.get("type") != "text":
+            is_apart = is_apart or _sets_apart(block)
+        elif said := str(block.get("text") or ""):
+            if has_text and is_apart:
+                yield PARAGRAPH, ()
+            has_text, is_apart = True, False
+            yield said, parse_block_citations(block.get("citations"), len(said))
+
+
+def _sets_apart(block: Block) -> bool:
+    """Return True for a block that ends a paragraph. Thoughts and our own tools are not part of the text."""
+    return block.get("type") not in ("text", "tool_use", *_THOUGHTS)
+
+
+def _count_requests(usage: object, blocks: list[Block]) -> Usage:
+    """Parse token counts, and count the calls that the provider ran."""
+    counts = _parse_usage(usage)
+    if not as_mapping(usage).get("server_tool_use") and not any(map(is_call_block, blocks)):
+        return counts
+    return replace(counts, requests=count_blocks(blocks, usage))
 
 
 def _parse_usage(usage: object) -> Usage:
@@ -398,7 +508,10 @@ class MessagesDecoder:
         self._message: dict[str, Any] = {}
         self._blocks: list[_OpenBlock] = []
         self._at: dict[int | None, _OpenBlock] = {}
+        self._places = TextPlaces()
+        self._provider_calls: dict[str, _OpenBlock] = {}
         self._calls = CallAssembler()
+        self._has_text = self._is_apart = False
         self._stopped = False
 
     def feed(self, event: Json, /) -> list[Delta]:
@@ -411,7 +524,7 @@ class MessagesDecoder:
             case "content_block_delta":
                 return list(self._append(data.get("index"), data.get("delta") or {}))
             case "content_block_stop" if data.get("index") in self._at:  # llama.cpp ends blocks that never began
-                self._at[data.get("index")].is_open_call = False
+                return list(self._end(self._at[data.get("index")]))
             case "message_delta":
                 self._update_message(data)
             case "message_stop":
@@ -425,8 +538,26 @@ class MessagesDecoder:
         block = _OpenBlock(start, index, is_open_call=_is_call(start))
         self._blocks.append(block)
         self._at[index] = block
+        self._is_apart = self._is_apart or _sets_apart(start)
+        if start.get("tool_use_id"):
+            return self._end_provider_call(start)
         kind = str(start.get("type"))
         return self._append(index, {"type": f"{kind}_delta", kind: start.get(kind)})
+
+    def _end(self, block: _OpenBlock) -> Iterator[Delta]:
+        """End a block. Its input and its citations are complete now."""
+        block.is_open_call = False
+        if block.citations or block.start.get("citations"):
+            for citation in self._places.cite_all(id(block), block.assemble()["citations"]):
+                yield CitationAdded(citation)
+        elif is_call_block(block.start):
+            self._provider_calls[str(block.start.get("id"))] = block
+            yield ProviderCallStarted(parse_block_call(block.assemble()))
+
+    def _end_provider_call(self, result: Block) -> Iterator[Delta]:
+        """End the call that a block is the result of. The block arrives whole."""
+        block = self._provider_calls.get(str(result["tool_use_id"]))
+        yield ProviderCallDone(parse_block_call(block.assemble() if block else begin_call(result), result))
 
     def _append(self, index: int | None, delta: dict[str, Any]) -> Iterator[Delta]:
         """Append to the newest block of an index; a server may repeat or omit the index."""
@@ -437,7 +568,13 @@ class MessagesDecoder:
         match delta:
             case {"type": "text_delta", "text": str(text)} if text:
                 block.pieces.append(text)
-                yield TextDelta(text)
+                gap = ""
+                if self._is_apart and self._has_text:
+                    gap = PARAGRAPH
+                    self._places.add(None, gap)
+                self._has_text, self._is_apart = True, False
+                self._places.add(id(block), text)
+                yield TextDelta(gap + text)
             case {"type": "thinking_delta", "thinking": str(text)} if text:
                 block.pieces.append(text)
                 yield ReasoningDelta(text)
@@ -449,11 +586,14 @@ class MessagesDecoder:
                 start["signature"] = signature
             case {"type": "citations_delta", "citation": citation}:
                 block.citations.append(citation)
+            case {"type": "compaction_delta", "content": str(text)}:
+                start |= {key: value for key, value in delta.items() if key not in ("type", "content")}
+                start["content"] = (start.get("content") or "") + text
 
     def _update_message(self, data: dict[str, Any]) -> None:
         """Set the stop reason and the usage, whose totals replace those of the start (P5)."""
         usage = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
-        self._message |= data.get("delta") or {}
+        self._message |= {name: value for name, value in (data.get("delta") or {}).items() if value is not None}
         self._message["usage"] = self._message.get("usage") or {}
         self._message["usage"] |= usage
         if self._message.get("stop_reason") == "refusal":
@@ -474,6 +614,23 @@ class MessagesDecoder:
         return self._reply(self._blocks)
 
 
+def join(before: Reply, piece: Reply) -> Reply:
+    """Return an answer with the piece that follows its beginning, as one reply. The last piece says how it ended."""
+    following = piece.opaque.get(BLOCKS) or ([{"type": "text", "text": piece.text}] if piece.text else [])
+    blocks = [*cast(list[Block], before.opaque.get(BLOCKS) or []), *cast(list[Block], following)]
+    gap = PARAGRAPH if before.text and piece.text else ""
+    text, citations = join_cited([(before.text, before.citations), (gap, ()), (piece.text, piece.citations)])
+    return replace(
+        piece,
+        text=text,
+        citations=citations,
+        provider_calls=parse_block_calls(blocks),  # a call of one piece may have its result in the next
+        reasoning=before.reasoning + piece.reasoning,
+        usage=before.usage + piece.usage,
+        opaque={**before.opaque, **piece.opaque, BLOCKS: blocks},
+    )
+
+
 def fit(api: Api, facts: ModelFacts) -> Api:
     """Return this API as a model takes it."""
     return replace(api, request=partial(request, is_bound=True)) if facts.known.get("thinking_blocks_bound") else api
@@ -490,5 +647,8 @@ API = Api(
     options=OPTIONS,
     fit=fit,
     bind=bind,
+    unfinished=UNFINISHED,
+    join=join,
     call_ids=re.compile(r"[A-Za-z0-9_-]+"),
+    provider_tool=write_anthropic_tool,
 )

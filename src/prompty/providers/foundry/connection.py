@@ -70,7 +70,7 @@ class Resource(NamedTuple):
 
 def route_to_deployment(path: str, model: str) -> str:
     """Return the path of a request with a dated version. Responses and the list of models belong to no deployment."""
-    return path if path in ("/responses", "/models") else f"/deployments/{quote(model, safe='')}{path}"
+    return path if path.startswith(("/responses", "/models")) else f"/deployments/{quote(model, safe='')}{path}"
 
 
 def find_resource(agent: PromptAgent) -> Resource:

@@ -34,6 +34,7 @@ from prompty.wire.json_bytes import write_bytes
 KEEP_ALIVE = 30  # seconds for which an idle connection is kept
 MAX_IDLE = 1_000  # connections
 MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer, whole or streamed, after decompression
+MAX_URLS = 100
 MAX_ERROR = 64 * 1024  # bytes of the body of an error; the rest is not read
 MAX_ERROR_SECONDS = 10.0  # for the body of an answer that has failed already
 _MAX_DECOMPRESSED = 256 * 1024  # bytes that one step of decompression may return
@@ -118,6 +119,8 @@ class _HttpClient:
         found = self._urls.get((request.path, model))
         if found is None:
             url = self.endpoint.get_url(request.path, model)
+            if len(self._urls) >= MAX_URLS:  # answers in the background have paths of their own
+                self._urls.clear()
             found = self._urls[request.path, model] = url, httpcore2.URL(url)
         return found
 

@@ -14,10 +14,11 @@ from typing import Any, cast
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.model.event import CitationAdded, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
 from prompty.providers import Api, find_endpoint_profile
+from prompty.providers.citations import parse_annotations
 from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
 from prompty.wire.request import (
@@ -25,6 +26,7 @@ from prompty.wire.request import (
     get_output_schema,
     is_url,
     map_options,
+    merge_tools,
     refuse_one_of,
     require_text,
     to_data_uri,
@@ -65,8 +67,9 @@ def request(
     refuse_one_of(agent)
     body: Json = {**map_options(model.options, _list_options(profile)), "model": model.id}
     body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
-    if functions:
-        body["tools"] = [function_to_wire(function) for function in functions]
+    body.pop("tools", None)
+    if tools := merge_tools(model.options, functions, function_to_wire):
+        body["tools"] = tools
         if model.options.allow_multiple_tool_calls is not None and "parallel_tool_calls" not in profile.unsupported:
             body["parallel_tool_calls"] = model.options.allow_multiple_tool_calls
     if output := get_output_schema(agent):
@@ -157,7 +160,8 @@ def _choose_role(role: str, profile: Profile) -> str:
 def _call_to_wire(call: ToolCall, profile: Profile) -> Json:
     function = {"name": call.name, "arguments": call.arguments}
     wire: Json = {"id": _fit_id(call.id, profile), "type": "function", "function": function}
-    return {**wire, "extra_content": call.extra} if call.extra and profile.extras else wire
+    is_sent = call.extra and profile.extras and not call.asks_approval
+    return {**wire, "extra_content": call.extra} if is_sent else wire
 
 
 def _fit_id(call_id: str, profile: Profile) -> str:
@@ -176,7 +180,7 @@ def _sendable_parts(message: Message) -> Sequence[ContentPart]:
     if message.role == "tool":
         return [part for part in message.content if isinstance(part, TextPart)]
     if message.role != "user" and not all(isinstance(part, TextPart) for part in message.content):
-        require_text(message)
+        return [TextPart(text)] if (text := require_text(message)) else []
     return message.content
 
 
@@ -231,7 +235,7 @@ def reply(payload: Json) -> Reply:
     message = choices[0].get("message") or {}
     finish_reason = choices[0].get("finish_reason")
     entries = message.get("tool_calls")
-    return Reply(
+    parsed = Reply(
         text=_parse_text(message.get("content")),
         tool_calls=_parse_calls(entries, truncated=finish_reason in _TRUNCATED) if entries else (),
         reasoning=_get_reasoning(message),
@@ -242,6 +246,14 @@ def reply(payload: Json) -> Reply:
         model=as_text(data.get("model")) or None,
         opaque={"reasoning_details": details} if (details := message.get("reasoning_details")) else {},
     )
+    return _add_citations(parsed, annotations) if (annotations := message.get("annotations")) else parsed
+
+
+def _add_citations(reply: Reply, annotations: object) -> Reply:
+    """Add the citations of a reply. The API does not report how often it searched for them."""
+    citations = parse_annotations(annotations, len(reply.text))
+    searched = {"web_search": None} if any(citation.kind == "web" for citation in citations) else {}
+    return replace(reply, citations=tuple(citations), usage=replace(reply.usage, requests=searched))
 
 
 def _get_reasoning(message: dict[str, Any]) -> str:
@@ -301,6 +313,7 @@ class ChatDecoder:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []
+        self._annotations: list[object] = []
         self._details = _ReasoningDetails()
         self._calls = CallAssembler()
         self._finish_reason: str | None = None
@@ -336,10 +349,13 @@ class ChatDecoder:
             deltas.append(_add_call(self._calls, call.get("index"), call))
         if refusal := delta.get("refusal"):
             self._refusal.append(refusal)
+        if isinstance(annotations := delta.get("annotations"), list):
+            self._annotations += annotations
+            deltas += [CitationAdded(citation) for citation in parse_annotations(annotations, None)]
 
     def _reply(self) -> Reply:
         details = self._details.list_blocks()
-        return Reply(
+        parsed = Reply(
             text="".join(self._text),
             tool_calls=self._calls.calls(truncated=self._finish_reason in _TRUNCATED),
             reasoning="".join(self._reasoning),
@@ -349,6 +365,7 @@ class ChatDecoder:
             model=self._model,
             opaque={"reasoning_details": details} if details else {},
         )
+        return _add_citations(parsed, self._annotations) if self._annotations else parsed
 
     def finish(self) -> Reply:
         if refusal := "".join(self._refusal):

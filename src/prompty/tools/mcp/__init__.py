@@ -205,6 +205,11 @@ def _declared_address(connection: Connection, tool: McpTool, permissions: Permis
             f"the connection of the tool '{tool.name}' has no `endpoint` of an MCP server",
             "Add `endpoint`, and `apiKey` if needed, or register the server and name it in `serverName`.",
         )
+    if connection.headers:
+        raise ToolError(
+            f"the connection of the tool '{tool.name}' has `headers`, which only requests to a model have",
+            "Register the server with register_mcp_server(…, headers=…), and name it in `serverName`.",
+        )
     key = connection.api_key if isinstance(connection, ApiKeyConnection) else None
     headers = (("Authorization", f"Bearer {key.get_secret_value()}"),) if key else ()
     url = check_url(connection.endpoint, f"the tool '{tool.name}'")

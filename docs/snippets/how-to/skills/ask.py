@@ -1,0 +1,3 @@
+import prompty
+
+print(prompty.turn("letters.prompty"))
