@@ -90,8 +90,8 @@ def test_submitters_at_the_same_time_do_not_exceed_the_limit_together(url: str, 
             return False
         return True
 
-    with ThreadPoolExecutor(5) as pool:
-        accepted = list(pool.map(submit, range(10)))
+    with ThreadPoolExecutor(10) as pool:  # more than the client has connections
+        accepted = list(pool.map(submit, range(20)))
     assert sum(accepted) == 3
     assert len(client.list("waiting")) == 3
 

@@ -7,8 +7,10 @@ is the truth about what executes, and is believed where the two differ: a proces
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -135,6 +137,8 @@ class Runs:
     def __init__(self, url: str, *, secrets: Secrets | None = None, max_waiting: int | None = None) -> None:
         ensure_tables(url)
         self._secrets, self._max_waiting = secrets or {}, max_waiting
+        # To count takes a second connection: threads that have one each would wait for another forever.
+        self._submitting = nullcontext() if max_waiting is None else threading.Lock()
         self._engine = create_engine(url)
         self.table: RunTable = RunTable(self._engine)
         serializer = DBOSPortableJSONSerializer()
@@ -201,7 +205,8 @@ class Runs:
                 self._check_room(connection, self._max_waiting, len(records))
 
         try:
-            self.table.transact(store)
+            with self._submitting:
+                self.table.transact(store)
         except error.DBOSWorkflowIDInUseError as problem:
             cause = f"the database has a workflow of another program with the id '{problem.workflow_id}'"
             raise RequestError(cause, "Pass another run_id.") from None
