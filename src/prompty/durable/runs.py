@@ -129,9 +129,9 @@ Values = list[object]
 class Runs:
     """Durable runs in a database: `sqlite:///runs.db` for one machine, `postgresql://…` for a set of workers.
 
-    It submits, reads, answers and steers, and runs nothing: that is for a `Worker`. It works beside any DBOS of yours.
-    While the database is away, a call waits for it. `secrets` are values by names that all workers know; a run keeps
-    the name. Close it, or use it as a context manager.
+    It submits, reads, answers and steers runs; a `Worker` executes them. A DBOS program in the same process is not
+    affected. While the database is unreachable, a call waits for it. `secrets` are values by names that all workers
+    know; a run keeps the name. Close it, or use it as a context manager.
     """
 
     def __init__(self, url: str, *, secrets: Secrets | None = None, max_waiting: int | None = None) -> None:

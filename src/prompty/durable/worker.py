@@ -70,8 +70,9 @@ _bare: Any = {"load_input": False, "load_output": False}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How many runs execute at once: in one worker, in all of them, so many in so many seconds (`rate`), and of one
-    tenant. Runs with and without tenants are counted apart."""
+    """Limits on runs: at once in one worker (`worker_concurrency`), in all workers (`concurrency`) and per tenant
+    (`tenant_concurrency`), and how many start in a number of seconds (`rate`). Runs with and without tenants are
+    counted apart."""
 
     worker_concurrency: int | None = None
     concurrency: int | None = None
