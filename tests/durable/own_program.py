@@ -11,10 +11,9 @@ import multiprocessing
 import os
 import random
 import signal
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -242,34 +241,6 @@ def end(process: ForkServerProcess) -> None:
     if process.is_alive() and process.pid is not None:
         os.kill(process.pid, signal.SIGKILL)
         process.join(SECONDS)
-
-
-def stop(process: ForkServerProcess, url: str) -> None:
-    """Stop a process, but not in the middle of a write to a SQLite file: nobody else could write to it."""
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGSTOP)
-    until(lambda: is_stopped(process))
-    while url.startswith("sqlite") and not _is_free(url.partition("///")[2]):
-        os.kill(process.pid, signal.SIGCONT)
-        time.sleep(0.01)
-        os.kill(process.pid, signal.SIGSTOP)
-        until(lambda: is_stopped(process))
-
-
-def is_stopped(process: ForkServerProcess) -> bool:
-    """Whether all its threads are."""
-    stats = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
-    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
-
-
-def _is_free(path: str) -> bool:
-    with closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as connection:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
-        connection.execute("ROLLBACK")
-        return True
 
 
 def note(log: Path, line: str) -> None:

@@ -4,11 +4,8 @@ import json
 import multiprocessing
 import os
 import signal
-import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import closing
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,6 @@ SECONDS = 60
 KEY = "PROMPTY_SHOP_KEY"
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.durable.worker"])
-Process = ForkServerProcess | subprocess.Popen[str]
 _BARE: Any = {"load_input": False, "load_output": False}
 
 
@@ -263,34 +259,6 @@ def kill(process: ForkServerProcess) -> None:
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(SECONDS)
-
-
-def stop(process: Process, url: str) -> None:
-    """Stop a process, but not in the middle of a write to a SQLite file: nobody else could write to it."""
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGSTOP)
-    until(lambda: is_stopped(process))
-    while url.startswith("sqlite") and not _is_free(url.partition("///")[2]):
-        os.kill(process.pid, signal.SIGCONT)
-        time.sleep(0.01)
-        os.kill(process.pid, signal.SIGSTOP)
-        until(lambda: is_stopped(process))
-
-
-def is_stopped(process: Process) -> bool:
-    """Whether all its threads are."""
-    stats = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
-    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
-
-
-def _is_free(path: str) -> bool:
-    with closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as connection:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
-        connection.execute("ROLLBACK")
-        return True
 
 
 def until(holds: Callable[[], bool], within: float = SECONDS) -> None:

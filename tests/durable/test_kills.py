@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.durable.databases import Databases
-from tests.durable.shop import Shop, is_stopped, kill, stop, until
+from tests.durable.shop import Shop, kill, until
+from tests.durable.stopping import is_stopped, stop
 from tests.soak import SOAK, Keep
 
 pytestmark = [pytest.mark.process, pytest.mark.nightly]

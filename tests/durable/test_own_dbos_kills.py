@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.durable.databases import Databases
-from tests.durable.own_program import Orders, end, orders, stop
+from tests.durable.own_program import Orders, end, orders
+from tests.durable.stopping import stop
 from tests.soak import SOAK, Keep
 from tests.tools.test_mcp_http import OwnServer
 

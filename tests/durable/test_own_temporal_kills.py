@@ -23,8 +23,9 @@ from prompty import Paused
 from prompty.durable import use_result
 from prompty.durable.temporal import answer, find_pause
 from tests.durable.own import until
-from tests.durable.own_program import ROUNDS, TOOLS, end, is_stopped, reply_to
+from tests.durable.own_program import ROUNDS, TOOLS, end, reply_to
 from tests.durable.own_temporal import LEASE, Job, Order, new_id, work, write_prompt
+from tests.durable.stopping import is_stopped
 from tests.durable.temporal import TemporalServer
 from tests.internet import Internet
 from tests.soak import SOAK, Keep

@@ -19,7 +19,8 @@ import pytest
 
 from prompty import Paused
 from tests.durable.databases import Databases
-from tests.durable.shop import Model, Shop, kill, stop, until
+from tests.durable.shop import Model, Shop, kill, until
+from tests.durable.stopping import stop
 from tests.soak import SOAK, Keep
 
 pytestmark = [pytest.mark.process, pytest.mark.timing, pytest.mark.nightly]
