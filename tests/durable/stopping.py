@@ -15,7 +15,8 @@ Process = ForkServerProcess | subprocess.Popen[str]
 
 
 def stop(process: Process, url: str) -> None:
-    """Stop a process, but not in the middle of a write to a SQLite file: nobody else could write to it."""
+    """Stop a process, but not while it has a lock on a SQLite file that keeps others from writing. Without a
+    write-ahead log, a reader's lock does too."""
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     until(lambda: is_stopped(process))
@@ -35,7 +36,7 @@ def is_stopped(process: Process) -> bool:
 def _is_free(path: str) -> bool:
     with closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as connection:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:
             return False
         connection.execute("ROLLBACK")
