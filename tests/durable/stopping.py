@@ -34,7 +34,7 @@ def is_stopped(process: Process) -> bool:
 
 
 def _is_free(path: str) -> bool:
-    with closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, timeout=0.0, isolation_level=None)) as connection:
         try:
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:
