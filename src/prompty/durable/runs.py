@@ -731,10 +731,9 @@ def _get_received(steps: Sequence[StepInfo]) -> list[Any]:
 
 
 def _name_steps(steps: Sequence[StepInfo], record: Record) -> dict[str, object]:
-    """Return the results of steps by our names, in the order in which they ended. DBOS stores each message that was
-    received, and None for an empty queue."""
-    ended = sorted(steps, key=lambda step: step["completed_at_epoch_ms"] or 0)
-    named = {step["function_name"]: step["output"] for step in ended if not step["function_name"].startswith("DBOS.")}
+    """Return the results of steps by our names. DBOS stores each message that was received, and None for an empty
+    queue."""
+    named = {step["function_name"]: step["output"] for step in steps if not step["function_name"].startswith("DBOS.")}
     texts: list[object] = []
     drains = count(1)
     for text in _get_received(steps)[record.paused is not None :]:
