@@ -170,7 +170,8 @@ def _list_claude_blocks(body: Fields) -> Iterator[Block]:
     turns: list[tuple[str, Any]] = [("tool", body.get("tools") or []), ("system", body.get("system") or [])]
     turns += [(message["role"], message["content"]) for message in body["messages"]]
     for role, content in turns:
-        for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        parts: list[Fields] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for part in parts:
             mark = part.get("cache_control")
             yield Block(role, _get_text(part, "cache_control"), mark and mark.get("ttl", "5m"))
 
