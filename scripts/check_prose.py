@@ -53,7 +53,7 @@ def check_text(page: Path, text: str, *, short: bool) -> Iterator[Finding]:
 def check_pages() -> list[Finding]:
     """Check README and all pages below docs/."""
     docs = ROOT / "docs"
-    pages = [ROOT / "README.md", *(page for page in sorted(docs.rglob("*.md")) if "snippets" not in page.parts)]
+    pages = [ROOT / "README.md", *(page for page in sorted(docs.rglob("*.md")) if "fixtures" not in page.parts)]
     return [
         finding
         for page in pages
