@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # All pages but those that come from docstrings and help texts, where "cannot be read" is plain enough.
 PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
-	$(filter-out docs/snippets/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
+	$(filter-out docs/fixtures/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
 .PHONY: setup check structure format types workflows prose dist first-answer tutorial release sbom test coverage test-rest \
 	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
@@ -110,7 +110,7 @@ docs: setup
 	$(BIN)/python scripts/write_provider_docs.py
 	$(BIN)/python -m scripts.write_conformance
 	$(BIN)/python -m scripts.write_performance
-	$(BIN)/python -m scripts.write_snippets
+	$(BIN)/python -m scripts.write_outputs
 	$(BIN)/python -m scripts.write_api_docs
 	$(BIN)/python -m scripts.write_command_docs
 	$(BIN)/python -m scripts.write_section_pages

@@ -74,7 +74,7 @@ def check_pages() -> list[Finding]:
         *(
             page
             for page in sorted(docs.rglob("*.md"))
-            if "snippets" not in page.parts and page.relative_to(ROOT).as_posix() not in _GENERATED
+            if "fixtures" not in page.parts and page.relative_to(ROOT).as_posix() not in _GENERATED
         ),
     ]
     return [

@@ -1,42 +1,25 @@
-"""Run a page of the documentation as a reader would: save the files it shows, type its commands, compare the output.
+"""Read the fenced blocks of the pages, and save the files that a page shows.
 
-A page includes its snippets from `docs/snippets`. A block with a title is a file to save under that name. A Python file
-that nothing else on its page names must run without an error.
-
-A block of the language `console` has commands after `$ `, each followed by its output. In an output, a line `…` stands
-for any number of lines, and `…` inside a line for any text. A command that ends in `&` runs in the background until the
-next such command, or the end of the page. Commands after it are repeated until they print what the page says.
-
-Used by `scripts/run_tutorial.py`, `scripts/write_snippets.py` and `tests/docs`.
+A block with a title is a file to save under that name. A block of the language `console` has commands after `$ `, each
+followed by its output. What a reader does not see is in `docs/fixtures`, in a folder for each page: files in `given/`
+are there from the start, and models answer from `replies.yaml`.
 """
 
-import os
 import re
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.model_server import serve_replies
-
 ROOT = Path(__file__).parents[1]
-SNIPPETS = ROOT / "docs" / "snippets"
+DOCS = ROOT / "docs"
+FIXTURES = DOCS / "fixtures"
 GIVEN = "given"  # files that a page takes as given: pictures, rows, a service
 REPLIES = "replies.yaml"  # what the model of a page answers
 
-_FENCE = re.compile(r'^```([\w+-]*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_INCLUDE = re.compile(r'--8<-- "([^"]+)"\n')
+_BLOCK = re.compile(r'^(`{3,})([\w+-]*)(?: title="([^"]+)")?\n(.*?)^\1$', re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-_PORT = re.compile(r"(?<=127\.0\.0\.1:)(?:8000|7233)|(?<=--port )(?:8000|7233)")  # of the servers on our pages
-_PRIVATE = ("ANTHROPIC_", "AZURE_", "OPENAI_", "OTEL_", "PROMPTY_")
-_COMMAND_SECONDS = 120.0
-_SERVER_SECONDS = 90.0
 
 
 class Step(NamedTuple):
@@ -48,194 +31,64 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. `source` is the snippet that it includes."""
+    """A fenced block. `line` is the number of its first fence, counted from 1."""
 
     language: str
     title: str | None
-    source: Path | None
     text: str
+    line: int
 
     @property
     def steps(self) -> list[Step]:
         return [Step(*found) for found in _COMMAND.findall(self.text)] if self.language == "console" else []
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A console block, and what its commands printed."""
-
-    block: Block
-    outputs: list[str]
-
-    @property
-    def differences(self) -> list[tuple[Step, str]]:
-        pairs = zip(self.block.steps, self.outputs, strict=True)
-        return [(step, output) for step, output in pairs if not matches(step.output, output)]
+def find_pages(*folders: str) -> list[Path]:
+    """Return the pages of the documentation, or those of some of its folders."""
+    pages = [page for page in sorted(DOCS.rglob("*.md")) if not page.is_relative_to(FIXTURES)]
+    return [page for page in pages if not folders or page.relative_to(DOCS).parts[0] in folders]
 
 
 def read_blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page, with their snippets inserted."""
-    return [_read_block(*found) for found in _FENCE.findall(page.read_text(encoding="utf-8"))]
+    """Return the fenced blocks of a page, but for those in lists."""
+    return list(parse_blocks(page.read_text(encoding="utf-8")))
 
 
-def _read_block(language: str, title: str, text: str) -> Block:
-    include = _INCLUDE.fullmatch(text)
-    if include is None:
-        return Block(language, title or None, None, text)
-    source = ROOT / include[1]
-    return Block(language, title or None, source, source.read_text(encoding="utf-8"))
+def parse_blocks(text: str) -> Iterator[Block]:
+    """Yield the fenced blocks of a text that begin at the margin."""
+    for found in _BLOCK.finditer(text):
+        yield Block(found[2], found[3], found[4], text.count("\n", 0, found.start()) + 1)
 
 
-def matches(expected: str, actual: str) -> bool:
-    """Return whether an output is the expected one, where `…` stands for any text."""
-    lines = expected.splitlines(keepends=True)
-    parts = [r"(?:.*\n)*?" if line == "…\n" else re.escape(line).replace("…", ".*?") for line in lines]
-    return re.fullmatch("".join(parts), actual) is not None
+def write_blocks(text: str, written: Mapping[int, str]) -> str:
+    """Return a page with other text in the blocks that begin on these lines."""
+    lines = text.split("\n")
+    for block in reversed(list(parse_blocks(text))):
+        if block.line in written:
+            lines[block.line : block.line + block.text.count("\n")] = written[block.line].split("\n")[:-1]
+    return "\n".join(lines)
 
 
-def get_folder(page: Path) -> Path:
-    """Return the folder with the snippets of a page."""
-    return SNIPPETS / page.relative_to(ROOT / "docs").with_suffix("")
+def save_page(page: Path, folder: Path) -> None:
+    """Write the files of a page into a folder: those that it takes as given, and its blocks with a title."""
+    save_given(page, folder)
+    for block in read_blocks(page):
+        save_block(block, folder)
 
 
-def run_page(page: Path, work: Path, environment: Mapping[str, str]) -> Iterator[Outcome]:
-    """Save the files of a page in the folder `work` and run its commands there, in the order of the page."""
-    folder = get_folder(page)
-    if (folder / GIVEN).is_dir():
-        shutil.copytree(folder / GIVEN, work, dirs_exist_ok=True)
-    with ExitStack() as stack:
-        variables = dict(environment)
-        if (folder / REPLIES).is_file():
-            variables |= _point_to(stack.enter_context(serve_replies(folder / REPLIES)))
-        shell = _Shell(work, variables, stack)
-        blocks = read_blocks(page)
-        for block in blocks:
-            if block.title is not None:
-                (work / block.title).parent.mkdir(parents=True, exist_ok=True)
-                (work / block.title).write_text(shell.use_port(block.text), encoding="utf-8")
-            if block.steps:
-                yield Outcome(block, [shell.run_step(step) for step in block.steps])
-            if _stands_alone(block, blocks):
-                command = f"python {block.title}"
-                yield Outcome(Block("console", None, None, f"$ {command}\n"), [shell.run(command)])
+def save_given(page: Path, folder: Path) -> None:
+    """Copy the files that a page takes as given."""
+    if (given := get_fixtures(page) / GIVEN).is_dir():
+        shutil.copytree(given, folder, dirs_exist_ok=True)
 
 
-def _stands_alone(block: Block, blocks: list[Block]) -> bool:
-    """Return whether a block is a program that no command or other file of the page names."""
-    if block.title is None or not block.title.endswith(".py"):
-        return False
-    name = re.compile(rf"\b{re.escape(Path(block.title).stem)}\b")
-    return not any(name.search(other.text) for other in blocks if other is not block)
+def save_block(block: Block, folder: Path) -> None:
+    """Write a block to the file that its title names."""
+    if block.title is not None:
+        (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
+        (folder / block.title).write_text(block.text, encoding="utf-8")
 
 
-def _point_to(url: str) -> dict[str, str]:
-    """Return variables that make models of OpenAI, Azure and Anthropic answer from a server on this machine."""
-    return {
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": "sk-of-a-test",
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "sk-of-a-test",
-        "AZURE_OPENAI_ENDPOINT": url,
-        "AZURE_OPENAI_API_KEY": "sk-of-a-test",
-        "ACME_URL": f"{url}/v1",  # a provider that a page makes up
-    }
-
-
-class _Shell:
-    """Runs commands in one folder. A free port takes the place of the one that the pages use."""
-
-    def __init__(self, work: Path, environment: dict[str, str], stack: ExitStack) -> None:
-        self._work, self._environment = work, environment
-        self._port = _find_port()
-        self._background = stack.enter_context(ExitStack())
-        self._waits = False
-
-    def use_port(self, text: str) -> str:
-        return _PORT.sub(self._port, text)
-
-    def run_step(self, step: Step) -> str:
-        """Run a command. Beside a program in the background, wait until it prints what the page says."""
-        end = time.monotonic() + (_SERVER_SECONDS if self._waits else 0)
-        output = self.run(step.command)
-        while not matches(step.output, output) and time.monotonic() < end:
-            time.sleep(1)
-            output = self.run(step.command)
-        return output
-
-    def run(self, command: str) -> str:
-        """Run a command and return what it printed, errors included."""
-        line = self.use_port(command)
-        if line.endswith(" &"):
-            self._background.close()
-            self._waits = True
-            self._background.enter_context(self._start(line.removesuffix(" &")))
-            return ""
-        try:
-            done = subprocess.run(  # noqa: S602  the commands of our own pages
-                line,
-                shell=True,
-                cwd=self._work,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=_COMMAND_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            printed = (error.output or b"").decode(errors="replace")
-            message = f"`{line}` did not end within {_COMMAND_SECONDS:.0f} s. It printed: {printed!r}"
-            raise TimeoutError(message) from None
-        output = done.stdout.replace(self._port, "8000").replace(str(self._work), "…")
-        return output if output.endswith("\n") or not output else f"{output}\n"
-
-    @contextmanager
-    def _start(self, line: str) -> Iterator[None]:
-        with subprocess.Popen(  # noqa: S603  the commands of our own pages
-            ["/bin/sh", "-c", f"exec {line}"],
-            cwd=self._work,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            try:
-                if self._port in line:
-                    _wait_for(int(self._port), process)
-                yield
-            finally:
-                process.terminate()
-
-
-def _find_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + _SERVER_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise RuntimeError(f"nothing listens on port {port}")
-
-
-def make_environment(home: Path, programs: Path | None = None) -> dict[str, str]:
-    """Return the variables of a reader's shell: no key, an empty home, and the programs of an environment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
-    folder = programs or Path(sys.executable).parent
-    return {
-        **kept,
-        "PATH": f"{folder}{os.pathsep}{kept['PATH']}",
-        "HOME": str(home),
-        "XDG_STATE_HOME": str(home / "state"),
-        "XDG_CONFIG_HOME": str(home / "config"),
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "PYTHONIOENCODING": "utf-8",
-        "PY_COLORS": "0",
-    }
+def get_fixtures(page: Path) -> Path:
+    """Return the folder with what a page needs and does not show. Most pages need nothing."""
+    return FIXTURES / page.relative_to(DOCS).with_suffix("")

@@ -11,7 +11,8 @@ import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scripts.pages import ROOT, make_environment, run_page
+from scripts.pages import ROOT
+from scripts.run_page import make_environment, run_page
 
 STEPS = ("first-answer", "prompt", "python", "tools", "approval", "tests")
 PAGES = [ROOT / "docs" / "tutorial" / f"{step}.md" for step in STEPS]

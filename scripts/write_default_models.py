@@ -21,7 +21,6 @@ SUFFIXES = {".console", ".ipynb", ".json", ".jsonl", ".md", ".prompty", ".py", "
 # These name old models on purpose.
 KEPT = {
     "docs/how-to/migrate-from-v1.md": "it is about old files",
-    "docs/snippets/how-to/migrate-from-v1": "it is about old files",
     "docs/reference/model-facts.md": "written from the facts",
     "src/prompty/providers/model_facts.json": "written from the facts",
     "src/prompty/testing/rules.py": "rules of providers, old models included",

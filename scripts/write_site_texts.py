@@ -1,11 +1,10 @@
-"""Write the site for programs: a Markdown twin of each page, with its snippets, and `llms.txt`, which lists them.
+"""Write the site for programs: a Markdown twin of each page, and `llms.txt`, which lists them.
 
     python -m scripts.write_site_texts build/site
 
 The twin of `how-to/agents/` is `how-to/agents.md`, so that links between pages stay as they are.
 """
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,6 @@ from typing import Any
 import yaml
 
 from scripts.write_section_pages import DOCS, FRONTMATTER, ROOT, list_pages, read_navigation, read_opening
-
-_INCLUDE = re.compile(r'^([ \t]*)--8<-- "([^"]+)"$', re.MULTILINE)
-
-
-def expand(text: str) -> str:
-    """Return a page with the files that it includes in the place of their names."""
-
-    def insert(found: re.Match[str]) -> str:
-        lines = (ROOT / found[2]).read_text(encoding="utf-8").rstrip("\n").split("\n")
-        return "\n".join(found[1] + line if line else line for line in lines)
-
-    return _INCLUDE.sub(insert, text)
 
 
 def build_index() -> str:
@@ -49,7 +36,7 @@ def write_texts(site: Path) -> None:
         twin = site / path
         twin.parent.mkdir(parents=True, exist_ok=True)
         text = FRONTMATTER.sub("", (DOCS / path).read_text(encoding="utf-8"))
-        twin.write_text(expand(text), encoding="utf-8")
+        twin.write_text(text, encoding="utf-8")
     (site / "llms.txt").write_text(build_index(), encoding="utf-8")
 
 

@@ -14,10 +14,12 @@ from prompty.drivers.children import ChildKind
 from prompty.registry import Registry
 from prompty.tools.kinds import TOOL_KINDS
 from scripts.first_answer import BLOCK, COMMAND
+from scripts.pages import find_pages
 
 ROOT = Path(__file__).parents[2]
-SITE = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "snippets" not in page.parts]
+SITE = find_pages()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *SITE]
+RUN_ELSEWHERE = find_pages("tutorial", "how-to", "explanation")  # tests/docs saves their files and runs their commands
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 VARIABLES = {"OPENAI_API_KEY": "x", "SHOP_URL": "https://shop.example", "SHOP_KEY": "x"}
@@ -37,7 +39,7 @@ def write_prompts(page: Path, folder: Path) -> None:
         (folder / f"{loads(text).name}.prompty").write_text(text)
 
 
-PROMPTS = [(page, text) for page in PAGES for text in prompts(page)]
+PROMPTS = [(page, text) for page in PAGES if page not in RUN_ELSEWHERE for text in prompts(page)]
 
 
 @pytest.mark.parametrize(("page", "text"), PROMPTS, ids=[page.name for page, _ in PROMPTS])
@@ -114,7 +116,10 @@ def test_the_commands_of_the_first_page_print_what_stands_there(page: Path, tmp_
 
 
 RUNNING = [
-    page for page in PAGES[1:] if any("provider: scripted" in text for text in prompts(page)) and blocks(page, "python")
+    page
+    for page in PAGES[1:]
+    if page not in RUN_ELSEWHERE
+    if any("provider: scripted" in text for text in prompts(page)) and blocks(page, "python")
 ]
 
 

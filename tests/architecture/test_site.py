@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 
 def test_every_page_has_one_line_in_the_navigation() -> None:
     listed = sorted(list_pages(read_navigation()))
-    written = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if "snippets" not in page.parts)
+    written = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if "fixtures" not in page.parts)
     assert listed == written, "edit `nav` in mkdocs.yml, then run: make docs"
 
 

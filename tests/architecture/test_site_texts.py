@@ -10,7 +10,7 @@ import pytest
 
 from prompty import check
 from scripts.write_section_pages import list_pages, read_navigation
-from scripts.write_site_texts import build_index, expand, write_texts
+from scripts.write_site_texts import build_index, write_texts
 
 ROOT = Path(__file__).parents[2]
 SKILL = ROOT / "src" / "prompty" / ".agents" / "skills" / "prompty" / "SKILL.md"
@@ -18,12 +18,11 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE |
 LINK = re.compile(r"\]\(([^)]+)\)")
 
 
-def test_every_page_has_a_twin_without_a_reference_to_a_snippet(tmp_path: Path) -> None:
+def test_every_page_has_a_twin(tmp_path: Path) -> None:
     write_texts(tmp_path)
     for page in list_pages(read_navigation()):
         text = (tmp_path / page).read_text(encoding="utf-8")
         assert text.startswith("# "), page
-        assert "--8<--" not in text, page
 
 
 def test_llms_txt_lists_every_page_once_and_its_links_lead_to_twins(tmp_path: Path) -> None:
@@ -34,13 +33,6 @@ def test_llms_txt_lists_every_page_once_and_its_links_lead_to_twins(tmp_path: Pa
     links = LINK.findall(text)
     assert sorted(links) == sorted(list_pages(read_navigation()))
     assert all((tmp_path / link).is_file() for link in links)
-
-
-def test_a_snippet_keeps_the_indentation_of_its_place() -> None:
-    text = '- Item:\n\n    ```python\n    --8<-- "docs/snippets/tutorial/tools/shop.py"\n    ```\n'
-    lines = expand(text).splitlines()
-    assert len(lines) > 6
-    assert all(line.startswith("    ") or not line for line in lines[2:])
 
 
 def save_prompts(folder: Path) -> list[Path]:

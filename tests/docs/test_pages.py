@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +21,34 @@ from prompty.registry import Registry
 from prompty.testing.provider import PROVIDER
 from prompty.tools.kinds import TOOL_KINDS
 from scripts.pages import (
+    DOCS,
+    FIXTURES,
     GIVEN,
     REPLIES,
     ROOT,
-    SNIPPETS,
     Block,
-    Outcome,
-    make_environment,
-    matches,
+    find_pages,
+    get_fixtures,
+    parse_blocks,
     read_blocks,
-    run_page,
+    save_block,
+    save_page,
+    write_blocks,
 )
+from scripts.run_page import NOWHERE, Outcome, make_environment, matches, run_page
 from scripts.run_tutorial import PAGES as TUTORIAL
 from scripts.write_performance import PAGE as PERFORMANCE, write_costs
 
-DOCS = ROOT / "docs"
-PAGES = [page for folder in ("tutorial", "how-to", "explanation") for page in sorted((DOCS / folder).rglob("*.md"))]
-INCLUDING = [page for page in PAGES if read_blocks(page)]
-RUNNING = [page for page in INCLUDING if page not in TUTORIAL]
-INLINE = {"sh", "text", ""}  # commands that need an account or another machine, and fragments of files
+PAGES = find_pages("tutorial", "how-to", "explanation")
+SHOWING = [page for page in PAGES if read_blocks(page)]
+RUNNING = [page for page in SHOWING if page not in TUTORIAL]
+VARIABLES = {
+    "DATABASE_URL": "postgres://db",
+    "OPENAI_API_KEY": "sk-1",
+    "SHOP_KEY": "x",
+    "SHOP_URL": "https://shop.example",
+}
+UNNAMED = {"console", "sh", "text", ""}  # commands, and fragments of files
 
 
 def name_page(page: Path) -> str:
@@ -72,51 +83,87 @@ def test_a_page_prints_what_it_says(page: Path, tmp_path: Path) -> None:
         assert show_differences(outcome) == []
 
 
-@pytest.mark.parametrize("page", INCLUDING, ids=name_page)
-def test_what_a_page_shows_is_a_snippet_with_a_name(page: Path) -> None:
+@pytest.mark.parametrize("page", SHOWING, ids=name_page)
+def test_a_file_on_a_page_has_a_name(page: Path) -> None:
     for block in read_blocks(page):
-        if block.language not in INLINE:
-            assert block.source is not None or is_fragment(block), f"not in docs/snippets:\n{block.text}"
-            assert block.language == "console" or block.title or is_fragment(block), f"no title:\n{block.text}"
+        assert block.title or block.language in UNNAMED or is_fragment(block), f"no title:\n{block.text}"
+        assert block.title or not block.text.startswith("---\n"), f"no title:\n{block.text}"
 
 
 def is_fragment(block: Block) -> bool:
     """Return whether a block is a few lines of YAML, to be put into a file that the page has shown."""
-    return block.language == "yaml" and block.source is None and not block.text.startswith("---")
+    return block.language == "yaml" and block.title is None and not block.text.startswith("---")
 
 
-@pytest.mark.parametrize("page", INCLUDING, ids=name_page)
-def test_a_snippet_is_in_the_folder_of_its_page(page: Path) -> None:
-    folder = SNIPPETS / page.relative_to(DOCS).with_suffix("")
-    assert all(block.source.is_relative_to(folder) for block in read_blocks(page) if block.source)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *find_pages()], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+def test_a_page_contains_its_code(page: Path) -> None:
+    """It reads the same on GitHub, on a package index and on the site: no line includes a file, no fence is unread."""
+    text = page.read_text(encoding="utf-8")
+    assert "--8<--" not in text
+    lines = text.split("\n")
+    for block in parse_blocks(text):
+        end = block.line + block.text.count("\n")
+        lines[block.line - 1 : end + 1] = [""] * (end - block.line + 2)
+    assert [line for line in lines if line.startswith("```")] == []
 
 
-def test_every_snippet_is_on_a_page() -> None:
-    shown = {block.source for page in PAGES for block in read_blocks(page)}
-    files = {file for file in SNIPPETS.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
-    given = {file for file in files if GIVEN in file.relative_to(SNIPPETS).parts or file.name == REPLIES}
-    assert sorted(file.relative_to(ROOT).as_posix() for file in files - given - shown) == []
+def test_every_fixture_belongs_to_a_page() -> None:
+    files = {file for file in FIXTURES.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+    folders = {get_fixtures(page) for page in PAGES}
+    used = {file for folder in folders for file in (folder / REPLIES, *(folder / GIVEN).rglob("*"))}
+    assert sorted(file.relative_to(ROOT).as_posix() for file in files - used) == []
 
 
-PROMPTS = [file for file in sorted(SNIPPETS.rglob("*.prompty")) if not file.stem.endswith("-draft")]
+GIVEN_PROMPTS = [
+    (page, Block("", file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8"), NOWHERE))
+    for page in PAGES
+    for folder in [get_fixtures(page) / GIVEN]
+    for file in sorted(folder.rglob("*.prompty"))
+]
+SHOWN_PROMPTS = [
+    (page, block) for page in PAGES for block in read_blocks(page) if block.title and block.title.endswith(".prompty")
+]
+PROMPTS = [*GIVEN_PROMPTS, *SHOWN_PROMPTS]
 
 
-@pytest.mark.parametrize("file", PROMPTS, ids=lambda file: file.relative_to(SNIPPETS).as_posix())
-def test_the_prompts_of_the_pages_have_no_problems(file: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "block"), PROMPTS, ids=[f"{name_page(page)}:{block.line}:{block.title}" for page, block in PROMPTS]
+)
+def test_the_prompts_of_the_pages_have_no_problems_but_those_shown(page: Path, block: Block, tmp_path: Path) -> None:
+    save_page(page, tmp_path)
+    save_block(block, tmp_path)
+    file = tmp_path / str(block.title)
+    shown = "".join(other.text for other in read_blocks(page) if other.language == "console")
     registry = Registry()
     registry[TOOL_KINDS].register("sqlite", ChildKind())  # pages register this kind and these providers
     for name in ("acme", "mirror"):
         registry[PROVIDERS].register(name, PROVIDER)
-    project, env = find_project(file), {"SHOP_URL": "https://shop.example", "SHOP_KEY": "x"}
-    problems = check(file, env=env, allowed_roots=project.roots, registry=registry)
-    known = {"missing-model"} if project.model else set()
-    assert [problem for problem in problems if problem.severity != "info" and problem.code not in known] == []
+    project = find_project(file)
+    problems = check(file, env=VARIABLES, allowed_roots=project.roots, registry=registry)
+    known = {"missing-model"} if project.model else {"version-1"} if page.stem == "migrate-from-v1" else set()
+    left = [problem for problem in problems if problem.severity != "info" and problem.code not in known]
+    assert [problem for problem in left if problem.message not in shown] == []
+
+
+@pytest.mark.process
+def test_the_programs_of_the_pages_pass_the_linter(tmp_path: Path) -> None:
+    for page in SHOWING:
+        save_page(page, tmp_path / name_page(page))
+    programs = sorted(tmp_path.rglob("*.py"))
+    assert len(programs) > 50
+    ruff, settings = str(Path(sys.executable).with_name("ruff")), str(ROOT / "pyproject.toml")
+    ignored = "B018,I001,S101,T20"  # what readers type: programs that print, and tests
+    command = [ruff, "check", "--no-cache", "--config", settings, "--extend-ignore", ignored, "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  our own programs
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_first_prompt_of_the_tutorial_is_the_one_that_new_writes() -> None:
     template = ROOT / "src" / "prompty" / "cli" / "templates" / "chat.prompty"
-    shown = SNIPPETS / "tutorial" / "first-answer" / "chat.prompty"
-    assert shown.read_text(encoding="utf-8") == template.read_text(encoding="utf-8").replace("TEMPLATE", "chat")
+    [shown] = [block.text for block in read_blocks(TUTORIAL[0]) if block.title == "chat.prompty"]
+    assert shown == template.read_text(encoding="utf-8").replace("TEMPLATE", "chat")
 
 
 COMMANDS = [
@@ -163,3 +210,38 @@ def test_an_ellipsis_stands_for_any_lines_and_nothing_else_does(
     assert matches(actual, actual)
     assert matches(join(before, ["…"], after), actual)
     assert not matches(join(before, ["…"], after, ["one more"]), actual + "another\n")
+
+
+PAGE = """Text.
+
+```yaml title="a.prompty"
+---
+name: a
+---
+```
+
+````markdown
+```python
+0
+```
+````
+
+```console
+$ a
+1
+```
+"""
+
+
+def test_the_blocks_of_a_page_have_a_language_a_title_a_text_and_a_line() -> None:
+    assert list(parse_blocks(PAGE)) == [
+        Block("yaml", "a.prompty", "---\nname: a\n---\n", 3),
+        Block("markdown", None, "```python\n0\n```\n", 9),
+        Block("console", None, "$ a\n1\n", 15),
+    ]
+
+
+def test_a_block_is_written_in_its_place() -> None:
+    written = write_blocks(PAGE, {15: "$ a\n1\n2\n", 3: "---\n---\n", NOWHERE: "nothing"})
+    assert written == PAGE.replace("name: a\n", "").replace("1\n", "1\n2\n")
+    assert write_blocks(PAGE, {}) == PAGE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from prompty import PromptAgent, invoke, invoke_async
@@ -22,6 +23,7 @@ from prompty.pipeline.source_map import SourceMap
 from prompty.registry import Registry
 from prompty.testing import RulesServer
 from prompty.testing.rules import RefusedRequest
+from scripts.pages import find_pages, read_blocks, save_block, save_page
 from scripts.verify_model_facts import load as load_facts
 
 ROOT = Path(__file__).parents[2]
@@ -64,11 +66,24 @@ def list_models() -> list[tuple[str, str]]:
     return [(row["host"], row["examples"][0]) for row in load_facts()["models"]]
 
 
+def list_files() -> Iterator[tuple[str, Path]]:
+    """Yield all prompts that we ship: files, and blocks of pages, which are files until the next one is asked for."""
+    for file in sorted(path for folder in SHIPPED for path in (ROOT / folder).rglob("*.prompty")):
+        yield str(file.relative_to(ROOT)), file
+    for page in find_pages():
+        with TemporaryDirectory() as folder:
+            save_page(page, Path(folder))
+            for block in read_blocks(page):
+                if block.title and block.title.endswith(".prompty"):
+                    save_block(block, Path(folder))
+                    yield f"{page.relative_to(ROOT)}:{block.line}", Path(folder, block.title)
+
+
 @cache
 def load_shipped() -> list[tuple[str, PromptAgent, SourceMap]]:
     """Return all prompts that we ship, but for those that cannot be loaded on purpose."""
     registry, found = Registry(), []
-    for file in sorted(path for folder in SHIPPED for path in (ROOT / folder).rglob("*.prompty")):
+    for name, file in list_files():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
             try:
@@ -76,7 +91,7 @@ def load_shipped() -> list[tuple[str, PromptAgent, SourceMap]]:
             except LoadError:
                 continue
         source_map = open_document(file.read_text(encoding="utf-8"), file.name).frontmatter.source_map
-        found.append((str(file.relative_to(ROOT)), _with_local_tools(agent), source_map))
+        found.append((name, _with_local_tools(agent), source_map))
     return found
 
 

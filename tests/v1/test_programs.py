@@ -13,6 +13,7 @@ import prompty
 import prompty.core
 from prompty.errors import PromptyWarning
 from prompty.testing import Script
+from scripts.pages import DOCS, read_blocks
 
 FILE = """---
 name: basic
@@ -28,10 +29,10 @@ You are helpful.
 user:
 {{question}}
 """
-PAGE = Path(__file__).parents[2] / "docs/snippets/how-to/migrate-from-v1/program.py"
+[PROGRAM] = [block.text for block in read_blocks(DOCS / "how-to/migrate-from-v1.md") if block.title == "program.py"]
 # The program of the how-to page, and three in the style of public tutorials.
 PROGRAMS = {
-    "the how-to page": PAGE.read_text("utf-8"),
+    "the how-to page": PROGRAM,
     "an article about products": """
         import json
         import prompty

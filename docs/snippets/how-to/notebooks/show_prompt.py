@@ -1,4 +1,0 @@
-import prompty
-
-agent = prompty.load("greet.prompty")
-agent

@@ -1,4 +1,0 @@
-import prompty
-
-result = prompty.invoke("greet.prompty", {"name": "Ada"}, details=True)
-result

@@ -1,3 +1,0 @@
-import prompty
-
-print(prompty.turn("letters.prompty"))

@@ -1,3 +1,0 @@
-import prompty
-
-print(prompty.invoke("advise.prompty", {"topic": "dragons", "age": 9}))
