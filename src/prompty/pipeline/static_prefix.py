@@ -135,6 +135,20 @@ def _list_kinds(declared: Property) -> list[str]:
     return [declared.kind, *(kind for branch in declared.branches for kind in _list_kinds(branch))]
 
 
+def outline_request(agent: PromptAgent, api: Api) -> list[Block]:
+    """Return the blocks of an agent's request, with VARIES for what inputs decide. There are none if nothing can be
+    proved, or if the request would be refused."""
+    try:
+        outline = None if has_kinds(agent) or api.name not in _KNOWN_APIS else outline_body(agent)
+        if outline is None:
+            return []
+        messages, roles = _parse(outline)
+        asks = [Message("user", VARIES)] if "user" in roles and not is_spoken(messages) else []
+        return list_blocks(api.request(fit_agent(agent, api).agent, [*messages, *asks], list_declared_functions(agent)))
+    except PromptyError:
+        return []
+
+
 def _find_common(agent: PromptAgent, api: Api, functions: Sequence[Function], outline: Outline) -> StaticPrefix:
     fitted = fit_agent(agent, api).agent
     cases = [normalize_history(case, api.call_ids) for case in _list_cases(*_parse(outline), is_cut=outline.is_cut)]

@@ -295,7 +295,7 @@ class _Jinja2Outline:
     def note(self, node: nodes.Node, *, is_value: bool) -> None:
         """Note a piece that varies, by the first name in it that does."""
         names = [name.name for name in _find_all(node, nodes.Name) if name.ctx == "load" and self.find_name(name)]
-        lines = [line for inner in _find_all(node, nodes.Node) if (line := inner.lineno) is not None]
+        lines = [inner.lineno or 0 for inner in _find_all(node, nodes.Node)]  # text has none
         self.varying.append(Varying(names[0] if names else "", node.lineno, max(lines), is_value))
 
     def note_later(self, node: nodes.Node) -> None:
