@@ -151,5 +151,6 @@ def name_values(command: Any) -> Any:
         elif param.metavar is None and not param.is_flag:
             param.metavar = param.name.upper()
     for inner in getattr(command, "commands", {}).values():
+        inner.short_help = " ".join((inner.help or "").split()).partition(". ")[0].rstrip(".") + "."  # else it is cut
         name_values(inner)
     return command
