@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.batch import batch_costs
 from benchmarks.calls import call_costs
+from benchmarks.command_start import start_costs
 from benchmarks.cost import Cost
 from benchmarks.crowd import FULL, crowd_cost
 from benchmarks.durable import durable_costs
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quick = parser.parse_args(arguments).quick
     effort = 1 if quick else 2
     stages = measured(lambda rounds: fresh_costs(5 * rounds), effort)
+    stages += measured(lambda rounds: start_costs(5 * rounds), effort)
     stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
     calls = measured(call_costs, effort)
     calls.append(crowd_cost(1000 if quick else FULL))

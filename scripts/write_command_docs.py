@@ -8,7 +8,8 @@ from typing import Any
 
 from typer.main import get_command
 
-from prompty.cli.app import COMMANDS, app
+from prompty.cli.app import app
+from prompty.cli.commands import COMMANDS, GROUPS
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 FOLDER = REFERENCE / "commands"
@@ -102,11 +103,13 @@ def mark_options(text: str) -> str:
 
 def build_table(commands: dict[str, Any]) -> str:
     """Return the list of the commands for the page about the command line."""
+    tasks = {name: mark_options(split_paragraphs(command.help)[0]) for name, command in commands.items()}
     rows = [
-        f"| [`{name}`](commands/{name}.md) | {mark_options(split_paragraphs(command.help)[0])} |"
-        for name, command in commands.items()
+        f"| {title if index == 0 else ''} | [`{name}`](commands/{name}.md) | {tasks[name]} |"
+        for title, group in GROUPS.items()
+        for index, name in enumerate(group)
     ]
-    return "\n".join(["| command | task |", "|---|---|", *rows])
+    return "\n".join(["| group | command | task |", "|---|---|---|", *rows])
 
 
 def read_notes(path: Path) -> str:

@@ -1,12 +1,14 @@
 """Cancel a run from any thread, and interrupt the waits of sync and async code."""
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from prompty.errors import Cancelled
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -65,6 +67,8 @@ async def interruptible(awaitable: Awaitable[T], cancel: CancelToken | None) -> 
     As with `asyncio.timeout`, the task is cancelled to end the wait, and that does not count as a cancellation of the
     task itself.
     """
+    import asyncio  # only async code needs it, which has imported it
+
     task = asyncio.current_task()
     if cancel is None or task is None:
         return await awaitable
@@ -82,7 +86,7 @@ async def interruptible(awaitable: Awaitable[T], cancel: CancelToken | None) -> 
 
 
 class _Interruption:
-    def __init__(self, task: asyncio.Task[object]) -> None:
+    def __init__(self, task: "asyncio.Task[object]") -> None:
         self.task = task
         self.waiting, self.happened = True, False
 

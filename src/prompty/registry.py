@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from prompty.errors import RequestError, UnknownName, WrongArgument
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -110,8 +112,10 @@ class Implementations(Generic[T]):
 
 
 @lru_cache(maxsize=32)
-def _find_installed(group: str, _: tuple[str, ...]) -> dict[str, EntryPoint]:
+def _find_installed(group: str, _: tuple[str, ...]) -> dict[str, "EntryPoint"]:
     """Return the entry points of a group by name, for a search path. Reading the metadata of all packages is slow."""
+    from importlib.metadata import entry_points  # it imports the email package
+
     return {point.name: point for point in reversed([*entry_points(group=group)])}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prompty.cli.app import COMMANDS
+from prompty.cli.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 

@@ -31,7 +31,6 @@ from prompty.model.tool import (
     ToolDefinition,
 )
 from prompty.pipeline.definitions import check_tool_conditions, list_tools
-from prompty.pipeline.skills import list_skills
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.credentials import find_endpoint_refusal, find_implicit_refusal
@@ -57,12 +56,13 @@ def find_unknown_names(agent: PromptAgent, source_map: SourceMap, registry: Regi
     """Yield a finding for each provider, `apiType`, connection and tool kind that cannot run here."""
     yield from _check_provider(agent, source_map, registry)
     yield from _check_model_id(agent, source_map, registry)
+    foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in KNOWN_TOOL_KINDS]
+    if not foreign:
+        return  # searching packages for other kinds takes milliseconds
     kinds = sorted({*KNOWN_TOOL_KINDS, *registry[TOOL_KINDS].names()})
-    foreign = [(at, tool) for at, tool in enumerate(agent.tools) if tool.kind not in kinds]
-    # A registered function with its name runs a tool of any kind. Searching packages for it takes milliseconds.
-    registered = registry[TOOLS].names() if foreign else []
+    registered = registry[TOOLS].names()  # a registered function with its name runs a tool of any kind
     for index, tool in foreign:
-        if tool.name not in registered:
+        if tool.kind not in kinds and tool.name not in registered:
             yield _locate(source_map, ("tools", index, "kind"), "unknown-tool-kind", UnknownKind(tool, kinds))
 
 
@@ -141,6 +141,8 @@ def find_invalid_skills(agent: PromptAgent, source_map: SourceMap) -> Iterator[F
             locate_file(tool.path, tool, agent)
         except (OSError, ValueError, RuntimeError):
             continue  # `find_outside_files` reports it, or a run
+        from prompty.pipeline.skills import list_skills  # few prompts have skills, and it imports asyncio
+
         skills, errors = list_skills(tool, agent)
         keys = ("tools", index, "path")
         for error in errors:

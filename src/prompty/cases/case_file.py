@@ -14,7 +14,12 @@ class SuitePart(BaseModel):
     """Base class of the parts of a test file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_by_alias=True, validate_by_name=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+        defer_build=True,
     )
 
 
@@ -140,7 +145,7 @@ class Expect(SuitePart):
         return self.levels[-1] if self.levels else "render"
 
 
-NO_EXPECTATIONS = Expect()
+NO_EXPECTATIONS = Expect.model_construct()
 
 
 class Defaults(SuitePart):

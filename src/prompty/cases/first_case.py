@@ -6,7 +6,8 @@ from textwrap import indent
 from typing import Any
 
 from prompty.cases.evaluators import load_prompt
-from prompty.cases.reading import SUFFIXES, find_file_reference, find_test_file, write_yaml
+from prompty.cases.file_names import SUFFIXES, find_test_file
+from prompty.cases.reading import find_file_reference, write_yaml
 from prompty.errors import InputError, RenderError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message

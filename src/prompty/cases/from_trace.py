@@ -11,8 +11,9 @@ from textwrap import indent
 from typing import Any, NamedTuple
 
 from prompty.cases.evaluators import load_prompt
+from prompty.cases.file_names import SUFFIXES, find_test_file
 from prompty.cases.plan import get_recording_path, plan_trials
-from prompty.cases.reading import RULES, SUFFIXES, Suite, find_file_reference, find_test_file, read_suite, write_yaml
+from prompty.cases.reading import RULES, Suite, find_file_reference, read_suite, write_yaml
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode

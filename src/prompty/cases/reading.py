@@ -32,6 +32,7 @@ from prompty.cases.case_file import (
     ValueCheck,
 )
 from prompty.cases.checks import parse_path
+from prompty.cases.file_names import strip_suffix
 from prompty.cases.project_file import find_project
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
 from prompty.model.agent import PromptAgent
@@ -43,7 +44,6 @@ from prompty.pipeline.source_map import Finding, KeyPath, SourceMap, SourceText,
 from prompty.safety.schemas import find_pattern_problem, get_validator
 from prompty.safety.yaml import YAML_1_1, Rules, YamlError, YamlProblem, read_yaml
 
-SUFFIXES = (".test.yaml", ".test.yml")
 RULES = Rules(YAML_1_1, max_depth=64, max_nodes=1_000_000)
 _MAX_NAME_BYTES = 100
 _UNSAFE = re.compile(r"[^\w=+-]")
@@ -79,17 +79,6 @@ class Suite:
     def label(self) -> str:
         """The path of the file without its suffixes, as it was named."""
         return self.path.with_name(self.name).as_posix()
-
-
-def strip_suffix(path: Path) -> str:
-    """Return the name of a test file without `.test.yaml`."""
-    return next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.stem)
-
-
-def find_test_file(prompt: Path) -> Path | None:
-    """Return the test file of a prompt."""
-    candidates = (prompt.with_name(f"{prompt.stem}{suffix}") for suffix in SUFFIXES)
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def make_file_name(text: str) -> str:

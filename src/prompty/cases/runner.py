@@ -17,8 +17,9 @@ from pathlib import Path
 from prompty.cases.answers import CallLedger, Spending
 from prompty.cases.case_file import JudgeRules
 from prompty.cases.evaluators import CaseEvaluators, Functions, JudgeReport, load_prompt, report_judge
+from prompty.cases.file_names import SUFFIXES, find_test_file
 from prompty.cases.plan import Trial, plan_trials
-from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
+from prompty.cases.reading import Suite, read_suite
 from prompty.cases.results import CaseRun, Status, TrialResult, decide_status
 from prompty.cases.statistics import compute_agreement
 from prompty.cases.trial import OFFLINE, Mode, TrialContext, has_work, run_case

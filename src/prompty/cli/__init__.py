@@ -1,5 +1,6 @@
 """The command line. Requires the `cli` extra."""
 
+import gc
 import sys
 
 from prompty.errors import MissingExtra
@@ -8,6 +9,7 @@ from prompty.extras import require
 
 def main() -> None:
     """Run the `prompty` command."""
+    gc.disable()  # while modules are imported, which leave no garbage; `app` enables it for the command
     try:
         for package in ("typer", "rich"):
             require(package, extra="cli")
@@ -15,4 +17,7 @@ def main() -> None:
         sys.exit(f"prompty: {error}")
     from prompty.cli.app import app  # needs the extra
 
-    app()
+    try:
+        app()
+    finally:
+        gc.enable()

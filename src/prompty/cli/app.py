@@ -1,43 +1,21 @@
 """The `prompty` command and its subcommands."""
 
+import gc
 import sys
 import warnings
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-from typer import Exit, Option, Typer
+from typer import Exit, Option, Typer, echo
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from prompty.cli.console import fail, out, print_unexpected, print_warning
+from prompty.cli.commands import COMMANDS, GROUPS
 from prompty.errors import PromptyError
 from prompty.registry import import_object
 from prompty.version import __version__
 
-COMMANDS = {
-    "new": "new:new",
-    "check": "check:check_prompts",
-    "list": "list:list_prompts",
-    "migrate": "migrate:migrate_files",
-    "import": "import_tests:import_tests",
-    "build": "build:build",
-    "render": "render:render_prompt",
-    "run": "run:run_prompt",
-    "explain": "render:explain_request",
-    "tools": "tools:tools",
-    "providers": "providers:providers",
-    "models": "providers:models",
-    "keys": "keys:keys",
-    "doctor": "doctor:doctor",
-    "chat": "chat:chat",
-    "test": "test:run_tests",
-    "batch": "batch:run_batch",
-    "worker": "durable:worker",
-    "submit": "durable:submit",
-    "trace": "trace:trace_app",
-    "runs": "runs:runs",
-    "db": "durable:db",
-}
 DEBUG = "--debug"
 
 
@@ -63,6 +41,19 @@ class LazyGroup(TyperGroup):
             self.commands[cmd_name] = _load_command(cmd_name)
         return self.commands.get(cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by group, from their static lines. Commands that need an extra share the last line."""
+        missing = {name: command.extra for name, command in COMMANDS.items() if not _is_installed(command.module)}
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            rows = [(f"{name:{width}}", command.summary) for name, command in group.items() if name not in missing]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        for extra in sorted({*missing.values()}):
+            names = ", ".join(name for name in missing if missing[name] == extra)
+            formatter.write(f"\nWith prompty-runtime[{extra}]: {names}\n")
+
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Return the names of commands without importing them, so that completion is fast."""
         self._completing = True
@@ -79,6 +70,8 @@ class LazyGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        from prompty.cli.console import fail, print_warning  # help needs no console
+
         warnings.showwarning = print_warning
         try:
             return super().invoke(ctx)
@@ -91,12 +84,21 @@ class LazyGroup(TyperGroup):
         except Exception as error:
             if settings.get("standalone_mode") is False:
                 raise
+            from prompty.cli.console import print_unexpected  # as above
+
             print_unexpected(error, debug=self._debug)
             sys.exit(1)
 
 
+def _is_installed(module: str) -> bool:
+    return not module or find_spec(module) is not None
+
+
 def _load_command(name: str) -> Any:
-    command = import_object(f"prompty.cli.{COMMANDS[name]}")
+    command = import_object(f"prompty.cli.{COMMANDS[name].target}")
+    if not gc.isenabled():  # `main` has disabled it
+        gc.freeze()  # modules live as long as the process, so the collector need not look at them
+        gc.enable()
     if isinstance(command, Typer):
         command.rich_markup_mode = None
         return name_values(get_group(command))
@@ -117,7 +119,7 @@ app: Typer = Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        out.print(f"prompty {__version__}")
+        echo(f"prompty {__version__}")
         raise Exit
 
 
@@ -149,5 +151,6 @@ def name_values(command: Any) -> Any:
         elif param.metavar is None and not param.is_flag:
             param.metavar = param.name.upper()
     for inner in getattr(command, "commands", {}).values():
+        inner.short_help = " ".join((inner.help or "").split()).partition(". ")[0].rstrip(".") + "."  # else it is cut
         name_values(inner)
     return command

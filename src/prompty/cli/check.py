@@ -9,13 +9,13 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from prompty.analysis.check import check as check_file
+from prompty.cases.file_names import SUFFIXES, find_test_file
 from prompty.cases.project_file import find_project
-from prompty.cases.reading import SUFFIXES, check_suite, find_test_file
 from prompty.cli.console import fail, out, print_json, print_problem
 from prompty.cli.options import Roots
 from prompty.cli.search import find_files
 from prompty.errors import Problem, PromptyError, PromptyWarning
-from prompty.loop.policy import describe_policy
+from prompty.model.conditions import describe_policy
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
 from prompty.pipeline.packages import locate_prompt
@@ -55,6 +55,8 @@ def check_prompts(
         found = check_file(file, variant=variant, portable=portable, cache=cache, allowed_roots=allowed)
         problems += [problem for problem in found if not (project.model and problem.code == "missing-model")]
     for file in tests:
+        from prompty.cases.reading import check_suite  # most prompts have no test file
+
         problems += check_suite(file)
     if as_json:
         print_json([asdict(problem) for problem in problems])

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from prompty.cases.file_names import SUFFIXES
 from prompty.cases.imports.importing import Imported, import_config
-from prompty.cases.reading import SUFFIXES
 from prompty.cli.console import err, fail, out, print_problem
 from prompty.pipeline.files import create_files
 from prompty.safety.visible import visible

@@ -19,11 +19,12 @@ from typer import Argument, Exit, Option
 from prompty.cases.case_file import Level
 from prompty.cases.comparison import EarlierResults, build_report, open_earlier, read_earlier, update_baselines
 from prompty.cases.evaluators import load_checks
+from prompty.cases.file_names import SUFFIXES, find_test_file
 from prompty.cases.first_case import write_first_tests
 from prompty.cases.from_trace import add_case
 from prompty.cases.plan import Trial, parse_selection, plan_trials
 from prompty.cases.project_file import NO_PROJECT, find_project
-from prompty.cases.reading import SUFFIXES, Suite, find_test_file, read_suite
+from prompty.cases.reading import Suite, read_suite
 from prompty.cases.results import TrialResult
 from prompty.cases.runner import JOBS, Runner, RunnerOptions
 from prompty.cases.trial import Mode

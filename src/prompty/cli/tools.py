@@ -9,8 +9,8 @@ from rich.text import Text
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import AllowEnv, ApiType, AsJson, PromptFile, ProviderKey, Roots, Variant
-from prompty.loop.policy import describe_policy
 from prompty.model.agent import PromptAgent
+from prompty.model.conditions import describe_policy
 from prompty.model.message import user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool

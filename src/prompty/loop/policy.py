@@ -116,14 +116,6 @@ def needs_approval(policies: Iterable[object], arguments: Json) -> bool:
     return any(_requires_approval(policy, arguments) for policy in policies)
 
 
-def describe_policy(policy: object) -> str:
-    """Describe when a policy asks for approval."""
-    if policy in (None, "never"):
-        return "never asks"
-    conditions = get_conditions(policy)
-    return f"asks for some values of {', '.join(conditions)}" if conditions else "always asks"
-
-
 def _requires_approval(policy: object, arguments: Json) -> bool:
     if policy in (None, "never"):
         return False

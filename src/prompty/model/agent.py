@@ -48,9 +48,11 @@ def _from_kind(value: Any) -> Any:
 class Template(Definition):
     """The engine and the parser of a prompt. A text is the kind of either."""
 
-    format: Annotated[Format, BeforeValidator(_from_kind, json_schema_input_type=str | Format)] = Format()
+    format: Annotated[Format, BeforeValidator(_from_kind, json_schema_input_type=str | Format)] = (
+        Format.model_construct()
+    )
     parser: Annotated[TemplateParser, BeforeValidator(_from_kind, json_schema_input_type=str | TemplateParser)] = (
-        TemplateParser()
+        TemplateParser.model_construct()
     )
 
 
@@ -97,7 +99,7 @@ class Model(Definition):
     provider: str = Field("openai", description="openai, azure, foundry, anthropic, or a provider that you registered.")
     api_type: str = Field("chat", description="chat, responses, embedding or image.")
     connection: Connection | None = None
-    options: ModelOptions = ModelOptions()
+    options: ModelOptions = ModelOptions.model_construct()
 
 
 def _from_id(value: Any) -> Any:
@@ -111,11 +113,11 @@ class Frontmatter(Definition):
     display_name: str | None = None
     description: str | None = None
     metadata: dict[str, Any] = Field({}, description="Authors, tags, a version, or any other data.")
-    model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model()
+    model: Annotated[Model, BeforeValidator(_from_id, json_schema_input_type=str | Model)] = Model.model_construct()
     inputs: Properties = ()
     outputs: Properties = ()
     tools: DeclaredTools = ()
-    template: TemplateField = Template()
+    template: TemplateField = Template.model_construct()
 
 
 class FileLine(NamedTuple):

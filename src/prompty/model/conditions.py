@@ -96,3 +96,11 @@ def check_conditions(policy: object, callees: Sequence[Callee]) -> None:
     problem = find_condition_problem(policy, callees)
     if problem:
         raise ToolError(problem.cause, problem.fix)
+
+
+def describe_policy(policy: object) -> str:
+    """Describe when a policy asks for approval."""
+    if policy in (None, "never"):
+        return "never asks"
+    conditions = get_conditions(policy)
+    return f"asks for some values of {', '.join(conditions)}" if conditions else "always asks"

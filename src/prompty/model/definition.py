@@ -49,7 +49,14 @@ class Definition(BaseModel):
         frozen=True,
         extra="ignore",
         hide_input_in_errors=True,
+        defer_build=True,  # a validator is built on first use, and most parts are only used inside an agent's
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **settings: Any) -> None:
+        """Set the keys of the fields, which pydantic would only do with the validator."""
+        for name, field in cls.model_fields.items():
+            field.alias = to_camel(name)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Mask secrets: an endpoint can contain a password, and a default can be one."""

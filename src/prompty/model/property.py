@@ -157,8 +157,6 @@ Properties = Annotated[
     BeforeValidator(_mapping_to_list, json_schema_input_type=tuple[Property, ...] | dict[str, Property | Any]),
 ]
 
-Property.model_rebuild()
-
 
 class NestedProperty(NamedTuple):
     """A property at any depth: the keys that lead to it in the file, its path for people, such as `order.lines[]`, and

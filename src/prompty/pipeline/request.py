@@ -7,7 +7,6 @@ from shlex import quote
 
 from pydantic import SecretStr
 
-from prompty.concurrency import run_in_event_loop
 from prompty.errors import InvalidMessage, PromptyWarning, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, parse_messages
@@ -134,7 +133,11 @@ def list_declared_functions(agent: PromptAgent) -> list[Function]:
 
 def list_functions(agent: PromptAgent) -> list[Function]:
     """Return the functions of a prompt's tools, in sync code. Tools of other kinds may use the network."""
-    return run_in_event_loop(list_offered_functions(agent)) if has_kinds(agent) else list_declared_functions(agent)
+    if not has_kinds(agent):
+        return list_declared_functions(agent)
+    from prompty.concurrency import run_in_event_loop  # it imports asyncio, which functions do not need
+
+    return run_in_event_loop(list_offered_functions(agent))
 
 
 def has_kinds(agent: PromptAgent) -> bool:

@@ -22,7 +22,6 @@ from pydantic_core import to_jsonable_python
 
 from prompty.cancellation import CancelToken
 from prompty.errors import ArgumentsError, ToolError
-from prompty.model.event import ToolProgress
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.safety.redaction import is_credential_name, mask_secrets
@@ -58,6 +57,8 @@ class ToolContext:
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report progress to the run's listeners."""
         if self.tell:
+            from prompty.model.event import ToolProgress  # its 20 classes cost more than this module
+
             self.tell(ToolProgress(self.name, self.call_id, done, total, message))
 
 

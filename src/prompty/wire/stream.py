@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from prompty.errors import ModelError, Refused, StreamCut
 from prompty.model.citation import shift_citation
-from prompty.model.event import CitationAdded, Delta, TextDelta, ToolCallDelta
+from prompty.model.delta import CitationAdded, Delta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Reply, ToolCall
 from prompty.safety.json import is_json_object
 from prompty.wire.json_bytes import MALFORMED, PARAGRAPH, as_object, as_text, find_page, malformed, read_bytes

@@ -7,12 +7,11 @@ only the transports that were used last are kept.
 
 import os
 import time
-from asyncio import AbstractEventLoop, Semaphore, get_running_loop, sleep
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from prompty.extras import require
@@ -21,6 +20,9 @@ from prompty.model.connection import ReferenceConnection
 from prompty.providers import AsyncTransport, Transport
 from prompty.providers.endpoint import Endpoint
 from prompty.providers.sdk import AsyncSdkTransport, RegisteredClient, SdkClients, SdkTransport
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 MAX_TRANSPORTS = 64  # of one provider, in sync code or in one event loop
 MAX_IDLE_SECONDS = 30.0
@@ -57,6 +59,8 @@ class Transports:
     def get_async(self, agent: PromptAgent) -> AsyncTransport:
         """Return the transport for an agent's calls in the running event loop."""
         key = self._find_key(agent, is_async=True)
+        from asyncio import get_running_loop  # `prompty check` reads requests of a provider without a loop
+
         loop = get_running_loop()
         return (self._by_loop.get(loop) or self._add_loop(loop)).get(key)
 
@@ -66,7 +70,7 @@ class Transports:
             return self._sdk.find(agent, connection, is_async=is_async)
         return self._find_endpoint(agent)
 
-    def _add_loop(self, loop: AbstractEventLoop) -> "_LoopTransports":
+    def _add_loop(self, loop: "AbstractEventLoop") -> "_LoopTransports":
         for closed in [known for known in tuple(self._by_loop) if known.is_closed()]:  # without closing its generators
             self._by_loop.pop(closed, None)
         added = self._by_loop[loop] = _LoopTransports()
@@ -115,6 +119,9 @@ class _LoopTransports:
     """The transports of one event loop. They are closed before it, because their connections hold it."""
 
     def __init__(self) -> None:
+        from asyncio import Semaphore, get_running_loop, sleep  # as above
+
+        self._get_loop, self._sleep = get_running_loop, sleep
         self._kept = _LastUsed()
         self._dropped: list[Any] = []
         self._admission = Semaphore(CALLS_PER_PASS)
@@ -134,7 +141,7 @@ class _LoopTransports:
         would time out before the loop came back to them."""
         await self._close_dropped()
         await self._admission.acquire()
-        get_running_loop().call_soon(self._admission.release)
+        self._get_loop().call_soon(self._admission.release)
 
     async def _close_dropped(self) -> None:
         while self._dropped:
@@ -156,7 +163,7 @@ class _LoopTransports:
             forget()
             self._dropped += self._kept.clear()
             await self._close_dropped()
-            await sleep(0)  # a socket is closed in the next pass of the loop
+            await self._sleep(0)  # a socket is closed in the next pass of the loop
 
 
 _tables: WeakSet[Transports] = WeakSet()

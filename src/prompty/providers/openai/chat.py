@@ -14,7 +14,7 @@ from typing import Any, cast
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import CitationAdded, Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.model.delta import CitationAdded, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
 from prompty.providers import Api, find_endpoint_profile

@@ -14,7 +14,7 @@ from prompty.errors import EmptyReply, ModelError, Refused, RequestError, Respon
 from prompty.model.agent import PromptAgent
 from prompty.model.citation import Citation
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import (
+from prompty.model.delta import (
     CitationAdded,
     Delta,
     ProviderCallDone,

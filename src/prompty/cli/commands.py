@@ -1,0 +1,58 @@
+"""The commands by group, with their lines in `prompty --help`. They are static, so that help imports no command."""
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command: the object that implements it, its line in the help, and the extra and module that it cannot run
+    without."""
+
+    target: str
+    summary: str
+    extra: str = ""
+    module: str = ""
+
+
+def _durable(target: str, summary: str) -> Command:
+    return Command(target, summary, extra="durable", module="dbos")
+
+
+GROUPS: dict[str, dict[str, Command]] = {
+    "Start": {
+        "new": Command("new:new", "Create a small prompt that runs at once, without a key."),
+        "run": Command("run:run_prompt", "Run a prompt and print the answer."),
+        "chat": Command("chat:chat", "Talk to a model, or to the agent in a file."),
+        "doctor": Command("doctor:doctor", "Check the installation, the keys and the endpoints."),
+    },
+    "Write": {
+        "check": Command("check:check_prompts", "List errors and warnings in prompts and test files."),
+        "render": Command("render:render_prompt", "Print the messages of a prompt, without a model call."),
+        "explain": Command("render:explain_request", "Print the exact request, without sending it."),
+        "list": Command("list:list_prompts", "List the prompts in a folder."),
+        "tools": Command("tools:tools", "List the functions that a prompt's model can call."),
+        "build": Command("build:build", "Print a prompt as one file that any runtime can read."),
+    },
+    "Test": {
+        "test": Command("test:run_tests", "Run the cases in .test.yaml files, offline by default."),
+    },
+    "Observe": {
+        "trace": Command("trace:trace_app", "List, show and export recorded runs."),
+    },
+    "Providers": {
+        "providers": Command("providers:providers", "List the providers that you can use."),
+        "models": Command("providers:models", "List the models of a provider."),
+        "keys": Command("keys:keys", "Store, list and remove provider keys."),
+    },
+    "From other tools": {
+        "migrate": Command("migrate:migrate_files", "Rewrite Prompty v1 files as v2."),
+        "import": Command("import_tests:import_tests", "Turn another tool's tests into prompts and test files."),
+    },
+    "Production": {
+        "batch": Command("batch:run_batch", "Run a prompt once for each row of a file."),
+        "worker": _durable("durable:worker", "Execute submitted runs."),
+        "submit": _durable("durable:submit", "Queue a run for the workers."),
+        "runs": _durable("runs:runs", "List, follow, answer, cancel and retry submitted runs."),
+        "db": _durable("durable:db", "Create and update the tables of submitted runs."),
+    },
+}
+COMMANDS: dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}

@@ -1,0 +1,82 @@
+"""The help of every command at 80 columns, compared with `tests/cli/help/`. Write the files anew, and look at the
+difference, with `python -m tests.cli.test_help`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from prompty.cli import app as command_line
+from prompty.cli.commands import COMMANDS, GROUPS
+
+FOLDER = Path(__file__).parent / "help"
+COLUMNS = 80
+
+
+def list_commands() -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the command and the parent's context of the command line and everything in it."""
+    group: Any = get_command(command_line.app)
+    with group.make_context("prompty", ["check"], resilient_parsing=True, terminal_width=COLUMNS) as top:
+        yield "prompty", group, None
+        for name in COMMANDS:
+            command = group.get_command(top, name)
+            yield f"prompty {name}", command, top
+            context = command.make_context(name, [], parent=top, resilient_parsing=True)
+            for inner, subcommand in getattr(command, "commands", {}).items():
+                yield f"prompty {name} {inner}", subcommand, context
+
+
+def read_help(command: Any, name: str, parent: Any) -> str:
+    """Return what `--help` prints, in a terminal of 80 columns."""
+    name = name.rpartition(" ")[2]
+    settings = {"terminal_width": COLUMNS, "resilient_parsing": True}
+    with command.make_context(name, [], parent=parent, **settings) as context:
+        return str(command.get_help(context)).rstrip() + "\n"
+
+
+def get_path(name: str) -> Path:
+    return FOLDER / f"{name.replace(' ', '-')}.txt"
+
+
+HELP = {name: read_help(command, name, parent) for name, command, parent in list_commands()}
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_the_help_is_what_a_reader_has_looked_at(name: str) -> None:
+    assert HELP[name] == get_path(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_the_help_fits_80_columns_and_is_not_cut(name: str) -> None:
+    lines = HELP[name].splitlines()
+    assert [line for line in lines if len(line) > COLUMNS] == []
+    assert [line for line in lines if line.endswith("...") and not line.startswith("Usage: ")] == []
+
+
+def test_each_snapshot_belongs_to_a_command() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {get_path(name).name for name in HELP}
+
+
+def test_every_command_has_one_whole_line_in_its_group() -> None:
+    shown = HELP["prompty"].split("\n\n")
+    for title, group in GROUPS.items():
+        section = next(part for part in shown if part.startswith(f"{title}:\n"))
+        assert [line.split()[0] for line in section.splitlines()[1:]] == [*group]
+        assert [name for name, command in group.items() if f"  {command.summary}" not in section] == []
+
+
+def test_commands_of_an_extra_that_is_missing_are_one_line_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_line, "_is_installed", lambda module: module != "dbos")
+    shown = read_help(get_command(command_line.app), "prompty", None)
+    assert shown.splitlines()[-1] == "With prompty-runtime[durable]: worker, submit, runs, db"
+    assert "  batch " in shown
+    assert "  worker " not in shown
+
+
+if __name__ == "__main__":
+    for file in FOLDER.glob("*.txt"):
+        file.unlink()
+    for name, text in HELP.items():
+        get_path(name).write_text(text, encoding="utf-8")
