@@ -19,7 +19,7 @@ from prompty.pricing import get_pricer
 from prompty.providers import PROVIDERS
 from prompty.renderers.outline import VARIES, Varying
 from prompty.tokens import estimate_tokens
-from prompty.wire.blocks import Block
+from prompty.wire.blocks import WireBlock
 
 CALLS = 1_000
 
@@ -34,7 +34,7 @@ class CacheReport:
     """
 
     prefix: StaticPrefix
-    blocks: Sequence[Block]
+    blocks: Sequence[WireBlock]
     varying: Sequence[Varying]
     prefix_tokens: int
     static_tokens: int

@@ -12,7 +12,7 @@ from prompty.pipeline.late import resolve_late
 from prompty.renderers.outline import VARIES
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
-from prompty.wire.blocks import Block
+from prompty.wire.blocks import WireBlock
 
 _PREFIX, _REST, _VALUE, _HEADING = "green", "dim", "bold yellow", "bold blue"
 _SETTINGS = {"response_format": "schema", "text": "schema", "output_config": "schema"}
@@ -70,7 +70,7 @@ def _write_rest(text: str, names: Iterator[str]) -> Iterator[tuple[str, str]]:
         yield _show(piece), _REST
 
 
-def _name_block(block: Block) -> str:
+def _name_block(block: WireBlock) -> str:
     """Return the title of a block: what it is, or whose message it begins."""
     kind = str(block.path[0])
     if kind in ("messages", "input"):

@@ -29,7 +29,7 @@ from prompty.providers import PROVIDERS, Api
 from prompty.providers.fitting import SameAgent, fit_agent
 from prompty.renderers import RENDERERS
 from prompty.renderers.outline import VARIES, Outline, find_outline
-from prompty.wire.blocks import Block, BlockPath, list_blocks
+from prompty.wire.blocks import BlockPath, WireBlock, list_blocks
 
 _KNOWN_APIS = ("chat", "responses", "messages")
 
@@ -52,7 +52,7 @@ class StaticPrefix:
     APIs get the instructions in another place. `find_end` tells for one body.
     """
 
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[WireBlock, ...] = ()
     is_last_whole: bool = True
     if_spoken: bool = False
 
@@ -135,7 +135,7 @@ def _list_kinds(declared: Property) -> list[str]:
     return [declared.kind, *(kind for branch in declared.branches for kind in _list_kinds(branch))]
 
 
-def outline_request(agent: PromptAgent, api: Api) -> list[Block]:
+def outline_request(agent: PromptAgent, api: Api) -> list[WireBlock]:
     """Return the blocks of an agent's request, with VARIES for what inputs decide. There are none if nothing can be
     proved, or if the request would be refused."""
     try:
@@ -153,7 +153,7 @@ def _find_common(agent: PromptAgent, api: Api, functions: Sequence[Function], ou
     fitted = fit_agent(agent, api).agent
     cases = [normalize_history(case, api.call_ids) for case in _list_cases(*_parse(outline), is_cut=outline.is_cut)]
     spoken = [case for case in cases if api.name == "chat" or is_spoken(case)] or cases
-    bodies: list[list[Block]] = []
+    bodies: list[list[WireBlock]] = []
     for messages in spoken:
         try:
             bodies.append(list_blocks(api.request(fitted, messages, functions)))
@@ -208,9 +208,9 @@ def _get_static(message: Message) -> str:
     return message.text.replace(VARIES, "").strip()
 
 
-def _intersect(bodies: list[list[Block]]) -> StaticPrefix:
+def _intersect(bodies: list[list[WireBlock]]) -> StaticPrefix:
     """Return what the beginnings of all bodies have in common."""
-    common: list[Block] = []
+    common: list[WireBlock] = []
     is_last_whole = True
     for column in zip(*bodies, strict=False):
         first = column[0]

@@ -17,7 +17,7 @@ _MESSAGES = ("messages", "input")
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
-class Block(NamedTuple):
+class WireBlock(NamedTuple):
     """A piece of a body.
 
     `path` leads to it: `("messages", 2, "content", 0)` is the first part of the third message, and without the last
@@ -29,11 +29,11 @@ class Block(NamedTuple):
     text: str
 
 
-def list_blocks(body: Json) -> list[Block]:
+def list_blocks(body: Json) -> list[WireBlock]:
     """Return the blocks of a body for chat, Responses or Messages, in the order of the cache."""
-    blocks = [Block((key,), key, _write(body[key])) for key in _SCHEMAS if body.get(key)]
+    blocks = [WireBlock((key,), key, _write(body[key])) for key in _SCHEMAS if body.get(key)]
     for at, tool in enumerate(_list_entries(body.get("tools"))):
-        blocks.append(Block(("tools", at), "tool", _write(tool)))
+        blocks.append(WireBlock(("tools", at), "tool", _write(tool)))
     for key in _INSTRUCTIONS:
         if body.get(key):
             blocks += _read_content((key,), key, body[key])
@@ -43,26 +43,26 @@ def list_blocks(body: Json) -> list[Block]:
     return blocks
 
 
-def _read_message(path: BlockPath, message: object) -> Iterator[Block]:
+def _read_message(path: BlockPath, message: object) -> Iterator[WireBlock]:
     if not isinstance(message, Mapping):
-        yield Block(path, "", _write(message))
+        yield WireBlock(path, "", _write(message))
         return
     head = _write({key: value for key, value in message.items() if key != "content"})
     yield from _read_content((*path, "content"), head, message.get("content"))
 
 
-def _read_content(path: BlockPath, head: str, content: object) -> Iterator[Block]:
+def _read_content(path: BlockPath, head: str, content: object) -> Iterator[WireBlock]:
     """Yield the parts of a content. The head of a message belongs to its first part."""
     if not isinstance(content, list) or not content:
-        yield Block(path, head, content if isinstance(content, str) else _write(content or ""))
+        yield WireBlock(path, head, content if isinstance(content, str) else _write(content or ""))
         return
     for at, part in enumerate(content):
         text = part.get("text") if isinstance(part, Mapping) and part.get("type") in _TEXT_TYPES else None
         if isinstance(text, str):
             others = {key: value for key, value in part.items() if key not in ("type", "text")}
-            yield Block((*path, at), head + (_write(others) if others else ""), text)
+            yield WireBlock((*path, at), head + (_write(others) if others else ""), text)
         else:
-            yield Block((*path, at), head + _write(part), "")
+            yield WireBlock((*path, at), head + _write(part), "")
         head = ""
 
 
