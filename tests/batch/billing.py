@@ -66,6 +66,7 @@ class Billing(Server):
         self.live: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
         self.paths: list[str] = []
+        self.last = ""
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, Made] = {}
         self.chance = random.Random(seed)  # noqa: S311  not for secrets
@@ -75,7 +76,8 @@ class Billing(Server):
         path, query = url.path.removeprefix("/v1"), dict(parse_qsl(url.query))
         steps = [unquote(step) for step in path.strip("/").split("/")]
         account = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers["x-api-key"]
-        self.seen[f"{request.method} {'/'.join(step for step in steps if '-' not in step)}"] += 1
+        self.last = f"{request.method} {'/'.join('id' if '-' in step else step for step in steps)}"
+        self.seen[self.last] += 1
         self.paths.append(request.path)
         self.has_changed()
         match request.method, steps:
@@ -254,7 +256,7 @@ def build_answer(path: str, body: Fields) -> Fields:
         case "completions":
             message = {"role": "assistant", "content": text}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+            usage: Fields = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
             return {"id": "1", "object": "chat.completion", "created": 1, "model": body["model"]} | {
                 "choices": [choice],
                 "usage": usage,
@@ -262,7 +264,10 @@ def build_answer(path: str, body: Fields) -> Fields:
         case "responses":
             content = [{"type": "output_text", "text": text, "annotations": []}]
             item = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
-            details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+            details: Fields = {
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            }
             usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, **details}
             return {"id": "r", "object": "response", "created_at": 1, "model": body["model"]} | {
                 "status": "completed",

@@ -74,10 +74,6 @@ class Journal:
     def close(self) -> None:
         os.close(self._file)
 
-    def remove(self) -> None:
-        """Delete the file of a batch that is complete."""
-        self.path.unlink(missing_ok=True)
-
     def __enter__(self) -> "Journal":
         return self
 

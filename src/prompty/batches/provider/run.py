@@ -80,10 +80,15 @@ class ProviderBatch(Batch):
                 is_over = not self._journal.chunks and (self.is_past_deadline or not self._store.count())
                 if is_over or self.stopping.wait(self._get_pause()):
                     break
-            is_complete = not self._store.count() and not self.progress.left
-            if is_complete and not self._journal.chunks:
-                self._journal.remove()
-            return is_complete
+            is_complete = not self._store.count() and not self._journal.chunks and not self.progress.left
+        if is_complete:
+            self.forget()
+        return is_complete
+
+    def forget(self) -> None:
+        """Delete the journal, unless the provider has rows of it, or rows are left that may be paid for already."""
+        if not self._journal.chunks and not (self.progress.left and self._journal.lost):
+            self._journal.path.unlink(missing_ok=True)
 
     def _load_rows(self) -> None:
         """Store the rows without a result. Those in chunks of an earlier process stay there."""
