@@ -64,7 +64,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the files and release the lock. A complete batch needs no journal."""
-        self._sync()
+        self.sync()
         self._resources.close()
         if self.complete:
             self.journal_path.unlink()
@@ -83,9 +83,10 @@ class Ledger:
         append(file, line)
         self.spent += cost or 0
         if self._clock() - self._synced > SYNC_SECONDS:
-            self._sync()
+            self.sync()
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
+        """Make sure that all records are still there after a crash of the machine."""
         os.fsync(self._out)
         os.fsync(self._failures)
         self._synced = self._clock()

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +20,12 @@ from typer import Argument, Exit, Option
 from prompty.batches.job import Batch, BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
+from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import check_columns, count_rows, parse_shard, select_rows
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
+from prompty.cli.durable import parse_duration
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import (
@@ -69,6 +73,21 @@ Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
 Name = Annotated[str | None, Option(help="With --database: also run rows in this process, as the worker NAME.")]
+InProviderBatch = Annotated[
+    bool,
+    Option("--provider-batch", help="Let OpenAI or Anthropic run the rows within a day, at half of the price."),
+]
+Deadline = Annotated[
+    timedelta | None,
+    Option(
+        parser=parse_duration,
+        metavar="AGE",
+        help="With --provider-batch: after this time, such as 6h, run the rows that are left here.",
+    ),
+]
+Cancel = Annotated[
+    bool, Option("--cancel", help="With --provider-batch: run no more rows, and write the answers there are.")
+]
 
 
 def run_batch(
@@ -85,6 +104,9 @@ def run_batch(
     tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
+    provider_batch: InProviderBatch = False,
+    deadline: Deadline = None,
+    cancel: Cancel = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
@@ -117,7 +139,16 @@ def run_batch(
             outputs_mode=get_outputs_mode(lenient=lenient_outputs),
             provider_tools=decide_provider_tools(agent, file, provider_tools),
         )
-        complete, progress = _run(job, database, name)
+        if provider_batch:
+            _check_provider_batch(budget=budget, database=database, name=name)
+            complete, progress = _run_provider(job, deadline, cancel=cancel)
+        elif cancel or deadline is not None:
+            option = "--cancel" if cancel else "--deadline"
+            raise RequestError(
+                f"{option} is for rows that a provider runs", f"Add --provider-batch, or remove {option}."
+            )
+        else:
+            complete, progress = _run(job, database, name)
     except OSError as error:
         fail(explain_os_error(error))
     _report(job, progress, complete=complete, as_json=as_json)
@@ -156,6 +187,42 @@ async def _run_local(job: BatchJob) -> tuple[bool, BatchProgress]:
             ledger.complete = await running.run()
     _report_budget(running)
     return ledger.complete, running.progress
+
+
+def _check_provider_batch(**options: object) -> None:
+    for option, value in options.items():
+        if value is not None:
+            cause = f"--{option} has no effect on rows that a provider runs"
+            raise RequestError(cause, f"Remove --{option} or --provider-batch.")
+
+
+def _run_provider(job: BatchJob, deadline: timedelta | None, *, cancel: bool) -> tuple[bool, BatchProgress]:
+    """Run the rows in the provider's batches, and those that are left after the deadline here."""
+    stopping = threading.Event()
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: _stop_collecting(stopping))
+    with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
+        running = ProviderBatch(job, ledger, deadline=timedelta() if cancel else deadline, stopping=stopping)
+        with _show_progress(running):
+            ledger.complete = running.run()
+    progress = running.progress
+    if cancel:
+        running.forget()
+    if ledger.complete or cancel or stopping.is_set():
+        return ledger.complete, progress
+    err.print(f"The deadline has passed: running the {progress.left:,} rows that are left here.")
+    complete, live = asyncio.run(_run_local(replace(job, retry_failed=False)))
+    if complete:
+        running.forget()
+    return complete, progress.add(live)
+
+
+def _stop_collecting(stopping: threading.Event) -> None:
+    """Stop after the current request. The next signal ends the process at once; no result is lost."""
+    stopping.set()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    err.print("Stopping. The provider goes on with the rows that it has: --cancel ends them.")
 
 
 def _stop(running: LocalBatch) -> None:
