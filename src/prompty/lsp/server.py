@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prompty.lsp.diagnostics import Workspace, build_fixes, is_root
 from prompty.lsp.documents import Text, replace_surrogates
@@ -11,6 +11,10 @@ from prompty.lsp.wire import INVALID_PARAMS, Connection, Json, RequestFailed, se
 from prompty.safety.redaction import masked_traceback
 from prompty.version import __version__
 
+if TYPE_CHECKING:
+    from prompty.lsp.names import Names
+
+PREVIEW = "prompty.preview"
 _WATCHED = "**/{*.prompty,*.test.yaml,*.test.yml,_*,.env,prompty.toml,pyproject.toml}"
 
 
@@ -31,7 +35,8 @@ class Server:
         self._versions: dict[str, int] = {}
         self._shown: dict[str, list[Json]] = {}  # the diagnostics that the client has, by URI
         self._pending: dict[str, None] = {}  # roots to check, the most urgent first
-        self._pulls = self._can_refresh = self._can_watch = False
+        self._previews: dict[str, str] = {}  # the prompt of each preview that the client shows
+        self._pulls = self._can_refresh = self._can_watch = self._has_content = False
         self.methods: Mapping[str, Callable[[Json], Any]] = {
             "initialize": self.initialize,
             "initialized": self.initialized,
@@ -43,6 +48,16 @@ class Server:
             "workspace/didChangeWatchedFiles": lambda _: self._invalidate(),
             "textDocument/diagnostic": self.pull,
             "textDocument/codeAction": self.list_fixes,
+            "textDocument/completion": self.complete,
+            "textDocument/hover": self.hover,
+            "textDocument/definition": self.define,
+            "textDocument/references": self.list_references,
+            "textDocument/prepareRename": self.prepare_rename,
+            "textDocument/rename": self.rename,
+            "textDocument/documentSymbol": self.list_symbols,
+            "textDocument/codeLens": self.list_lenses,
+            "workspace/executeCommand": self.execute,
+            "workspace/textDocumentContent": self.read_content,
         }
 
     def initialize(self, params: Json) -> Json:
@@ -50,12 +65,23 @@ class Server:
         # A client that says `diagnostic: {}` may never ask.
         self._pulls = client.has("textDocument", "diagnostic", "dynamicRegistration")
         self._can_refresh = client.has("workspace", "diagnostics", "refreshSupport")
+        self._has_content = client.has("workspace", "textDocumentContent")
         self._can_watch = client.has("workspace", "didChangeWatchedFiles", "dynamicRegistration")
         capabilities: Json = {
             "positionEncoding": "utf-16",
             "textDocumentSync": {"openClose": True, "change": 2, "save": True},
             "codeActionProvider": {"codeActionKinds": ["quickfix"]},
+            "completionProvider": {"triggerCharacters": ["{", " ", ":", "|", '"', "/"]},
+            "hoverProvider": True,
+            "definitionProvider": True,
+            "referencesProvider": True,
+            "renameProvider": {"prepareProvider": True},
+            "documentSymbolProvider": True,
+            "codeLensProvider": {},
+            "executeCommandProvider": {"commands": [PREVIEW]},
         }
+        if self._has_content:
+            capabilities["workspace"] = {"textDocumentContent": {"schemes": ["prompty-preview"]}}
         if self._pulls:
             options = {"identifier": "prompty", "interFileDependencies": True, "workspaceDiagnostics": False}
             capabilities["diagnosticProvider"] = options
@@ -90,6 +116,7 @@ class Server:
         self.workspace.close(uri)
         self._versions.pop(uri, None)
         self._pending.pop(uri, None)
+        self._previews = {preview: source for preview, source in self._previews.items() if source != uri}
         self._invalidate()
         self._publish()
 
@@ -107,6 +134,9 @@ class Server:
             return False
         self._check(next(iter(self._pending)))
         self._publish()
+        if not self._pending:
+            for preview in self._previews:
+                self._connection.request("workspace/textDocumentContent/refresh", {"uri": preview})
         return bool(self._pending)
 
     def _check(self, uri: str) -> None:
@@ -158,6 +188,76 @@ class Server:
         start, end = text.to_offset(place.get("start")), text.to_offset(place.get("end"))
         self._check_now(uri)
         return build_fixes(self.workspace.list_problems(uri), uri, text, start, end)
+
+    def complete(self, params: Json) -> list[Json]:
+        from prompty.lsp.completion import complete  # after the first diagnostics
+
+        place = self._get_place(params)
+        return complete(place.uri, place.text, place.offset, self.workspace)
+
+    def hover(self, params: Json) -> Json | None:
+        from prompty.lsp.hover import hover  # after the first diagnostics
+
+        place = self._get_place(params)
+        return hover(place.uri, place.text, place.offset, self.workspace)
+
+    def _open_names(self, uri: str) -> "Names":
+        from prompty.lsp.names import Names  # after the first diagnostics
+
+        return Names(uri, self.workspace)
+
+    def define(self, params: Json) -> list[Json]:
+        place = self._get_place(params)
+        return self._open_names(place.uri).define(place.offset)
+
+    def list_references(self, params: Json) -> list[Json]:
+        place, context = self._get_place(params), params.get("context")
+        declared = not isinstance(context, dict) or context.get("includeDeclaration") is not False
+        return self._open_names(place.uri).list_references(place.offset, include_declaration=declared)
+
+    def prepare_rename(self, params: Json) -> Json:
+        place = self._get_place(params)
+        name = self._open_names(place.uri).check_rename(place.offset)
+        return {"range": place.text.to_range(name.start, name.end), "placeholder": name.text}
+
+    def rename(self, params: Json) -> Json:
+        place = self._get_place(params)
+        return self._open_names(place.uri).rename(place.offset, str(params.get("newName")))
+
+    def list_symbols(self, params: Json) -> list[Json]:
+        from prompty.lsp.names import list_symbols  # after the first diagnostics
+
+        uri, text = self._get_document(params)
+        return list_symbols(self._open_names(uri).own, text)
+
+    def list_lenses(self, params: Json) -> list[Json]:
+        from prompty.lsp.names import list_lenses  # after the first diagnostics
+
+        uri, text = self._get_document(params)
+        return list_lenses(uri, self._open_names(uri).own, text) if is_root(uri, self.workspace.languages[uri]) else []
+
+    def execute(self, params: Json) -> Json:
+        """Preview a prompt. The arguments are its URI, and perhaps `{inputs, case}`."""
+        from prompty.lsp.preview import build_preview  # few sessions need it
+
+        arguments = params.get("arguments")
+        if params.get("command") != PREVIEW or not isinstance(arguments, list) or not arguments:
+            raise RequestFailed(INVALID_PARAMS, f"the only command is {PREVIEW}, with the URI of a prompt")
+        options: Any = arguments[1] if len(arguments) > 1 and isinstance(arguments[1], dict) else {}
+        inputs, case = options.get("inputs"), options.get("case")
+        preview = build_preview(str(arguments[0]), self.workspace, inputs if isinstance(inputs, dict) else None, case)
+        return {key: value for key, value in preview.items() if key != "text"}
+
+    def read_content(self, params: Json) -> Json:
+        """Return a preview as a document. If the prompt has a mistake, the document says so."""
+        from prompty.lsp.preview import build_preview, read_source  # few sessions need it
+
+        uri = str(params.get("uri"))
+        self._previews[uri] = source = read_source(uri)
+        try:
+            return {"text": build_preview(source, self.workspace)["text"]}
+        except RequestFailed as error:
+            return {"text": f"There is no preview.\n\n{error}\n"}
 
     def _get_document(self, params: Json) -> tuple[str, Text]:
         uri = _get_uri(params)
