@@ -34,7 +34,7 @@ def write_first_tests(prompt: Path, roots: Sequence[Path] = ()) -> Path:
     """Create the test file of a prompt and return its path. Never write to a file or through a link that exists."""
     path = find_test_file(prompt) or prompt.with_name(f"{prompt.stem}{SUFFIXES[0]}")
     agent = load_prompt(prompt, prompt.parent, roots=roots)
-    inputs = {name: value for name, value in _choose_inputs(agent) if find_file_reference(value) is None}
+    inputs = {name: value for name, value in choose_inputs(agent) if find_file_reference(value) is None}
     try:
         messages = prepare(agent, inputs)
     except (InputError, RenderError) as error:
@@ -48,7 +48,7 @@ def write_first_tests(prompt: Path, roots: Sequence[Path] = ()) -> Path:
     return path
 
 
-def _choose_inputs(agent: PromptAgent) -> list[tuple[str, Any]]:
+def choose_inputs(agent: PromptAgent) -> list[tuple[str, Any]]:
     """Return a value for each input: its example, its default, or one of its kind."""
     engine = agent.registry[RENDERERS].get(agent.template.format.kind)
     used = engine.variables(mark(agent.instructions)) if hasattr(engine, "variables") else {}

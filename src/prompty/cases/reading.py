@@ -35,7 +35,7 @@ from prompty.cases.checks import parse_path
 from prompty.cases.project_file import find_project
 from prompty.errors import InputError, LoadError, Problem, PromptyError, PromptyWarning, RequestError, nearest
 from prompty.model.agent import PromptAgent
-from prompty.pipeline.files import Unreadable
+from prompty.pipeline.files import Buffers, Unreadable
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
 from prompty.pipeline.references import References
@@ -102,21 +102,21 @@ def make_file_name(text: str) -> str:
     return name if is_plain else f"{name.strip('-')}-{sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def read_suite(path: Path) -> Suite:
-    """Read a test file. Raise LoadError with all of its problems."""
-    text, _ = read_prompt(path, str(path))
+def read_suite(path: Path, buffers: Buffers | None = None) -> Suite:
+    """Read a test file. Raise LoadError with all of its problems. `buffers` replace the texts of files."""
+    text, _ = read_prompt(path, str(path), buffers)
     source = SourceText(str(path), normalize(text))
-    file, findings = _read(source.text, path)
+    file, findings = _read(source.text, path, buffers or {})
     if findings or file is None:
         raise LoadError(first_problems(source.problems(sorted(findings, key=lambda finding: finding.start), 0)))
     cases = tuple(apply_defaults(file.defaults, case, number) for number, case in enumerate(file.cases, 1))
     return Suite(path=path, prompt=_get_prompt_path(path, file.prompt), cases=cases, judge=file.judge)
 
 
-def check_suite(path: Path) -> list[Problem]:
-    """Return the problems of a test file."""
+def check_suite(path: Path, buffers: Buffers | None = None) -> list[Problem]:
+    """Return the problems of a test file. `buffers` replace the texts of files, as in an editor."""
     try:
-        read_suite(path)
+        read_suite(path, buffers)
     except LoadError as error:
         return list(error.problems)
     return []
@@ -143,7 +143,7 @@ def apply_defaults(defaults: Defaults, case: Case, number: int) -> Case:
     return case.model_copy(update=changes) if changes else case
 
 
-def _read(text: str, path: Path) -> tuple[CaseFile | None, list[Finding]]:
+def _read(text: str, path: Path, buffers: Buffers) -> tuple[CaseFile | None, list[Finding]]:
     try:
         data, duplicates = read_yaml(text, RULES)
     except YamlError as error:
@@ -153,7 +153,7 @@ def _read(text: str, path: Path) -> tuple[CaseFile | None, list[Finding]]:
         return None, [_place(text, "invalid-yaml", YamlProblem("the file is not a mapping", fix, 0, 0))]
     findings = [_place(text, "duplicate-key", problem) for problem in duplicates]
     source_map = SourceMap(text)
-    resolved = cast(dict[str, Any], _insert_files(data, path, source_map, findings))
+    resolved = cast(dict[str, Any], _insert_files(data, path, source_map, findings, buffers))
     if findings:
         return None, findings
     try:
@@ -197,9 +197,11 @@ def _place(text: str, code: str, problem: YamlProblem) -> Finding:
     return Finding(start, max(start, end), Problem(code=code, message=problem.message, fix=problem.fix))
 
 
-def _insert_files(data: dict[str, Any], path: Path, source_map: SourceMap, findings: list[Finding]) -> object:
+def _insert_files(
+    data: dict[str, Any], path: Path, source_map: SourceMap, findings: list[Finding], buffers: Buffers
+) -> object:
     """Return the data with each value `${file:…}` replaced with the file. Environment variables are not read."""
-    references = References(path.parent)
+    references = References(path.parent, buffers=buffers)
 
     def insert(value: object, keys: tuple[str | int, ...]) -> object:
         if isinstance(value, dict):

@@ -37,6 +37,7 @@ COMMANDS = {
     "trace": "trace:trace_app",
     "runs": "runs:runs",
     "db": "durable:db",
+    "lsp": "lsp:serve_editor",
 }
 DEBUG = "--debug"
 

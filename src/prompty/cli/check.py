@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from prompty.analysis.check import check as check_file
+from prompty.cases.checking import check_in_project
 from prompty.cases.project_file import find_project
 from prompty.cases.reading import SUFFIXES, check_suite, find_test_file
 from prompty.cli.console import fail, out, print_json, print_problem
@@ -16,7 +16,6 @@ from prompty.cli.options import Roots
 from prompty.cli.search import find_files
 from prompty.errors import Problem, PromptyError, PromptyWarning
 from prompty.loop.policy import describe_policy
-from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
 from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.variants import find_base
@@ -46,10 +45,7 @@ def check_prompts(
     for file in prompts:
         if variant is None and find_base(file) in prompts:
             continue  # a prompt is checked with its variants
-        load_env(prompt=file)
-        project = find_project(file)
-        found = check_file(file, variant=variant, portable=portable, allowed_roots=(*(roots or ()), *project.roots))
-        problems += [problem for problem in found if not (project.model and problem.code == "missing-model")]
+        problems += check_in_project(file, variant=variant, portable=portable, roots=roots or ())
     for file in tests:
         problems += check_suite(file)
     if as_json:

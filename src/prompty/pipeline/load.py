@@ -276,6 +276,11 @@ def _compose(agent: PromptAgent, document: Document, references: References, reg
         raise (FileMissing if problem.code == "file-missing" else LoadError)([located]) from None
 
 
+def load_unsaved(file: Path, references: References, registry: Registry = DEFAULT) -> PromptAgent:
+    """Load a file whose text, or the texts of others that it uses, may be buffers of `references`. Raise LoadError."""
+    return _build(read_document(file, str(file), references), references, registry, file)
+
+
 def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry) -> PromptAgent:
     """Return the valid parts of a file's agent, without warnings: other stages report its problems."""
     references = References(file.parent, allowed_roots, dotenv=registry.dotenv)

@@ -108,7 +108,7 @@ class References:
                 pieces = [self._read_piece(piece, keys) if piece.protocol == "file" else piece for piece in pieces]
             text = "".join([self._resolve_piece(piece, keys, read) for piece in pieces])
         except Unreadable as error:
-            unset = isinstance(error, _VariableMissing) and Unset.create(keys, value, error.name, reads_files=files)
+            unset = isinstance(error, VariableMissing) and Unset.create(keys, value, error.name, reads_files=files)
             if unset:
                 self.unset.append(unset)
                 value = UnsetReference(value)
@@ -152,7 +152,7 @@ class References:
             return value
         if not colon:
             fix = f"Set {name or 'it'}, or add a default: ${{env:{name or 'NAME'}:default}}."
-            raise _VariableMissing(name, fix)
+            raise VariableMissing(name, fix)
         if depth == _MAX_DEPTH:
             message = f"more than {_MAX_DEPTH} references are nested in defaults"
             raise Unreadable("reference-depth", message, "Nest fewer defaults.")
@@ -243,7 +243,7 @@ class _Read(NamedTuple):
     is_set: bool = True
 
 
-class _VariableMissing(Unreadable):
+class VariableMissing(Unreadable):
     """A variable without a default is not set."""
 
     def __init__(self, name: str, fix: str) -> None:

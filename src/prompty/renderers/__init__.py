@@ -51,6 +51,15 @@ class Include(NamedTuple):
     indent: str = ""
 
 
+class NameUse(NamedTuple):
+    """The name of a variable in a template, and its range. `is_local` is True if the template may give it a value."""
+
+    name: str
+    start: int
+    end: int
+    is_local: bool = False
+
+
 class TemplateBlock(NamedTuple):
     """The range of a part of a template that a variant can replace.
 

@@ -20,7 +20,7 @@ from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError, nearest
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers import Include, TemplateBlock, WrongInclude
+from prompty.renderers import Include, NameUse, TemplateBlock, WrongInclude
 from prompty.renderers.jinja2_sandbox import CHARACTERS, LimitedEnvironment, LimitExceeded, Meter
 
 NONCE = "__prompty_nonce"
@@ -234,6 +234,48 @@ def _find_tags(environment: Environment, template: str) -> Iterator[_Tag]:
             tokens.append(token)
 
 
+def list_filters() -> list[str]:
+    """Return the names of the filters, for an editor."""
+    return sorted(name for name in _environment(False).filters if not name.startswith("_"))
+
+
+_NO_VARIABLE = frozenset({".", "|", "is", "block", "endblock", "filter", "macro", "call", "import", "as"})
+
+
+def find_names(environment: Environment, template: str) -> Iterator[NameUse]:
+    """Yield the names of variables in a template, up to the first mistake in it."""
+    position, tokens, starts = 0, list[_Token](), list[int]()
+    try:
+        for token in environment.lexer.tokeniter(template, None):
+            at = template.index(token[2], position)
+            position = at + len(token[2])
+            if token[1] in ("block_begin", "variable_begin"):
+                tokens, starts = [], []
+            elif token[1] in ("block_end", "variable_end"):
+                yield from _read_names(tokens, starts, is_tag=token[1] == "block_end")
+            elif token[1] != "whitespace":
+                tokens.append(token)
+                starts.append(at)
+    except TemplateSyntaxError:
+        return
+
+
+def _read_names(tokens: list[_Token], starts: list[int], *, is_tag: bool) -> Iterator[NameUse]:
+    """Yield the names of one tag. Those that a `for` or `set` binds, and all of a macro, are local."""
+    values = [value for _, _, value in tokens]
+    keyword = values[0] if is_tag and values else ""
+    assigned = next((at for at, value in enumerate(values) if value in ("=", "in")), len(values))
+    for index, ((_, kind, value), start) in enumerate(zip(tokens, starts, strict=True)):
+        if kind != "name" or (is_tag and index == 0):
+            continue
+        before, after = values[index - 1] if index else "", values[index + 1] if index + 1 < len(values) else ""
+        is_local = keyword in ("macro", "call", "with") or (keyword in ("for", "set") and index < assigned)
+        is_argument = after == "=" and not is_local
+        is_test = values[max(index - 2, 0) : index] == ["is", "not"]
+        if before not in _NO_VARIABLE and not is_argument and not is_test:
+            yield NameUse(value, start, start + len(value), is_local)
+
+
 class Jinja2Renderer:
     """Renders Jinja2 templates. See `prompty.renderers.Renderer`."""
 
@@ -271,6 +313,10 @@ class Jinja2Renderer:
             return list(find_blocks(_environment(False), template))
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
+
+    def names(self, template: str) -> list[NameUse]:
+        """Return the names of variables, for an editor. A template with a mistake is read up to it."""
+        return list(find_names(_environment(False), template))
 
 
 jinja2_renderer: Jinja2Renderer = Jinja2Renderer()

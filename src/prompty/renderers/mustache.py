@@ -12,13 +12,14 @@ from functools import cached_property, lru_cache
 
 from prompty.errors import RenderError
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers import Include, WrongInclude
+from prompty.renderers import Include, NameUse, WrongInclude
 
 MAX_OUTPUT_CHARACTERS = 4_000_000
 MAX_STEPS = 500_000
 MAX_SECTION_DEPTH = 64
 
 _STANDALONE_SIGNS = ("#", "^", "/", "!", "=")
+_NAME_TAG = re.compile(r"\{\{\{?[ \t]*([#^/&]?)[ \t]*([^\W\d]\w*)(?:\.[\w.]+)?[ \t]*\}?\}\}")
 _BLANK_REST_OF_LINE = re.compile(r"[ \t]*\r?(?:\n|\Z)")
 
 
@@ -66,6 +67,18 @@ class MustacheRenderer:
         found: list[Include] = []
         _Parser(template, found).parse()
         return found
+
+    def names(self, template: str) -> list[NameUse]:
+        """Return the names of variables, for an editor: none if the delimiters change. In a section, a name may be one
+        of its entries."""
+        if "{{=" in template:
+            return []
+        names, depth = list[NameUse](), 0
+        for tag in _NAME_TAG.finditer(template):
+            depth -= tag[1] == "/"
+            names.append(NameUse(tag[2], *tag.span(2), depth > 0))
+            depth += tag[1] in ("#", "^")
+        return names
 
 
 mustache_renderer: MustacheRenderer = MustacheRenderer()

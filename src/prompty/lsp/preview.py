@@ -1,0 +1,121 @@
+"""Preview a prompt that may not be saved: its messages, the exact request, and an estimate of what it costs.
+
+No variable is read, so that no value of one can appear: `${env:NAME}` stays as it is written, or is its default.
+"""
+
+import json
+import warnings
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from prompty.analysis.explain import Explanation, explain
+from prompty.cases.first_case import choose_inputs
+from prompty.cases.project_file import find_project, override_in_project
+from prompty.cases.reading import find_test_file, read_suite
+from prompty.errors import LoadError, PromptyError, PromptyWarning
+from prompty.loop.context import CHARACTERS_PER_TOKEN
+from prompty.lsp.diagnostics import Workspace
+from prompty.lsp.documents import to_path
+from prompty.lsp.wire import INVALID_PARAMS, REFUSED, RequestFailed
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Reply, Usage
+from prompty.pipeline.load import load_unsaved
+from prompty.pipeline.references import References, VariableMissing
+from prompty.pricing import get_pricer
+from prompty.registry import DEFAULT
+
+SCHEME = "prompty-preview"
+
+
+def build_preview(
+    uri: str, workspace: Workspace, inputs: Mapping[str, Any] | None = None, case: str | None = None
+) -> dict[str, Any]:
+    """Return the messages, the request, its estimated cost, and the inputs that were used.
+
+    The inputs are those of the first case in the prompt's test file, or of the one named `case`. `inputs` replace them
+    by name. Others get their example, their default, or a value of their kind.
+    """
+    path = to_path(uri)
+    if path is None:
+        raise RequestFailed(INVALID_PARAMS, "only a file can be previewed: save the document first")
+    DEFAULT.dotenv = {}  # variables are not read; the next check reads the file's own `.env` again
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PromptyWarning)
+            project = find_project(path)
+            agent = override_in_project(_load(path, workspace, project.roots), project)
+            chosen = {**_read_case(path, workspace, case), **(inputs or {})}
+            values = {**dict(choose_inputs(agent)), **chosen}
+            explanation = explain(agent, values)
+    except PromptyError as error:
+        raise RequestFailed(REFUSED, str(error)) from None
+    tokens = round(len(json.dumps(explanation.body, ensure_ascii=False)) / CHARACTERS_PER_TOKEN)
+    return {
+        "messages": [message.to_json() for message in explanation.messages],
+        "request": {
+            "url": explanation.url,
+            "headers": list(explanation.headers),
+            "body": explanation.body,
+            "dropped": explanation.dropped,
+            "refused": explanation.refused,
+        },
+        "cost": _estimate_cost(agent, tokens),
+        "inputs": values,
+        "text": _write(explanation),
+    }
+
+
+def _load(path: Path, workspace: Workspace, roots: tuple[Path, ...]) -> PromptAgent:
+    """Load a file without the environment. A variable that a load needs stands for itself."""
+    env: dict[str, str] = {}
+    while True:
+        references = References(path.parent, roots, env, workspace.buffers, env_allowed=DEFAULT.env_allowed)
+        try:
+            return load_unsaved(path, references)
+        except LoadError:
+            missing = {error.name for _, error in references.failures if isinstance(error, VariableMissing)}
+            if not missing - env.keys():
+                raise
+            env |= {name: f"${{env:{name}}}" for name in missing}
+
+
+def _read_case(path: Path, workspace: Workspace, name: str | None) -> Mapping[str, Any]:
+    """Return the inputs of a case, or nothing if there is none. The test file's own problems are shown in it."""
+    tests = find_test_file(path)
+    try:
+        cases = read_suite(tests, workspace.buffers).cases if tests else ()
+    except LoadError:
+        return {}
+    return next((case.inputs for case in cases if name in (None, case.name)), {})
+
+
+def _estimate_cost(agent: PromptAgent, tokens: int) -> dict[str, Any]:
+    dollars: Decimal | None = get_pricer(agent, required=False)(
+        Reply(usage=Usage(input_tokens=tokens, output_tokens=0))
+    )
+    return {"inputTokens": tokens, "dollars": None if dollars is None else float(dollars)}
+
+
+def _write(explanation: Explanation) -> str:
+    """Return a preview as Markdown."""
+    messages = [f"## {message.role}\n\n{message.text}\n" for message in explanation.messages]
+    body = json.dumps(explanation.body, indent=2, ensure_ascii=False)
+    notes = [f"- `{name}` is left out: {reason}\n" for name, reason in explanation.dropped.items()]
+    if explanation.refused:
+        notes.append(f"- A call would be refused: {explanation.refused}\n")
+    request = f"## Request\n\nPOST {explanation.url}\n\n```json\n{body}\n```\n"
+    return "\n".join([*messages, request, *notes])
+
+
+def read_source(uri: str) -> str:
+    """Return the URI of the prompt that a preview is about: the query of `prompty-preview:/name.md?URI`."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme != SCHEME or not parts.query:
+        raise RequestFailed(INVALID_PARAMS, f"a preview is `{SCHEME}:/preview.md?` and the URI of a prompt")
+    return unquote(parts.query)
