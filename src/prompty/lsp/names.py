@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prompty.cases.reading import SUFFIXES, strip_suffix
+from prompty.cases.file_names import SUFFIXES, strip_suffix
 from prompty.lsp.diagnostics import Workspace, is_test_file
 from prompty.lsp.documents import Text, to_path
 from prompty.lsp.outline import Kind, Name, Outline, read_outline

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from prompty.analysis.explain import Explanation, explain
+from prompty.cases.file_names import find_test_file
 from prompty.cases.first_case import choose_inputs
 from prompty.cases.project_file import find_project, override_in_project
-from prompty.cases.reading import find_test_file, read_suite
+from prompty.cases.reading import read_suite
 from prompty.errors import LoadError, PromptyError, PromptyWarning
 from prompty.loop.context import CHARACTERS_PER_TOKEN
 from prompty.lsp.diagnostics import Workspace
