@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.pages import make_environment, read_blocks
+from scripts.pages import read_blocks
+from scripts.run_page import make_environment
 from tests.loopback import Server, json_reply, reply
 
 pytestmark = pytest.mark.process
