@@ -171,7 +171,7 @@ def test_a_batch_that_is_told_to_stop_ends_what_it_has_begun(
     number: signal.Signals, folder: Folder, provider: Hostile
 ) -> None:
     provider.seconds = 0.5
-    process = folder.start("--max-concurrency", "3")
+    process = folder.start("--concurrency", "3")
     until(lambda: provider.asked.total() >= 3)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=SECONDS)
@@ -185,7 +185,7 @@ def test_a_batch_that_is_told_to_stop_ends_what_it_has_begun(
 
 def test_a_second_signal_ends_rows_at_once_and_the_next_start_says_so(folder: Folder, provider: Hostile) -> None:
     provider.seconds = 30.0
-    process = folder.start("--max-concurrency", "3")
+    process = folder.start("--concurrency", "3")
     until(lambda: provider.asked.total() >= 3)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
@@ -201,25 +201,25 @@ def test_a_second_signal_ends_rows_at_once_and_the_next_start_says_so(folder: Fo
 
 def test_a_budget_ends_the_starting_of_rows_and_counts_what_was_spent_before(folder: Folder, provider: Hostile) -> None:
     folder.prompt.write_text(folder.prompt.read_text().replace(provider.url, "https://api.openai.com"))
-    assert "budget" in folder.run("--budget", "0", code=130).stderr
+    assert "budget" in folder.run("--max-cost", "0", code=130).stderr
     done = json.dumps({"id": "earlier", "row": 1, "result": "", "cost": 2.5}) + "\n"
     folder.out.write_text(done)
-    assert "The budget is spent: $2.5000" in folder.run("--budget", "2.5", code=130).stderr
+    assert "The budget is spent: $2.5000" in folder.run("--max-cost", "2.5", code=130).stderr
     assert folder.out.read_text() == done
 
 
 def test_a_budget_that_is_used_up_half_way_ends_the_starting_of_rows(priced: Folder, provider: Hostile) -> None:
-    stopped = priced.run("--budget", str(5 * PRICE), "--max-concurrency", "1", code=130)
+    stopped = priced.run("--max-cost", str(5 * PRICE), "--concurrency", "1", code=130)
     assert "The budget is spent: $0.0000." in stopped.stderr
     assert (stopped.summary["done"], stopped.summary["left"]) == (5, 15)
-    assert priced.run("--budget", str(5 * PRICE), "--max-concurrency", "1", code=130).summary["done"] == 0
-    assert priced.run("--budget", str(100 * PRICE)).summary["done"] == 15
+    assert priced.run("--max-cost", str(5 * PRICE), "--concurrency", "1", code=130).summary["done"] == 0
+    assert priced.run("--max-cost", str(100 * PRICE)).summary["done"] == 15
     assert provider.asked.total() == 20
 
 
 def test_a_budget_without_prices_is_refused(folder: Folder) -> None:
     folder.prompt.write_text(folder.prompt.read_text().replace("gpt-4o-mini", "made-up"))
-    assert "the price of the model 'made-up' is unknown" in folder.run("--budget", "1", code=1).stderr
+    assert "the price of the model 'made-up' is unknown" in folder.run("--max-cost", "1", code=1).stderr
 
 
 def test_rows_of_a_prompt_with_tools_are_turns(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_database_that_is_away_is_said_in_a_sentence(folder: Folder, provider:
 
 def test_a_terminal_shows_how_it_comes_along(folder: Folder, provider: Hostile) -> None:
     provider.seconds = 0.5
-    place = [str(folder.prompt), str(folder.rows), "-o", str(folder.out), "--max-concurrency", "2"]
+    place = [str(folder.prompt), str(folder.rows), "-o", str(folder.out), "--concurrency", "2"]
     terminal = Terminal(folder.path, "batch", *place)
     try:
         shown = terminal.until("of 20 rows")

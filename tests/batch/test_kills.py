@@ -28,7 +28,7 @@ def test_a_batch_that_is_killed_at_random_loses_nothing_and_repeats_only_what_it
         folder.write_rows({"q": f"n{number}", "long": "x" * 5000 * (number % 3)} for number in range(ROWS))
         kills = 0
         while kills < KILLS and len(numbers_of(folder_results(folder))) < ROWS:
-            process, asked = folder.start("--max-concurrency", "8"), provider.asked.total()
+            process, asked = folder.start("--concurrency", "8"), provider.asked.total()
             if chance.random() < 0.8:  # most of them while rows are under way, some while it starts
                 until(lambda: provider.asked.total() > asked)  # noqa: B023  it is called here
             time.sleep(chance.random() * 0.3)

@@ -55,7 +55,7 @@ def test_the_command_writes_the_reason_and_the_answer_of_a_row_that_failed(
     folder.write_rows([{"q": "who"}, {"q": "who else"}])
     wanted, unwanted = fitting(Chat(), streamed=False), UNFIT["shape"].encode(Chat(), streamed=False)
     server.answer(wanted, unwanted)
-    said = folder.run("--max-concurrency", "1", *database, code=1)
+    said = folder.run("--concurrency", "1", *database, code=1)
     assert (said.summary["done"], said.summary["failed"]) == (1, 1)
     assert [line["result"] for line in folder.results()] == [ADA]
     [failure] = folder.failures()

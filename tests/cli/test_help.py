@@ -67,6 +67,21 @@ def test_every_command_has_one_whole_line_in_its_group() -> None:
         assert [name for name, command in group.items() if f"  {command.summary}" not in section] == []
 
 
+def test_an_option_has_one_name_and_one_kind_of_value_in_all_commands() -> None:
+    values, names = dict[str, set[str]](), dict[str, set[str]]()
+    for _, command, _ in list_commands():
+        for param in command.params:
+            if param.param_type_name == "option":
+                long = max(param.opts, key=len)
+                values.setdefault(long, set()).add("" if param.is_flag else str(param.metavar))
+                for short in set(param.opts) - {long}:
+                    names.setdefault(short, set()).add(long)
+    assert {name: found for name, found in values.items() if len(found) > 1} == {}
+    assert {name: found for name, found in names.items() if len(found) > 1} == {}
+    assert values.keys() >= {"--max-cost", "--concurrency"}
+    assert values.keys().isdisjoint({"--budget", "--jobs", "--max-concurrency"})
+
+
 def test_commands_of_an_extra_that_is_missing_are_one_line_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_line, "_is_installed", lambda module: module != "dbos")
     shown = read_help(get_command(command_line.app), "prompty", None)

@@ -171,9 +171,9 @@ def test_traces_go_to_a_folder_inside(folder: str, project: Path, monkeypatch: p
 
 
 def test_defaults_of_tests(project: Path) -> None:
-    configure(project, "[test]\njobs = 2\nmax_cost = 0.5\n")
+    configure(project, "[test]\nconcurrency = 2\nmax_cost = 0.5\n")
     found = find_project(project / "one" / "greet.prompty")
-    assert (found.jobs, found.max_cost) == (2, 0.5)
+    assert (found.concurrency, found.max_cost) == (2, 0.5)
 
 
 # Where it is.
@@ -361,9 +361,9 @@ WRONG = (
     'model = "a\\u001bb"',
     "trace = 3",
     "test = 3",
-    "[test]\njobs = 0",
-    "[test]\njobs = true",
-    "[test]\njobs = '2'",
+    "[test]\nconcurrency = 0",
+    "[test]\nconcurrency = true",
+    "[test]\nconcurrency = '2'",
     "[test]\nmax_cost = -1",
     "[test]\nmax_cost = nan",
     "[test]\nmax_cost = inf",

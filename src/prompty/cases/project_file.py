@@ -21,7 +21,7 @@ from prompty.safety.origins import TextOrigin
 
 NAMES = ("prompty.toml", "pyproject.toml")
 _KEYS = ("roots", "model", "trace", "test")
-_TEST_KEYS = ("jobs", "max_cost")
+_TEST_KEYS = ("concurrency", "max_cost")
 _PACKAGES = ("site-packages", "dist-packages")  # of others, whose prompts are no part of the project
 _MAX_MODEL_LENGTH = 200
 
@@ -35,7 +35,7 @@ class Project:
     roots: tuple[Path, ...] = ()
     model: str | None = None
     trace: Path | None = None
-    jobs: int | None = None
+    concurrency: int | None = None
     max_cost: float | None = None
 
 
@@ -180,7 +180,7 @@ class _Reader:
             roots=self._read_roots(data.get("roots", [])),
             model=self._read_model(data["model"]) if "model" in data else None,
             trace=self._read_folder("trace", data["trace"], must_exist=False) if "trace" in data else None,
-            jobs=self._read_jobs(test),
+            concurrency=self._read_concurrency(test),
             max_cost=self._read_cost(test),
         )
 
@@ -223,11 +223,13 @@ class _Reader:
             return value
         raise self._refuse("model", "`model` is not the id of a model", 'Write model = "id", or "provider:id".')
 
-    def _read_jobs(self, test: Mapping[str, Any]) -> int | None:
-        value = test.get("jobs")
+    def _read_concurrency(self, test: Mapping[str, Any]) -> int | None:
+        value = test.get("concurrency")
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
             return value
-        raise self._refuse("jobs", "`test.jobs` is not a whole number of at least 1", "Write jobs = 4.")
+        raise self._refuse(
+            "concurrency", "`test.concurrency` is not a whole number of at least 1", "Write concurrency = 4."
+        )
 
     def _read_cost(self, test: Mapping[str, Any]) -> float | None:
         value = test.get("max_cost")

@@ -58,7 +58,7 @@ BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
 Rows = Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")]
-OutputFile = Annotated[Path, Option("--output", "-o", help="Append the results to this JSONL file.")]
+OutputFile = Annotated[Path, Option("--output", "-o", metavar="PATH", help="Append the results to this JSONL file.")]
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
 RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
 Sample = Annotated[
@@ -67,8 +67,11 @@ Sample = Annotated[
 ShardOfRows = Annotated[
     str | None, Option("--shard", metavar="I/N", help="Run only part I of N: every N-th row, starting with row I.")
 ]
-BudgetDollars = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
-MaxConcurrency = Annotated[int, Option(min=1, metavar="N", help="Run at most N rows at once.")]
+MaxCost = Annotated[
+    float | None,
+    Option("--max-cost", metavar="DOLLARS", help="Start no more rows once those in PATH have cost DOLLARS."),
+]
+Concurrency = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
 Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
@@ -99,8 +102,8 @@ def run_batch(
     limit: RowLimit = None,
     sample: Sample = None,
     shard: ShardOfRows = None,
-    budget: BudgetDollars = None,
-    max_concurrency: MaxConcurrency = 64,
+    max_cost: MaxCost = None,
+    concurrency: Concurrency = 64,
     tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
@@ -132,15 +135,15 @@ def run_batch(
             numbers=select_rows(count_rows(rows), limit=limit, sample=sample, shard=part),
             output=output,
             tools=load_functions(tools or ()),
-            price=get_pricer(agent, required=budget is not None),
-            budget=None if budget is None else Decimal(str(budget)),
-            max_concurrency=max_concurrency,
+            price=get_pricer(agent, required=max_cost is not None),
+            budget=None if max_cost is None else Decimal(str(max_cost)),
+            max_concurrency=concurrency,
             retry_failed=retry_failed,
             outputs_mode=get_outputs_mode(lenient=lenient_outputs),
             provider_tools=decide_provider_tools(agent, file, provider_tools),
         )
         if provider_batch:
-            _check_provider_batch(budget=budget, database=database, name=name)
+            _check_provider_batch(budget=max_cost, database=database, name=name)
             complete, progress = _run_provider(job, deadline, cancel=cancel)
         elif cancel or deadline is not None:
             option = "--cancel" if cancel else "--deadline"

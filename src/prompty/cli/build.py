@@ -18,7 +18,9 @@ def build(
     file: PromptFile,
     variant: Variant = None,
     roots: Roots = None,
-    output: Annotated[Path | None, Option("--output", "-o", help="Write to this file instead of printing.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="PATH", help="Write to this file instead of printing.")
+    ] = None,
 ) -> None:
     """Print FILE as one file that any runtime can read: partials inserted, and a variant merged with its base."""
     load_env(prompt=file)

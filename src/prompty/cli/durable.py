@@ -82,7 +82,8 @@ def worker(
     name: Annotated[str | None, Option(help="A label for `prompty runs list`. Defaults to the host name.")] = None,
     database: DatabaseUrl = None,
     concurrency: Annotated[
-        int | None, Option(metavar="N", min=1, help="Execute at most N runs at once in this worker.")
+        int | None,
+        Option("--concurrency", "-j", metavar="N", min=1, help="Execute at most N runs at once in this worker."),
     ] = None,
     total: Annotated[
         int | None, Option(metavar="N", min=1, help="Execute at most N runs at once in all workers.")

@@ -12,7 +12,7 @@ from prompty.pipeline.files import create_files
 from prompty.safety.visible import visible
 
 ForeignFile = Annotated[Path, Argument(help="A promptfoo config, or a .prompt.yml file of GitHub Models.")]
-Output = Annotated[Path | None, Option("--output", "-o", metavar="FOLDER", help="Write to this folder.")]
+Output = Annotated[Path | None, Option("--output", "-o", metavar="PATH", help="Write to this folder.")]
 
 
 def import_tests(file: ForeignFile, output: Output = None) -> None:

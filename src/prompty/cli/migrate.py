@@ -26,7 +26,7 @@ def migrate_files(
     roots: Roots = None,
     model: Annotated[
         str | None,
-        Option("--model", metavar="MODEL", help="Also change the model to this id or provider:id, with its options."),
+        Option("--model", "-m", metavar="[PROVIDER:]ID", help="Also change the model, with its options."),
     ] = None,
 ) -> None:
     """Rewrite FILES of Prompty v1 as v2, and with --model for another model.

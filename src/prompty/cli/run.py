@@ -55,7 +55,9 @@ def run_prompt(
     ] = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Print the answer as it arrives.")] = False,
     as_json: shared.AsJson = False,
-    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="PATH", help="Write the answer to this file.")
+    ] = None,
     model: shared.ModelId = None,
     provider: shared.ProviderKey = None,
     api: shared.ApiType = None,

@@ -64,8 +64,9 @@ Repeat = Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run 
 CheckFiles = Annotated[
     list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions in this Python file as checks.")
 ]
-Jobs = Annotated[
-    int | None, Option("--jobs", "-j", min=1, metavar="N", help="Run at most N live cases at once. The default is 8.")
+Concurrency = Annotated[
+    int | None,
+    Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N live cases at once. The default is 8."),
 ]
 MaxCost = Annotated[
     float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once DOLLARS are spent.")
@@ -101,7 +102,7 @@ def run_tests(
     repeat: Repeat = None,
     tools: ToolFiles = None,
     checks: CheckFiles = None,
-    jobs: Jobs = None,
+    concurrency: Concurrency = None,
     max_cost: MaxCost = None,
     against: Against = None,
     baseline: BaselineFile = None,
@@ -141,7 +142,7 @@ def run_tests(
         trials = chosen
     options = RunnerOptions(
         mode=_get_mode(level, live=live, record=record),
-        jobs=jobs or project.jobs or JOBS,
+        jobs=concurrency or project.concurrency or JOBS,
         max_cost=None if max_cost is None else Decimal(str(max_cost)),
         ledger=get_ledger_path(suites),
         tools=load_functions(tools or ()),

@@ -67,7 +67,8 @@ def show_trace(
 def html(
     file: TraceFile,
     output: Annotated[
-        Path | None, Option("--output", "-o", help="The page to write. Defaults to FILE with the suffix .html.")
+        Path | None,
+        Option("--output", "-o", metavar="PATH", help="The page to write. Defaults to FILE with the suffix .html."),
     ] = None,
 ) -> None:
     """Write a recorded run as one self-contained HTML page that only you can read."""
