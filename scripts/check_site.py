@@ -43,10 +43,14 @@ def read_page(html: str) -> Page:
     return reader.page
 
 
+def read_site(site: Path) -> dict[Path, Page]:
+    """Return the pages of a built site."""
+    return {path: read_page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+
+
 def find_problems(site: Path) -> list[str]:
     """Return a line for each dead link, and for each resource of another host."""
-    pages = {path: read_page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
-    problems = []
+    pages, problems = read_site(site), []
     for path, page in pages.items():
         if path == site / "404.html":  # a server sends it for any address, so its links start at the root
             continue

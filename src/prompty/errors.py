@@ -43,6 +43,8 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
+from prompty.version import SITE
+
 _MAX_CANDIDATES = 300  # comparing names takes 10 µs each
 
 
@@ -91,6 +93,11 @@ class Problem:
     @property
     def place(self) -> str:
         return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+    @property
+    def url(self) -> str:
+        """The section about this kind of problem on the documentation site."""
+        return f"{SITE}reference/problems/#{self.code}"
 
     def __str__(self) -> str:
         subject = f"{self.key}: " if self.key else ""

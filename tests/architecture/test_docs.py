@@ -77,7 +77,7 @@ def test_links_into_our_repository_name_a_file() -> None:
     """A package index shows README and SECURITY.md alone, so their links are whole addresses."""
     files = [*PAGES, ROOT / "SECURITY.md", ROOT / "pyproject.toml", *(ROOT / "examples").rglob("*.md")]
     named = {target for file in files for target in OURS.findall(file.read_text(encoding="utf-8"))}
-    assert len(named) > 10
+    assert len(named) > 5
     assert [target for target in sorted(named) if not (ROOT / target).exists()] == []
     assert LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")) == []
 

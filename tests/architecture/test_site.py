@@ -4,15 +4,44 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
-from scripts.check_site import find_problems
+from prompty.cli.app import app
+from prompty.errors import Problem
+from prompty.version import SITE, __version__
+from scripts.check_site import find_problems, leads_somewhere, read_site
 from scripts.write_section_pages import list_pages, pages, read_navigation, read_opening
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LINKING = ["README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml"]
+
+
+def test_everything_has_the_same_address_of_the_site_and_the_repository() -> None:
+    [(owner, name)] = re.findall(r"https://([\w-]+)\.github\.io/([\w-]+)/", SITE)
+    repository = f"https://github.com/{owner}/{name}"
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert (settings["site_url"], settings["repo_url"]) == (SITE, repository)
+    assert settings["extra"]["version_of_package"] == __version__
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert (urls["Homepage"], urls["Documentation"], urls["Source"]) == (SITE, SITE, repository)
+    assert SITE in CliRunner().invoke(app, ["--help"]).output
+
+
+def list_addresses() -> set[str]:
+    """Return the addresses of the site in our files, in the help, and in the problems that `check` reports."""
+    files = [*(ROOT / name for name in LINKING), *(ROOT / "examples").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    codes = re.findall(r"^### (.+)$", (DOCS / "reference" / "problems.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        *re.findall(re.escape(SITE) + r"[\w/#-]*", text),
+        *(Problem(code=code, message="", fix="").url for code in codes),
+    }
 
 
 def test_every_page_has_one_line_in_the_navigation() -> None:
@@ -93,4 +122,9 @@ def test_the_site_builds_without_a_warning_or_a_dead_link(tmp_path: Path) -> Non
     command = [str(Path(sys.executable).parent / "zensical"), "build", "--clean", "--strict"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603  our own pages
     assert done.returncode == 0, done.stdout + done.stderr
-    assert find_problems(tmp_path / "build" / "site") == []
+    site = tmp_path / "build" / "site"
+    assert find_problems(site) == []
+    built, addresses = read_site(site), list_addresses()
+    assert len(addresses) > 50
+    dead = [url for url in addresses if not leads_somewhere(url.removeprefix(SITE), site / "index.html", built)]
+    assert dead == []

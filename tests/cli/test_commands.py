@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from prompty.version import SITE
+
 pytestmark = pytest.mark.process
 
 COMMAND = [sys.executable, "-m", "prompty.cli"]
@@ -126,7 +128,8 @@ def test_check_as_json_is_for_tools(bad: Path) -> None:
         ("wrong-value", 5, 18),
         ("undeclared-variable", 8, 9),
     ]
-    described = {"code", "message", "fix", "path", "key", "text", "severity", "edits"}
+    described = {"code", "message", "fix", "path", "key", "text", "severity", "edits", "url"}
+    assert problems[0]["url"] == f"{SITE}reference/problems/#unknown-key"
     assert set(problems[0]) == described | {"line", "column", "end_line", "end_column"}
     bad.write_text("---\nmodle: gpt-4\n---\n")
     [problem] = json.loads(run("check", bad, "--json").stdout)

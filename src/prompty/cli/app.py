@@ -14,7 +14,7 @@ from typer.main import get_command, get_group
 from prompty.cli.commands import COMMANDS, GROUPS
 from prompty.errors import PromptyError
 from prompty.registry import import_object
-from prompty.version import __version__
+from prompty.version import SITE, __version__
 
 DEBUG = "--debug"
 
@@ -111,6 +111,7 @@ app: Typer = Typer(
     name="prompty",
     cls=LazyGroup,
     no_args_is_help=True,
+    epilog=f"Documentation: {SITE}",
     rich_markup_mode=None,  # plain help: no boxes, and no colors for NO_COLOR to remove
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

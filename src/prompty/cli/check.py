@@ -54,7 +54,7 @@ def check_prompts(
 
         problems += check_suite(file)
     if as_json:
-        print_json([asdict(problem) for problem in problems])
+        print_json([{**asdict(problem), "url": problem.url} for problem in problems])
     else:
         for problem in problems:
             print_problem(problem, out)

@@ -36,13 +36,16 @@ def print_json(value: object) -> None:
 
 
 def print_problem(problem: Problem, console: Console) -> None:
-    """Print a problem as `place: severity: message`, then its line, then the fix."""
+    """Print a problem as `place: severity: message`, then its line, then the fix.
+
+    In a terminal, the severity links to the page that explains the problem.
+    """
     subject = f"{problem.key}: " if problem.key else ""
     console.print(
         Text.assemble(
             (show(problem.place), "bold"),
             ": ",
-            (problem.severity, _STYLES[problem.severity]),
+            (problem.severity, f"{_STYLES[problem.severity]} link {problem.url}"),
             f": {show(subject + problem.message)}",
         )
     )
