@@ -46,10 +46,10 @@ def fit_agent(agent: PromptAgent, api: Api) -> Fitted:
     plain = api.facts is None and api.chosen is None and agent.model.options.reasoning_effort is None
     if plain and not any(map(runs_at_provider, agent.tools)):
         return Fitted(agent=agent)
-    return _fit(_Same(agent), api)
+    return _fit(SameAgent(agent), api)
 
 
-class _Same:
+class SameAgent:
     """A key for a cache: an agent is the same only if it is the same object."""
 
     __slots__ = ("agent",)
@@ -61,11 +61,11 @@ class _Same:
         return id(self.agent)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.agent is self.agent
+        return isinstance(other, SameAgent) and other.agent is self.agent
 
 
 @lru_cache(maxsize=256)
-def _fit(key: _Same, api: Api) -> Fitted:
+def _fit(key: SameAgent, api: Api) -> Fitted:
     agent, facts = key.agent, api.facts
     options = agent.model.options
     omitted: dict[str, str] = {}

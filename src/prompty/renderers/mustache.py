@@ -51,13 +51,13 @@ class MustacheRenderer:
 
     def __call__(self, template: str, inputs: Mapping[str, object], /, *, nonce: str = "", strict: bool = False) -> str:
         render = _Render(nonce, strict, inputs)
-        render.write_nodes(_parse(template), [dict(inputs)])
+        render.write_nodes(parse_mustache(template), [dict(inputs)])
         return "".join(render.pieces)
 
     def variables(self, template: str) -> dict[str, int]:
         """Return the names that a template reads from its inputs, with the line of the first use."""
         lines: dict[str, int] = {}
-        for name, line in _input_names(_parse(template), in_section=False):
+        for name, line in _input_names(parse_mustache(template), in_section=False):
             lines.setdefault(name, line)
         return lines
 
@@ -170,7 +170,8 @@ def _resolve(path: list[str], scopes: list[object]) -> object:
 
 
 @lru_cache(maxsize=256)
-def _parse(template: str) -> list[Node]:
+def parse_mustache(template: str) -> list[Node]:
+    """Return the nodes of a template. Raise `RenderError` if it is invalid."""
     return _Parser(template).parse()
 
 
