@@ -44,6 +44,7 @@ from prompty.model.message import Message, Reply, Usage, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.tool import runs_at_provider
+from prompty.pipeline.caching import CacheUse, choose_cache_use
 from prompty.pipeline.late import open_fallback, resolve_late
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
@@ -104,7 +105,8 @@ class Result(NotebookView, Generic[T]):
 class Invocation(NamedTuple):
     """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools.
 
-    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began.
+    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began. Nobody
+    continues the conversation of a row of a batch (`is_row`).
     """
 
     operation: Literal["run", "invoke", "turn"]
@@ -117,6 +119,7 @@ class Invocation(NamedTuple):
     verdicts: object = None
     validated: bool = False
     details: bool = False
+    is_row: bool = False
 
 
 def start(invocation: Invocation) -> Any:
@@ -217,6 +220,7 @@ class Run:
         if not settings.provider_tools:
             refuse_provider_tools(self.agents)
         self._run_tools = invocation.operation == "turn"
+        self._cache_use = _find_cache_use(agent, invocation)
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_promised = invocation.operation != "run" and settings.outputs_mode == "strict"
         self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
@@ -349,6 +353,7 @@ class Run:
             stream=self._stream,
             has_tools=self._has_tools,
             observed=observed,
+            cache_use=self._cache_use,
         )
 
     def remaining_budget(self) -> Budget:
@@ -368,6 +373,15 @@ class Run:
         if is_limited or settings.stop or settings.on_event or self._stream:
             return get_pricer(agent, required=is_limited)
         return _no_price
+
+
+def _find_cache_use(agent: PromptAgent, invocation: Invocation) -> CacheUse | None:
+    """Return what other requests share with those of a run. The messages of `run` may be anything."""
+    if invocation.operation == "run":
+        return None
+    has_tools = bool(agent.tools or invocation.settings.tools)
+    is_alone = invocation.operation == "invoke" or (invocation.is_row and not has_tools)
+    return choose_cache_use(agent, is_continued=not is_alone)
 
 
 def _no_price(_: Reply) -> Decimal | None:
