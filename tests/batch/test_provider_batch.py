@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from prompty.batches.provider import run as provider_run
 from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import count_rows, select_rows
 from prompty.errors import ModelError, PromptyError, RequestError
+from prompty.model.message import Reply, Usage
 from prompty.pipeline.load import load
 from prompty.pricing import get_pricer
 from tests.batch.billing import Billing, Faults
@@ -137,11 +137,17 @@ def test_rows_can_be_embedded(tmp_path: Path, provider: Billing) -> None:
     assert [line["result"] for line in rows.results] == [[9.0, 1.0]] * 3
 
 
-def test_an_answer_costs_half(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_costs_half(rows: Rows, provider: Billing, monkeypatch: pytest.MonkeyPatch) -> None:
     rows.write(1)
-    monkeypatch.setattr(provider_run, "get_pricer", lambda agent, **_: lambda reply: Decimal("0.5"))
-    rows.run()
-    assert rows.results[0]["cost"] == 0.25
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", rows.key)
+    job = rows.job()
+    agent = job.agent.model_copy(update={"model": job.agent.model.model_copy(update={"connection": None})})
+    with Ledger(rows.out) as ledger:
+        ProviderBatch(replace(job, agent=agent), ledger).run()
+    live = get_pricer(agent, required=True)(Reply(usage=Usage(input_tokens=10, output_tokens=5)))
+    assert live is not None
+    assert rows.results[0]["cost"] == float(live / 2)
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages"])
