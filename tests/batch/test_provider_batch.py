@@ -1,21 +1,24 @@
 """Rows in a provider's batches, over HTTP."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prompty import batch, batch_async
+from prompty.batches import RowResult
 from prompty.batches.job import BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
 from prompty.batches.provider import run as provider_run
 from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import count_rows, select_rows
-from prompty.errors import ModelError, RequestError
+from prompty.errors import ModelError, PromptyError, RequestError
+from prompty.model.message import Reply, Usage
 from prompty.pipeline.load import load
 from prompty.pricing import get_pricer
 from tests.batch.billing import Billing, Faults
@@ -71,6 +74,10 @@ class Rows:
             max_concurrency=4,
             **changes,
         )
+
+    def job_without_rows(self) -> BatchJob:
+        self.write(0)
+        return self.job()
 
     def run(self, *, deadline: timedelta | None = None, **changes: Any) -> tuple[bool, BatchProgress]:
         job = self.job(**changes)
@@ -130,11 +137,17 @@ def test_rows_can_be_embedded(tmp_path: Path, provider: Billing) -> None:
     assert [line["result"] for line in rows.results] == [[9.0, 1.0]] * 3
 
 
-def test_an_answer_costs_half(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_costs_half(rows: Rows, provider: Billing, monkeypatch: pytest.MonkeyPatch) -> None:
     rows.write(1)
-    monkeypatch.setattr(provider_run, "get_pricer", lambda agent, **_: lambda reply: Decimal("0.5"))
-    rows.run()
-    assert rows.results[0]["cost"] == 0.25
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", rows.key)
+    job = rows.job()
+    agent = job.agent.model_copy(update={"model": job.agent.model.model_copy(update={"connection": None})})
+    with Ledger(rows.out) as ledger:
+        ProviderBatch(replace(job, agent=agent), ledger).run()
+    live = get_pricer(agent, required=True)(Reply(usage=Usage(input_tokens=10, output_tokens=5)))
+    assert live is not None
+    assert rows.results[0]["cost"] == float(live / 2)
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages"])
@@ -350,3 +363,34 @@ def test_what_cannot_go_into_a_batch_is_refused_before_anything_is_sent(
         ProviderBatch(replace(job, agent=agent), ledger)
     assert not provider.seen
     assert not rows.journal.exists()
+
+
+def run_async(*arguments: Any, **options: Any) -> list[RowResult[Any]]:
+    return asyncio.run(batch_async(*arguments, **options))
+
+
+@pytest.mark.parametrize("run", [batch, run_async])
+def test_rows_from_python_have_results_and_errors_in_their_order(run: Any, rows: Rows, provider: Billing) -> None:
+    agent = rows.job_without_rows().agent
+    inputs: list[dict[str, object]] = [{"q": "n0"}, {"q": 7}, {"q": "n0"}]
+    first, second, third = run(agent, inputs, provider_batch=True, output=rows.out)
+    assert (first.value, third.value) == ("answer n0", "answer n0")
+    assert first.result.usage.input_tokens == 10
+    assert (second.inputs, second.result) == ({"q": 7}, None)
+    with pytest.raises(PromptyError, match="'q'"):
+        _ = second.value
+    again = batch(agent, inputs, provider_batch=True, output=rows.out)
+    assert again[0].value == "answer n0"
+    assert provider.billed.total() == 2
+
+
+def test_rows_from_python_need_an_output_and_json(rows: Rows) -> None:
+    agent = rows.job_without_rows().agent
+    with pytest.raises(RequestError, match="Also pass output="):
+        batch(agent, [{"q": "a"}], provider_batch=True)
+    with pytest.raises(RequestError, match="Also pass provider_batch"):
+        batch(agent, [{"q": "a"}], output=rows.out)
+    with pytest.raises(RequestError, match="not JSON"):
+        batch(agent, [{"q": object()}], provider_batch=True, output=rows.out)
+    with pytest.raises(RequestError, match="`tools` has no effect"):
+        batch(agent, [{"q": "a"}], provider_batch=True, output=rows.out, tools=[])

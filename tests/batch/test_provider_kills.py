@@ -20,7 +20,15 @@ KILLS = 50 if SOAK else 3
 ROWS = 48 * KILLS
 CHUNK = 24
 REQUESTS = 14  # of a process at most, before it is killed: a chunk takes about six
-FAULTS = {"bad": 0.01, "retryable": 0.03, "expire": 0.15, "limited": 0.03, "before": 0.15, "after": 0.15, "work": 1.0}
+FAULTS: dict[str, Any] = {
+    "bad": 0.01,
+    "retryable": 0.03,
+    "expire": 0.15,
+    "limited": 0.03,
+    "before": 0.15,
+    "after": 0.15,
+    "work": 1.0,
+}
 pytestmark = pytest.mark.process
 
 

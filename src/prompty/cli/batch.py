@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -121,6 +121,10 @@ def run_batch(
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
+    live_only = {"budget": budget, "database": database, "name": name}
+    _check_options(
+        {"cancel": cancel or None, "deadline": deadline} if not provider_batch else live_only, provider_batch
+    )
     try:
         start_tracing(trace, find_project(file))
         agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
@@ -143,13 +147,7 @@ def run_batch(
             provider_tools=decide_provider_tools(agent, file, provider_tools),
         )
         if provider_batch:
-            _check_provider_batch(budget=max_cost, database=database, name=name)
             complete, progress = _run_provider(job, deadline, cancel=cancel)
-        elif cancel or deadline is not None:
-            option = "--cancel" if cancel else "--deadline"
-            raise RequestError(
-                f"{option} is for rows that a provider runs", f"Add --provider-batch, or remove {option}."
-            )
         else:
             complete, progress = _run(job, database, name)
     except OSError as error:
@@ -192,11 +190,14 @@ async def _run_local(job: BatchJob) -> tuple[bool, BatchProgress]:
     return ledger.complete, running.progress
 
 
-def _check_provider_batch(**options: object) -> None:
-    for option, value in options.items():
-        if value is not None:
+def _check_options(useless: Mapping[str, object], provider_batch: bool) -> None:
+    """Raise RequestError if an option is given that has no effect with, or without, a provider batch."""
+    for option, value in useless.items():
+        if value is not None and provider_batch:
             cause = f"--{option} has no effect on rows that a provider runs"
             raise RequestError(cause, f"Remove --{option} or --provider-batch.")
+        if value is not None:
+            raise RequestError(f"--{option} is for rows that a provider runs", "Add --provider-batch, or remove it.")
 
 
 def _run_provider(job: BatchJob, deadline: timedelta | None, *, cancel: bool) -> tuple[bool, BatchProgress]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from prompty.append_files import append, open_to_append
 from prompty.errors import RequestError
 from prompty.providers.endpoint import Endpoint
 
@@ -46,7 +47,7 @@ class Journal:
         self.account: str | None = None
         for entry in _read(path):
             self._take(entry)
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._file = open_to_append(path)
 
     def bind(self, endpoint: Endpoint) -> None:
         """Record the account that all chunks from now on belong to."""
@@ -83,9 +84,7 @@ class Journal:
         self.close()
 
     def _put(self, entry: dict[str, Any]) -> None:
-        content = json.dumps(entry).encode() + b"\n"
-        while content:  # a nearly full disk accepts a part
-            content = content[os.write(self._file, content) :]
+        append(self._file, json.dumps(entry).encode() + b"\n")
         os.fsync(self._file)
         self._take(entry)
 

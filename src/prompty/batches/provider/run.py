@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
-from decimal import Decimal
 from logging import Logger, getLogger
 from pathlib import Path
 from threading import Event
@@ -54,7 +53,7 @@ class ProviderBatch(Batch):
         super().__init__(job, ledger)
         self.stopping: Event = stopping or Event()
         self._calls = RowCalls(job)
-        self._price = get_batch_price(job.agent)
+        self._price = get_pricer(job.agent, required=False, batch=True)
         self._deadline = deadline
         self._submit_after = 0.0
         self._backoff = POLL_SECONDS
@@ -320,17 +319,6 @@ class ProviderBatch(Batch):
 
 def get_journal_path(out: Path) -> Path:
     return out.with_name(f"{out.stem}.batches")
-
-
-def get_batch_price(agent: PromptAgent) -> Callable[[Reply], Decimal | None]:
-    """Return a function for the cost of an answer in a provider batch."""
-    price = get_pricer(agent, required=False)
-
-    def halve(reply: Reply) -> Decimal | None:
-        cost = price(reply)
-        return None if cost is None else cost / 2
-
-    return halve
 
 
 def _plan(row: StoredRow, agent: PromptAgent) -> PlannedRow:
