@@ -121,7 +121,7 @@ def run_batch(
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
-    live_only = {"budget": budget, "database": database, "name": name}
+    live_only = {"max-cost": max_cost, "database": database, "name": name}
     _check_options(
         {"cancel": cancel or None, "deadline": deadline} if not provider_batch else live_only, provider_batch
     )

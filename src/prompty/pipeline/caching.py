@@ -19,7 +19,7 @@ from prompty.model.request import Function, WireRequest
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS, Api
 from prompty.providers.profiles import ANTHROPIC, OPENAI
-from prompty.wire.blocks import Block, BlockPath, list_blocks
+from prompty.wire.blocks import WireBlock, BlockPath, list_blocks
 
 if TYPE_CHECKING:
     from prompty.pipeline.static_prefix import StaticPrefix  # see `_prove`
@@ -145,16 +145,16 @@ def _takes_anthropic_mark(body: Any, path: BlockPath) -> bool:
 # ---- Both ----
 
 
-def _may_reach(blocks: Sequence[Block], minimum: int) -> bool:
+def _may_reach(blocks: Sequence[WireBlock], minimum: int) -> bool:
     """Return True if blocks may have as many tokens as are cached. Nobody knows how many an image has."""
     return any(not block.text for block in blocks) or _measure(blocks) >= BYTES_PER_TOKEN * minimum
 
 
-def _measure(blocks: Sequence[Block]) -> int:
+def _measure(blocks: Sequence[WireBlock]) -> int:
     return sum(len(block.text.encode()) for block in blocks)
 
 
-def _has_marks(blocks: Sequence[Block], name: str) -> bool:
+def _has_marks(blocks: Sequence[WireBlock], name: str) -> bool:
     """Return True if the file marks parts or tools itself."""
     return any(f'"{name}"' in (block.text if block.path[0] == "tools" else block.head) for block in blocks)
 
@@ -184,7 +184,11 @@ def _prove(proof: _Proof) -> "StaticPrefix":
 
 
 def _find_end(
-    body: Json, blocks: list[Block], prefix: "StaticPrefix", minimum: int, takes_mark: Callable[[Json, BlockPath], bool]
+    body: Json,
+    blocks: list[WireBlock],
+    prefix: "StaticPrefix",
+    minimum: int,
+    takes_mark: Callable[[Json, BlockPath], bool],
 ) -> _MarkedPlace | None:
     """Return the last place in the prefix that takes a mark, or None if what precedes it is too short.
 
