@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from prompty.analysis.cache import CALLS, CacheReport, report_cache
-from prompty.cli.console import fail, out, print_json
+from prompty.cli.console import out, print_json
+from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.late import resolve_late
 from prompty.renderers.outline import VARIES
@@ -15,50 +16,61 @@ from prompty.safety.visible import visible
 from prompty.wire.blocks import WireBlock
 
 _PREFIX, _REST, _VALUE, _HEADING = "green", "dim", "bold yellow", "bold blue"
+_END = "◀ the prefix ends here"
 _SETTINGS = {"response_format": "schema", "text": "schema", "output_config": "schema"}
 
 
 def print_cache(agent: PromptAgent, *, as_json: bool) -> None:
     """Print the static prefix of a prompt's requests, its tokens, and what caching it saves."""
     agent = resolve_late(agent)
+    if not as_json:
+        out.print(draw_cache(agent))
+        return
+    report = _report(agent)
+    blocks = [{"path": list(block.path), "text": mask_secrets(block.text)} for block in report.prefix.blocks]
+    print_json(
+        {
+            "prefix": blocks,
+            "prefixTokens": report.prefix_tokens,
+            "staticTokens": report.static_tokens,
+            "minimum": report.minimum,
+            "isCached": report.is_cached,
+            "savesPerThousandCalls": None if report.saves is None else float(report.saves),
+        }
+    )
+
+
+def draw_cache(agent: PromptAgent) -> Text:
+    """Return a prompt's request with the static prefix in colour, and what its length means."""
+    report = _report(agent)
+    meaning = "\n".join(_describe(report, agent.model.id))
+    return Text.assemble(*_write_request(report), (meaning, _HEADING))
+
+
+def _report(agent: PromptAgent) -> CacheReport:
     report = report_cache(agent)
     if report is None:
-        fail(
-            "nothing can be proved about the requests of this prompt\n    A server describes its tools, or its "
-            "template, parser or provider is not one of prompty's. Run `prompty check` to see if it has a mistake."
+        raise RequestError(
+            "nothing can be proved about the requests of this prompt",
+            "A server describes its tools, or its template, parser or provider is not one of prompty's. Run "
+            "`prompty check` to see if it has a mistake.",
         )
-    if as_json:
-        print_json(
-            {
-                "prefix": [
-                    {"path": list(block.path), "text": mask_secrets(block.text)} for block in report.prefix.blocks
-                ],
-                "prefixTokens": report.prefix_tokens,
-                "staticTokens": report.static_tokens,
-                "minimum": report.minimum,
-                "isCached": report.is_cached,
-                "savesPerThousandCalls": None if report.saves is None else float(report.saves),
-            }
-        )
-        return
-    out.print(Text.assemble(*_write_request(report)))
-    out.print(Text("\n".join(_describe(report, agent.model.id)), _HEADING))
+    return report
 
 
 def _write_request(report: CacheReport) -> Iterator[tuple[str, str]]:
     """Yield the texts of a request and their styles. A mark shows the end of the prefix even without colours."""
     prefix = report.prefix.blocks
     names = iter([piece.name for piece in report.varying])
-    is_over = False
+    if not prefix:
+        yield f"{_END}\n\n", _HEADING
     for at, block in enumerate(report.blocks):
-        style = _PREFIX if at < len(prefix) else _REST
-        if title := _name_block(block):
-            yield f"{title}:\n", f"bold {style}"
         static = prefix[at].text if at < len(prefix) else ""
+        if title := _name_block(block):
+            yield f"{title}:\n", f"bold {_PREFIX if static else _REST}"
         yield _show(static), _PREFIX
-        if not is_over and (at >= len(prefix) or len(static) < len(block.text)):
-            is_over = True
-            yield " ◀ the prefix ends here ", _HEADING
+        if at == len(prefix) - 1:
+            yield f" {_END} ", _HEADING
         yield from _write_rest(block.text[len(static) :], names)
         yield "\n\n", _REST
 
