@@ -151,3 +151,25 @@ def test_an_api_the_provider_does_not_have_is_named_with_those_it_has(prompt: Pa
     done = run("explain", prompt, "--provider", "foundry", "--api", api)
     assert done.returncode == 1
     assert "one of chat, responses, embedding" in done.stderr
+
+
+def test_explain_cache_marks_the_end_of_the_prefix_without_colours(server: Server, prompt: Path) -> None:
+    explained = run("explain", prompt, "--cache", "--model", "openai:gpt-5.6")
+    assert "Be brief. ◀ the prefix ends here" in explained.stdout
+    assert "{{q}}" in explained.stdout
+    assert "gpt-5.6 caches from 1,024 tokens on, so it caches nothing of this prompt." in explained.stdout
+    assert server.requests == []
+
+
+def test_explain_cache_as_json(prompt: Path) -> None:
+    explained = json.loads(run("explain", prompt, "--cache", "--json", "--model", "openai:gpt-5.6").stdout)
+    assert [block["path"][0] for block in explained["prefix"]] == ["tools", "instructions"]
+    assert (explained["minimum"], explained["isCached"], explained["savesPerThousandCalls"]) == (1024, False, None)
+
+
+def test_explain_cache_says_why_nothing_can_be_proved(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.prompty"
+    file.write_text("---\nmodel: m\ntools: [{name: t, kind: mcp, serverName: s}]\n---\nuser:\nHi")
+    explained = run("explain", file, "--cache")
+    assert explained.returncode == 1
+    assert "nothing can be proved about the requests of this prompt" in explained.stderr

@@ -31,6 +31,9 @@ def check_prompts(
     portable: Annotated[
         bool, Option("--portable", help="Also warn about anything that other runtimes cannot read.")
     ] = False,
+    cache: Annotated[
+        bool, Option("--cache", help="Also warn if moving lines would let the provider cache the prompt.")
+    ] = False,
     roots: Roots = None,
     strict: Annotated[bool, Option("--strict", help="Also exit with 1 on warnings.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
@@ -48,7 +51,8 @@ def check_prompts(
             continue  # a prompt is checked with its variants
         load_env(prompt=file)
         project = find_project(file)
-        found = check_file(file, variant=variant, portable=portable, allowed_roots=(*(roots or ()), *project.roots))
+        allowed = (*(roots or ()), *project.roots)
+        found = check_file(file, variant=variant, portable=portable, cache=cache, allowed_roots=allowed)
         problems += [problem for problem in found if not (project.model and problem.code == "missing-model")]
     for file in tests:
         problems += check_suite(file)

@@ -14,6 +14,7 @@ from prompty.analysis.check import check, check_text
 from prompty.analysis.explain import Explanation, explain as explain_prompt
 from prompty.cases.project_file import Project, find_project, override_in_project
 from prompty.cli import options as shared
+from prompty.cli.cache import print_cache
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import STDIN, read_inputs
 from prompty.cli.options import read_options
@@ -105,6 +106,9 @@ def explain_request(
     inputs: shared.InputPairs = None,
     inputs_file: shared.InputFile = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Explain a streamed call.")] = False,
+    cache: Annotated[
+        bool, Option("--cache", help="Print instead what the provider can cache: the text that no input changes.")
+    ] = False,
     as_json: shared.AsJson = False,
     model: shared.ModelId = None,
     provider: shared.ProviderKey = None,
@@ -117,6 +121,9 @@ def explain_request(
     agent = override_in_project(
         prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api
     )
+    if cache:
+        print_cache(agent, as_json=as_json)
+        return
     explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]

@@ -48,8 +48,8 @@ class StaticPrefix:
     """The beginning of every request of an agent: its blocks in the order of the cache.
 
     The text of the last block may be only the beginning of what the body has there; all others are whole. If
-    `if_spoken`, this is proved only for requests with a message besides instructions: without one, some APIs get the
-    instructions in another place. `find_end` tells for one body.
+    `if_spoken`, this is proved only for conversations that are more than instructions (`is_spoken`): otherwise some
+    APIs get the instructions in another place. `find_end` tells for one body.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -135,26 +135,40 @@ def _list_kinds(declared: Property) -> list[str]:
     return [declared.kind, *(kind for branch in declared.branches for kind in _list_kinds(branch))]
 
 
+def outline_request(agent: PromptAgent, api: Api) -> list[Block]:
+    """Return the blocks of an agent's request, with VARIES for what inputs decide. There are none if nothing can be
+    proved, or if the request would be refused."""
+    try:
+        outline = None if has_kinds(agent) or api.name not in _KNOWN_APIS else outline_body(agent)
+        if outline is None:
+            return []
+        messages, roles = _parse(outline)
+        asks = [Message("user", VARIES)] if "user" in roles and not is_spoken(messages) else []
+        return list_blocks(api.request(fit_agent(agent, api).agent, [*messages, *asks], list_declared_functions(agent)))
+    except PromptyError:
+        return []
+
+
 def _find_common(agent: PromptAgent, api: Api, functions: Sequence[Function], outline: Outline) -> StaticPrefix:
     fitted = fit_agent(agent, api).agent
+    cases = [normalize_history(case, api.call_ids) for case in _list_cases(*_parse(outline), is_cut=outline.is_cut)]
+    spoken = [case for case in cases if api.name == "chat" or is_spoken(case)] or cases
     bodies: list[list[Block]] = []
-    if_spoken = False
-    cases = list(_list_cases(*_parse(outline), is_cut=outline.is_cut))
-    can_speak = any(map(_is_spoken, cases))
-    for messages in cases:
-        if can_speak and api.name != "chat" and not _is_spoken(messages):
-            if_spoken = True
-            continue
+    for messages in spoken:
         try:
-            body = api.request(fitted, normalize_history(messages, api.call_ids), functions)
+            bodies.append(list_blocks(api.request(fitted, messages, functions)))
         except PromptyError:
             continue  # as for every render with these messages
-        bodies.append(list_blocks(body))
-    return replace(_intersect(bodies), if_spoken=if_spoken)
+    return replace(_intersect(bodies), if_spoken=len(spoken) < len(cases))
 
 
-def _is_spoken(messages: Sequence[Message]) -> bool:
-    return any(message.role not in INSTRUCTION_ROLES for message in messages)
+def is_spoken(messages: Sequence[Message]) -> bool:
+    """Return True if a conversation has more than instructions, so that every API gets them as such."""
+    return any(
+        message.role not in INSTRUCTION_ROLES
+        and (message.role != "assistant" or message.text or message.tool_calls or message.opaque)
+        for message in messages
+    )
 
 
 def _parse(outline: Outline) -> tuple[list[Message], Collection[str]]:
@@ -171,21 +185,27 @@ def _parse(outline: Outline) -> tuple[list[Message], Collection[str]]:
 
 
 def _list_cases(known: list[Message], roles: Collection[str], *, is_cut: bool) -> Iterator[list[Message]]:
-    """Yield the known messages with each kind of messages that may follow: they change how the known ones are sent."""
-    yield known
+    """Yield the known messages, with and without values, and with each kind of messages that may follow them. These
+    decide how the known ones are sent."""
+    starts = [known, [message if _get_static(message) else replace(message, content=()) for message in known]]
     if not is_cut:
+        yield from starts
         return
-    if known and not known[-1].text.partition(VARIES)[0].strip():
-        known = known[:-1]  # without text of its own it may not be sent
-        yield known
+    if known and not _get_static(known[-1]):
+        starts.append(known[:-1])  # without text of its own it may not be sent
     unknown = [Message(role, VARIES) for role in sorted(roles)]
-    for message in unknown:
-        yield [*known, message]
-    if unknown:
-        yield [*known, *unknown]
+    ends = [[], unknown, *([message] for message in unknown)]
     if "system" in roles and "assistant" in roles:  # perhaps a thread, with messages of every API
-        yield [*known, Message("system", [TextPart(VARIES, extra={"cache_control": VARIES})]), *unknown]
-        yield [*known, Message("assistant", "", opaque={"responses_items": [{"type": "compaction", "id": VARIES}]})]
+        ends.append([Message("system", [TextPart(VARIES, extra={"cache_control": VARIES})]), *unknown])
+        ends.append([Message("assistant", "", opaque={"responses_items": [{"type": "compaction", "id": VARIES}]})])
+    for start in starts:
+        for end in ends:
+            yield [*start, *end]
+
+
+def _get_static(message: Message) -> str:
+    """Return the text of a message without values, if there is any."""
+    return message.text.replace(VARIES, "").strip()
 
 
 def _intersect(bodies: list[list[Block]]) -> StaticPrefix:
@@ -198,8 +218,7 @@ def _intersect(bodies: list[list[Block]]) -> StaticPrefix:
             break
         text = _share([block.text for block in column]).partition(VARIES)[0]
         if any(block.text != text for block in column):
-            text = text.rstrip()  # an empty value can strip what precedes it
-            if text:
+            if text := _strip_end(text):
                 common.append(first._replace(text=text))
                 is_last_whole = False
             break
@@ -207,6 +226,11 @@ def _intersect(bodies: list[list[Block]]) -> StaticPrefix:
     while common and not common[-1].text:
         common.pop()
     return StaticPrefix(tuple(common), is_last_whole)
+
+
+def _strip_end(text: str) -> str:
+    """Return a text without the blanks at its end: if the value after them is empty, they are removed."""
+    return text.rstrip()
 
 
 def _share(texts: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def _outline_mustache(tree: list[Node], levels: dict[str, Level], nonce: str) ->
             pieces.append(node if isinstance(node, str) else nonce)
             continue
         level = _find_mustache_level([node], levels)
-        is_value = level <= Level.VALUE and not isinstance(node, Section)
+        is_value = level <= Level.VALUE and not _is_section(node)
         varying.append(Varying(node.name, node.line, _find_last_line(node), is_value))
         pieces.append(VARIES)
         if not is_value:
@@ -103,7 +103,7 @@ def _cut_mustache(pieces: list[str], varying: list[Varying], rest: list[Node], l
     is_any = _find_mustache_level(rest, levels) == Level.MESSAGES
     for node in rest[1:]:
         if isinstance(node, Variable):
-            is_value = not isinstance(node, Section)
+            is_value = not _is_section(node)
             varying.append(Varying(node.name, node.line, _find_last_line(node), is_value))
     return Outline(
         text="".join(pieces),
@@ -126,6 +126,10 @@ def _find_mustache_level(tree: Iterable[Node], levels: dict[str, Level]) -> Leve
     names = [node.path[0] for node in _walk_mustache(tree) if isinstance(node, Variable)]
     found = [max(levels.values(), default=Level.VALUE) if not name else levels.get(name, Level.VALUE) for name in names]
     return max(found, default=Level.STATIC)
+
+
+def _is_section(node: Node) -> bool:
+    return isinstance(node, Section)
 
 
 def _find_last_line(node: Variable) -> int:
@@ -291,7 +295,7 @@ class _Jinja2Outline:
     def note(self, node: nodes.Node, *, is_value: bool) -> None:
         """Note a piece that varies, by the first name in it that does."""
         names = [name.name for name in _find_all(node, nodes.Name) if name.ctx == "load" and self.find_name(name)]
-        lines = [inner.lineno for inner in _find_all(node, nodes.Node)]
+        lines = [inner.lineno or 0 for inner in _find_all(node, nodes.Node)]  # text has none
         self.varying.append(Varying(names[0] if names else "", node.lineno, max(lines), is_value))
 
     def note_later(self, node: nodes.Node) -> None:
