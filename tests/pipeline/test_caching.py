@@ -11,6 +11,10 @@ import prompty
 from prompty import PromptAgent, loads, tool
 from prompty.model.message import Usage, assistant, system, user
 from prompty.testing import call
+from prompty.tracing.files import FileSink
+from prompty.tracing.tracer import Tracer
+from prompty.viewer.page import trace_to_json
+from prompty.viewer.trace import find_cached_shares, read_trace
 from prompty.wire.blocks import list_blocks
 from tests.prompt_cache import CachingServer
 from tests.rules_server import serve_rules
@@ -240,3 +244,30 @@ def test_the_price_of_rows_is_the_price_of_one_write_and_many_reads(server: Cach
     expected = (1275 * 5 + 3 * 1275 * 0.4 + sum(fresh) * 4 + output * 20) / 1_000_000  # gpt-5.6-sol's prices
     assert float(sum(result.cost or 0 for result in results if result)) == pytest.approx(expected)
     assert sum((result.usage for result in results if result), Usage()).cache_write_tokens == 1275
+
+
+def test_details_have_the_share_of_cached_input_by_prompt_version(server: CachingServer) -> None:
+    agent = prompt(head="name: judge")
+    results = [prompty.invoke(agent, {"x": "row"}, details=True) for _ in range(2)]
+    [[(version, first)], [(again, second)]] = [list(result.cached_shares.items()) for result in results]
+    assert version == again
+    assert version.startswith("judge@")
+    assert first == 0
+    assert second == pytest.approx(1275 / 1276)
+    changed = prompty.invoke(
+        prompt(head="name: judge", body=f"system:\nNew. {LONG}\nuser:\n{{{{x}}}}"), {"x": "row"}, details=True
+    )
+    assert version not in changed.cached_shares
+
+
+def test_a_trace_shows_the_share_of_cached_input_by_prompt_version(server: CachingServer, tmp_path: Path) -> None:
+    agent = prompt(head="name: judge")
+    prompty.invoke(agent, {"x": "row"})
+    Tracer.add("file", FileSink(tmp_path / "traces"))
+    try:
+        result = prompty.invoke(agent, {"x": "row"}, details=True)
+    finally:
+        Tracer.clear()
+    trace = read_trace(tmp_path / "traces")
+    assert find_cached_shares(trace) == pytest.approx(result.cached_shares)
+    assert trace_to_json(trace)["cachedShares"] == pytest.approx(result.cached_shares)

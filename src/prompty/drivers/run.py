@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from prompty.drivers import aio, sync
 from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host, add_place
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
+from prompty.drivers.span_attributes import describe_version
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
@@ -100,6 +101,16 @@ class Result(NotebookView, Generic[T]):
             return None
         costs = [get_pricer(agent, required=False)(reply) for agent, reply in self._replies]
         return sum((cost for cost in costs if cost is not None), Decimal()) if None not in costs else None
+
+    @property
+    def cached_shares(self) -> dict[str, float]:
+        """The share of the input that providers read from their caches, from 0 to 1, by prompt: its name and the
+        beginning of its text's hash, as in traces. Prompts without a known share are left out."""
+        usages: dict[str, Usage] = {}
+        for agent, reply in self._replies:
+            version = describe_version(agent)
+            usages[version] = usages.get(version, Usage()) + reply.usage
+        return {version: usage.cached_share for version, usage in usages.items() if usage.cached_share is not None}
 
 
 class Invocation(NamedTuple):
