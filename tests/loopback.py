@@ -137,10 +137,10 @@ def refusing_port() -> Iterator[int]:
 class Server:
     """Answers with its replies in order, with the last of them from then on."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.requests: list[Request] = []
         self.replies: list[Reply] = []
-        self.port = 0
+        self.port = port
         self.accepted = 0
         self._connections: set[_Connection] = set()
         self._changed = threading.Condition()
@@ -186,7 +186,7 @@ class Server:
     async def _serve(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
-        server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await stopped.wait()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prompty.providers.profiles import PROFILES
-from tests.loopback import Server, json_reply
+from tests.loopback import Server, event, json_reply, stream
 
 COMMAND = [sys.executable, "-m", "prompty.cli"]
 KEY = "a-key-of-the-environment"
@@ -26,10 +27,19 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str | Path, stdin: str = "", cwd: Path | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", "TEST_KEY": KEY, **env}
     return subprocess.run(  # noqa: S603  our own command
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=60, check=False
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        input=stdin,
+        cwd=cwd,
+        timeout=60,
+        check=False,
     )
 
 
@@ -72,6 +82,45 @@ def test_models_asks_the_server_of_the_file(provider: str, server: Server, tmp_p
     (request,) = server.requests
     assert (request.method, request.path, request.content) == ("GET", path, b"")
     assert KEY in str(request.headers)
+
+
+OLLAMA = 11434  # the port of its profile
+
+
+def is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return bool(probe.connect_ex(("127.0.0.1", port)) == 0)
+
+
+@pytest.mark.skipif(is_taken(OLLAMA), reason="an Ollama is running here")
+def test_ollama_lists_its_models_and_talks_without_a_file(tmp_path: Path) -> None:
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "llama3.2"}
+    texts = [{"index": 0, "delta": {"role": "assistant", "content": text}} for text in ("Hel", "lo.")]
+    parts = [event({**chunk, "choices": [choice]}) for choice in texts]
+    parts.append(event({**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+    with Server(OLLAMA) as server:
+        server.answer(json_reply(LIST), stream(*parts, b"data: [DONE]\n\n"))
+        assert run("models", "ollama").stdout.splitlines()[0] == "small"
+        done = run("chat", "-m", "ollama:llama3.2", stdin="Hi\nAgain\n", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Hello.") == 2
+    assert [request.path for request in server.requests] == ["/v1/models", *["/v1/chat/completions"] * 2]
+    sent = json.loads(server.requests[2].content)
+    assert sent["model"] == "llama3.2"
+    assert [(message["role"], message["content"]) for message in sent["messages"]] == [
+        ("user", "Hi"),
+        ("assistant", "Hello."),
+        ("user", "Again"),
+    ]
+
+
+def test_a_chat_without_a_file_needs_a_model(tmp_path: Path) -> None:
+    done = run("chat", stdin="Hi\n", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: there is no model to talk to\n    Name one, or a file: prompty chat -m ollama:llama3.2\n"
+    )
 
 
 def test_models_in_json(server: Server, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from uuid import uuid4
 
 from rich.text import Text
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 
 from prompty.api import turn
 from prompty.cancellation import CancelToken
@@ -19,12 +19,12 @@ from prompty.cases.project_file import find_project
 from prompty.cli import options as shared
 from prompty.cli.console import out, print_error
 from prompty.cli.functions import AllTools, McpFile, ToolFiles, load_mcp, select_functions
-from prompty.cli.inputs import STDIN, load_prompt_file, read_inputs
+from prompty.cli.inputs import NO_FILE, STDIN, build_bare_agent, load_prompt_file, read_inputs
 from prompty.cli.keyboard import Keyboard, open_keyboard
 from prompty.cli.options import get_state_path, read_options, start_tracing
 from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
 from prompty.cli.turns import BLOCKED, Approver, describe_event, describe_sources, truncate_line
-from prompty.errors import Cancelled, InputError, PromptyError, StoreUnusable
+from prompty.errors import Cancelled, InputError, PromptyError, RequestError, StoreUnusable
 from prompty.loop.effects import Verdict
 from prompty.memory.sqlite import SqliteMemory
 from prompty.memory.store import InProcessMemory, MemoryStore
@@ -48,7 +48,7 @@ _USUAL_NAMES = ("question", "input", "message", "query", "text")
 
 
 def chat(
-    file: shared.PromptFile,
+    file: Annotated[Path | None, Argument(help="The .prompty file. Without one, you talk to the model alone.")] = None,
     variant: shared.Variant = None,
     inputs: shared.InputPairs = None,
     inputs_file: shared.InputFile = None,
@@ -69,13 +69,18 @@ def chat(
     allow_env: shared.AllowEnv = None,
     trace: shared.TraceTo = None,
 ) -> None:
-    """Talk to the agent in FILE. Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
+    """Talk to the agent in FILE, or without a file to the model in --model.
+
+    Ctrl-C cancels a turn, /exit or Ctrl-D ends the conversation, /help lists commands.
 
     If standard input is not a terminal, the exit code is 1 after an error.
     """
     STDIN.claim("your messages")
-    start_tracing(trace, find_project(file))
-    agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api, roots=roots)
+    start_tracing(trace, find_project(file or NO_FILE))
+    if file is None:
+        agent = _build_agent(model, read_options(options), provider, api)
+    else:
+        agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api, roots=roots)
     values = read_inputs(agent, inputs, inputs_file)
     load_mcp(mcp)
     functions = select_functions(agent, tools, all_tools=all_tools)
@@ -88,7 +93,7 @@ def chat(
         ask=ask,
         approval="always" if approve else None,
         outputs_mode=shared.get_outputs_mode(lenient=lenient_outputs),
-        provider_tools=decide_provider_tools(agent, file, provider_tools),
+        provider_tools=decide_provider_tools(agent, file or NO_FILE, provider_tools),
         keyboard=open_keyboard(get_state_path("chat_history")),
     )
     is_terminal = sys.stdin.isatty()
@@ -99,10 +104,18 @@ def chat(
         raise Exit(1)
 
 
-def _print_banner(file: Path, agent: PromptAgent) -> None:
+def _build_agent(model: str | None, options: dict[str, object], provider: str | None, api: str | None) -> PromptAgent:
+    agent = build_bare_agent(model, options, provider=provider, api=api)
+    if not agent.model.id and not provider:
+        raise RequestError("there is no model to talk to", "Name one, or a file: prompty chat -m ollama:llama3.2")
+    return agent
+
+
+def _print_banner(file: Path | None, agent: PromptAgent) -> None:
     server = find_server_name(agent)
     model = f"{server}:{agent.model.id}" if agent.model.id else server
-    out.print(Text.assemble((visible(str(file)), "bold"), f" with {visible(model)}"))
+    out.print(Text.assemble((visible(str(file)), "bold"), " with ") if file else "", end="")
+    out.print(visible(model))
     out.print(Text("/help lists the commands. /exit or Ctrl-D leaves.", "dim"))
 
 

@@ -153,6 +153,21 @@ def load_prompt_file(
     return override_in_project(agent, project, model, options, provider=provider, api_type=api)
 
 
+NO_FILE = Path("-.prompty")  # in place of a file, as if there were one in the working folder
+
+
+def build_bare_agent(
+    model: str | None = None,
+    options: dict[str, object] | None = None,
+    *,
+    provider: str | None = None,
+    api: str | None = None,
+) -> PromptAgent:
+    """Return an agent without a prompt, for the model that the command line, the project or PROMPTY_MODEL names."""
+    load_env(prompt=NO_FILE)
+    return override_in_project(PromptAgent(), find_project(NO_FILE), model, options, provider=provider, api_type=api)
+
+
 class StandardInput:
     def __init__(self) -> None:
         self._reader: str | None = None

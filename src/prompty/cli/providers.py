@@ -7,12 +7,10 @@ from rich.text import Text
 from typer import Argument
 
 from prompty.cli.console import out, print_json
-from prompty.cli.inputs import load_prompt_file
+from prompty.cli.inputs import build_bare_agent, load_prompt_file
 from prompty.cli.options import AllowEnv, AsJson, ProviderKey, Roots, Variant
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.pipeline.dotenv import load_env
-from prompty.pipeline.model_override import override_model
 from prompty.providers import PROVIDERS
 from prompty.providers.models import list_models
 from prompty.providers.profiles import PROFILES, Profile, get_profile
@@ -82,8 +80,7 @@ def _load_agent(file: Path | None, variant: str | None, provider: str | None, ro
         return load_prompt_file(file, variant, provider=provider, roots=roots)
     if named is None:
         raise RequestError("which models?", "Name a .prompty file, or a provider: prompty models ollama")
-    load_env(prompt=Path.cwd() / "stdin.prompty")
-    return override_model(PromptAgent(), provider=named)
+    return build_bare_agent(provider=named)
 
 
 def _is_server(name: str) -> bool:
