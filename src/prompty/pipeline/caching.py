@@ -19,7 +19,7 @@ from prompty.model.request import Function, WireRequest
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS, Api
 from prompty.providers.profiles import ANTHROPIC, OPENAI
-from prompty.wire.blocks import WireBlock, BlockPath, list_blocks
+from prompty.wire.blocks import BlockPath, WireBlock, list_blocks
 
 if TYPE_CHECKING:
     from prompty.pipeline.static_prefix import StaticPrefix  # see `_prove`
