@@ -26,7 +26,7 @@ CHUNK, REQUESTS = 40, 14
 PROMPT = """\
 ---
 model:
-  id: gpt-4o-mini
+  id: gpt-6-luna
   provider: openai
   apiType: responses
   connection: {{kind: key, endpoint: "{url}/v1", apiKey: sk-of-the-batch-0001}}

@@ -20,7 +20,7 @@ async def main(url: str, rows: Path, out: Path, size: int) -> None:
         max_requests=size, max_wait=timedelta(seconds=0.2), poll_interval=POLL, max_poll_interval=POLL
     )
     provider = OpenAIProvider(base_url=f"{url}/v1", api_key="sk-of-the-batch-0001")
-    agent = Agent(OpenAIResponsesModel("gpt-4o-mini", provider=provider), capabilities=[batches])
+    agent = Agent(OpenAIResponsesModel("gpt-6-luna", provider=provider), capabilities=[batches])
     finished = {json.loads(line)["row"] for line in _read_whole_lines(out)}
     at_once = asyncio.Semaphore(4 * size)
     with out.open("a") as file:

@@ -125,6 +125,7 @@ GIVEN_PROMPTS = [
 SHOWN_PROMPTS = [
     (page, block) for page in PAGES for block in read_blocks(page) if block.title and block.title.endswith(".prompty")
 ]
+FROM_V1 = ("migrate-from-v1", "from-prompt-flow")  # pages that show files before their migration
 PROMPTS = [*GIVEN_PROMPTS, *SHOWN_PROMPTS]
 
 
@@ -142,7 +143,7 @@ def test_the_prompts_of_the_pages_have_no_problems_but_those_shown(page: Path, b
         registry[PROVIDERS].register(name, PROVIDER)
     project = find_project(file)
     problems = check(file, env=VARIABLES, allowed_roots=project.roots, registry=registry)
-    known = {"missing-model"} if project.model else {"version-1"} if page.stem == "migrate-from-v1" else set()
+    known = {"missing-model"} if project.model else {"version-1"} if page.stem in FROM_V1 else set()
     left = [problem for problem in problems if problem.severity != "info" and problem.code not in known]
     assert [problem for problem in left if problem.message not in shown] == []
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from prompty.analysis.check import check
-from scripts.pages import make_environment, read_blocks
+from scripts.pages import read_blocks
+from scripts.run_page import make_environment
 from tests.lsp.mistakes import MISTAKES
 
 pytestmark = pytest.mark.process
