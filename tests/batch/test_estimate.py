@@ -305,7 +305,7 @@ def test_the_command_shows_the_table_and_runs_nothing(counts: Counts, tmp_path: 
     before = sorted(tmp_path.iterdir())
     said = CliRunner().invoke(app, ["batch", str(prompt), rows, "--estimate", "--shard", "1/2"], env={"COLUMNS": "200"})
     assert said.exit_code == 0, said.output
-    assert said.output.startswith("500 rows\ninput ")
+    assert said.output.startswith(f"{ROWS // 2} rows\ninput ")
     assert "200 rows counted by OpenAI" in said.output
     assert re.search(r"^live +\$[\d.]+ +\$[\d.]+", said.output, re.MULTILINE)
     assert re.search(r"^provider batch +\$[\d.]+ +\$[\d.]+", said.output, re.MULTILINE)
