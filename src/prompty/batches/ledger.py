@@ -33,7 +33,7 @@ class Ledger:
 
     def __init__(self, out: Path, *, retry_failed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.out = out
-        self.failures_path: Path = out.with_name(f"{out.stem}.failed.jsonl")
+        self.failures_path: Path = get_failures_path(out)
         self.journal_path: Path = out.with_name(f"{out.stem}.started")
         self.spent: Decimal = Decimal()
         self.complete = False
@@ -114,6 +114,11 @@ class Ledger:
         for record in read_records(self.failures_path):
             self.index.mark_unfinished(record["id"])
         os.ftruncate(self._failures, 0)
+
+
+def get_failures_path(out: Path) -> Path:
+    """Return the file of the rows of a batch that failed."""
+    return out.with_name(f"{out.stem}.failed.jsonl")
 
 
 def _lock(path: Path) -> FileLock:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.progress import BarColumn, Progress, TextColumn
-from typer import Argument, Exit, Option
+from typer import Argument, BadParameter, Exit, Option
 
+from prompty.batches.estimate import estimate_batch
 from prompty.batches.job import Batch, BatchJob, BatchProgress
-from prompty.batches.ledger import Ledger
+from prompty.batches.ledger import Ledger, get_failures_path
 from prompty.batches.local import LocalBatch
 from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import check_columns, count_rows, parse_shard, select_rows
@@ -26,6 +27,7 @@ from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
 from prompty.cli.durable import parse_duration
+from prompty.cli.estimate import print_estimate
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
 from prompty.cli.options import (
@@ -59,7 +61,12 @@ BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
 Rows = Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")]
-OutputFile = Annotated[Path, Option("--output", "-o", metavar="PATH", help="Append the results to this JSONL file.")]
+OutputFile = Annotated[
+    Path | None, Option("--output", "-o", metavar="PATH", help="Append the results to this JSONL file.")
+]
+Estimates = Annotated[
+    bool, Option("--estimate", help="Run nothing. Show what the rows would cost. With --output, only what is left.")
+]
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
 RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
 Sample = Annotated[
@@ -97,7 +104,8 @@ Cancel = Annotated[
 def run_batch(
     file: PromptFile,
     rows: Rows,
-    output: OutputFile,
+    output: OutputFile = None,
+    estimate: Estimates = False,
     variant: Variant = None,
     retry_failed: RetryFailed = False,
     limit: RowLimit = None,
@@ -129,15 +137,21 @@ def run_batch(
     try:
         start_tracing(trace, find_project(file))
         agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
-        if output.suffix.lower() == ".csv":
+        if output is not None and output.suffix.lower() == ".csv":
             fix = f"Name it {output.with_suffix('.jsonl')}."
             raise RequestError(f"results are written as JSON lines, but '{output}' is a CSV file", fix)
         part = None if shard is None else parse_shard(shard)
         check_columns(rows, agent)
+        numbers = select_rows(count_rows(rows), limit=limit, sample=sample, shard=part)
+        if estimate:
+            print_estimate(estimate_batch(agent, rows, numbers, _list_records(output, retry_failed)), as_json)
+            return
+        if output is None:
+            raise BadParameter("Name a file for the results.", param_hint="--output / -o")
         job = BatchJob(
             agent=agent,
             rows=rows,
-            numbers=select_rows(count_rows(rows), limit=limit, sample=sample, shard=part),
+            numbers=numbers,
             output=output,
             tools=load_functions(tools or ()),
             price=get_pricer(agent, required=max_cost is not None),
@@ -154,6 +168,13 @@ def run_batch(
     except OSError as error:
         fail(explain_os_error(error))
     _report(job, progress, complete=complete, as_json=as_json)
+
+
+def _list_records(output: Path | None, retry_failed: bool) -> list[Path]:
+    """Return the files whose rows do not run again."""
+    if output is None:
+        return []
+    return [output] if retry_failed else [output, get_failures_path(output)]
 
 
 def _run(job: BatchJob, database: str | None, name: str | None) -> tuple[bool, BatchProgress]:
