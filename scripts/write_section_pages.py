@@ -2,6 +2,7 @@
 each page. The home page links to these, so that every page is two clicks away. That of the tutorial is written by
 hand."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ DOCS = ROOT / "docs"
 OPENINGS = {
     "how-to": "Each page solves one task. Working code comes first.",
     "reference": "Look up a name, a key, a command or a message. Tests compare these pages with the code.",
-    "explanation": "Understand how prompty works, what it promises, and why.",
+    "explanation": "Understand how prompty works, and what it promises.",
+    "internals": "For contributors: the promises of each part, our decisions, and the demands of the specification.",
 }
 SENTENCE = re.compile(r".+?(\.(?=\s|$)|:$)", re.DOTALL)
 FRONTMATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
@@ -56,7 +58,7 @@ def build_page(title: str, entries: list[Any]) -> tuple[Path, str]:
 
 def build_line(path: str, folder: str) -> str:
     title, sentence = read_opening((DOCS / path).read_text(encoding="utf-8"))
-    return f"- [{title}]({Path(path).relative_to(folder).as_posix()}). {sentence}".rstrip()
+    return f"- [{title}]({os.path.relpath(path, folder)}). {sentence}".rstrip()
 
 
 def read_opening(text: str) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """README's agent on other models: by `model=` alone, and no request is refused."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from prompty.memory import SqliteMemory
 from prompty.model.event import FellBack
 from prompty.testing import Player, Recorder, RulesServer
 from prompty.testing.rules import Received
+from scripts.pages import read_blocks
 from tests.internet import Arrival, Internet, Response
 from tests.rules_server import KEYS, TODAY, answer, serve_rules
 from tests.ways import Seen, Way, every_way, sync_and_async
@@ -46,9 +46,9 @@ class Shop:
 
     def __init__(self, folder: Path, server: RulesServer, internet: Internet) -> None:
         self.server, self.internet, self.orders = server, internet, list[object]()
-        blocks = re.findall(r"^```\n(---\n.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        [block] = [block for block in read_blocks(README) if block.title == "support.prompty"]
         self.file = folder / "support.prompty"
-        self.file.write_text(next(block for block in blocks if "outputs:" in block), encoding="utf-8")
+        self.file.write_text(block.text, encoding="utf-8")
         self.text = self.file.read_bytes()
 
     def find_order(self, number: int) -> str:
