@@ -29,9 +29,10 @@ from typing import Any, TypeVar
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
 from benchmarks.cost import Cost, take_turns
-from prompty import Message, PromptAgent, ToolCall, assistant, prepare, run_async, tool_result
+from prompty import Message, PromptAgent, ToolCall, assistant, prepare, tool_result
 from prompty.durable import Limits, Runs, Worker
 from prompty.durable.dbos import turn
+from prompty.pipeline import run_async
 from tests.durable.databases import Postgres
 
 ROUNDS, CALLS = 3, 4

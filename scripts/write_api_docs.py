@@ -62,13 +62,13 @@ PAGES = [
         "Run prompts",
         "Call a model with a prompt: `invoke` calls it once, `turn` runs the tools that it asks for. Each function has "
         "a form for async code, whose name ends with `_async`.",
-        "invoke turn resume run Result PromptyStream AsyncPromptyStream CallOptions TurnOptions invoke_agent",
+        "invoke turn resume Result PromptyStream AsyncPromptyStream",
     ),
     Page(
         "api/load.md",
         "Load, check and render",
         "Load a prompt file, find its mistakes, and see the messages that it makes, without calling a model.",
-        "load loads PromptAgent variants load_env check validate_inputs prepare render parse",
+        "load loads PromptAgent variants load_env check prepare render",
     ),
     Page(
         "api/control.md",
@@ -92,9 +92,11 @@ PAGES = [
     ),
     Page(
         "api/results.md",
-        "Raw answers and types",
-        "Read answers that you received yourself, and convert results to your own types.",
-        "cast process process_stream executor_of processor_of",
+        "Parts of a call",
+        "For frameworks: send messages that you built, read answers that you received yourself, convert results to "
+        "your own types, and look up what sends and reads them.",
+        "",
+        ("pipeline",),
     ),
     Page("api/batches.md", "Batches", "Run a prompt once for each row of inputs.", "batch", ("batches",)),
     Page("api/memory.md", "Memory", "Store conversations between turns.", "", ("memory",)),

@@ -2,7 +2,8 @@
 
 This module holds the names that most programs need. The others are in `prompty.batches`, `prompty.events`,
 `prompty.errors`, `prompty.messages`, `prompty.providers`, `prompty.tools`, `prompty.mcp`, `prompty.openapi`,
-`prompty.memory`, `prompty.durable`, `prompty.tracing`, `prompty.viewer` and `prompty.testing`.
+`prompty.memory`, `prompty.durable`, `prompty.tracing`, `prompty.viewer` and `prompty.testing`. Frameworks that need the
+parts of a call find them in `prompty.pipeline`.
 
 Names are imported on first use, so `import prompty` imports no dependency. The imports below are the only list of
 them: type checkers read them as imports, and `__getattr__` reads them as text.
@@ -17,27 +18,13 @@ TYPE_CHECKING = False  # type checkers take it for true; importing it from typin
 if TYPE_CHECKING:
     from prompty.analysis.check import check as check
     from prompty.api import (
-        executor_of as executor_of,
         invoke as invoke,
-        invoke_agent as invoke_agent,
-        process as process,
-        process_stream as process_stream,
-        processor_of as processor_of,
         resume as resume,
-        run as run,
         turn as turn,
     )
     from prompty.api_async import (
-        invoke_agent_async as invoke_agent_async,
         invoke_async as invoke_async,
-        load_async as load_async,
-        parse_async as parse_async,
-        prepare_async as prepare_async,
-        process_async as process_async,
-        process_stream_async as process_stream_async,
-        render_async as render_async,
         resume_async as resume_async,
-        run_async as run_async,
         turn_async as turn_async,
     )
     from prompty.batches.batch import batch as batch, batch_async as batch_async
@@ -47,7 +34,6 @@ if TYPE_CHECKING:
     from prompty.errors import ModelError as ModelError, PromptyError as PromptyError
     from prompty.loop.context import Context as Context, Tokens as Tokens
     from prompty.loop.effects import Verdict as Verdict
-    from prompty.loop.options import CallOptions as CallOptions, TurnOptions as TurnOptions
     from prompty.loop.policy import Guardrails as Guardrails, deny as deny, later as later, rewrite as rewrite
     from prompty.loop.stop import Budget as Budget, Stop as Stop
     from prompty.model.agent import PromptAgent as PromptAgent
@@ -65,10 +51,8 @@ if TYPE_CHECKING:
     from prompty.pipeline.dotenv import load_env as load_env
     from prompty.pipeline.load import load as load, loads as loads
     from prompty.pipeline.prepare import (
-        parse as parse,
         prepare as prepare,
         render as render,
-        validate_inputs as validate_inputs,
     )
     from prompty.pipeline.variants import variants as variants
     from prompty.registry import Registry as Registry
@@ -77,7 +61,6 @@ if TYPE_CHECKING:
     from prompty.tools.toolbox import bind_tools as bind_tools
     from prompty.tracing.sinks import trace_to as trace_to
     from prompty.tracing.tracer import trace as trace
-    from prompty.wire.structured import cast as cast
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
 

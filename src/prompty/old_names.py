@@ -37,6 +37,7 @@ _MODULES = [
     "mcp",
     "openapi",
     "durable",
+    "pipeline",
 ]
 _CORE_TYPES = {"PromptyStream": PromptyStream, "AsyncPromptyStream": AsyncPromptyStream, "ToolCall": ToolCall}
 _OPTIONS = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "stop": "stop_sequences"}

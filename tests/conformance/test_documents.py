@@ -11,14 +11,10 @@ from prompty import (
     PromptAgent,
     ToolCall,
     bind_tools,
-    executor_of,
     invoke,
     load,
     loads,
     prepare,
-    process,
-    process_stream,
-    run,
     tool,
     turn,
     user,
@@ -27,6 +23,7 @@ from prompty.analysis.explain import explain
 from prompty.drivers.target import resolve_api
 from prompty.errors import InputError, ModelError
 from prompty.messages import repair
+from prompty.pipeline import executor_of, process, process_stream, run
 from prompty.pipeline.request import build_request
 from prompty.providers import register_executor, register_processor
 from prompty.testing import Script, call

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from prompty import invoke, load, loads, parse, prepare, render, validate_inputs
+from prompty import invoke, load, loads, prepare, render
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import part_to_json
 from prompty.model.message import Message, parse_messages
+from prompty.pipeline import parse, validate_inputs
 from prompty.pipeline.prepare import insert_rich_inputs
 
 SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 import prompty
-from prompty import Message, Paused
+from prompty import Message, Paused, pipeline
 from prompty.testing import Script
 from prompty.tracing import Tracer
 
@@ -169,7 +169,7 @@ class Play:
         return result
 
     def _called(self, step: dict[str, Any], verb: str, arguments: Any, options: Any) -> Any:
-        function = getattr(prompty, verb)
+        function = getattr(pipeline if verb == "run" else prompty, verb)
         if not self.way.streamed:
             return function(*arguments, **options)
         with function(*arguments, stream=True, **options) as stream:
@@ -180,7 +180,7 @@ class Play:
             return result
 
     async def _called_async(self, step: dict[str, Any], verb: str, arguments: Any, options: Any) -> Any:
-        function = getattr(prompty, f"{verb}_async")
+        function = getattr(pipeline if verb == "run" else prompty, f"{verb}_async")
         if not self.way.streamed:
             return await function(*arguments, **options)
         async with await function(*arguments, stream=True, **options) as stream:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 import prompty
+from prompty import pipeline
 from prompty.memory import InProcessMemory
 from prompty.messages import TextPart, repair
 from prompty.model.message import Reply
@@ -217,10 +218,10 @@ def run_structured(play: Play) -> None:
 def the_stages_by_themselves(play: Play) -> None:
     made = agent()
     play.note(prompty.render(made, {"q": "Hi"}))
-    play.note(prompty.parse(made, "system:\nBe brief.\nuser:\nHi"))
+    play.note(pipeline.parse(made, "system:\nBe brief.\nuser:\nHi"))
     play.note(prompty.prepare(made, {"q": "system:\nNot a role"}))
-    play.note(prompty.validate_inputs(made, {"q": "x"}))
-    play.note(prompty.cast({"name": "Ada", "age": 36}, Person))
+    play.note(pipeline.validate_inputs(made, {"q": "x"}))
+    play.note(pipeline.cast({"name": "Ada", "age": 36}, Person))
     play.note(repair([prompty.user("Hi"), prompty.assistant("Hm"), prompty.tool_result("gone", "x")]))
 
 

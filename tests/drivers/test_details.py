@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import Paused, Result, loads
+from prompty import Paused, Result, loads, pipeline
 from prompty.errors import IterationsExceeded, RequestError
 from prompty.model.message import Usage
 from prompty.testing import Script, answer, call
@@ -154,12 +154,12 @@ def test_every_function_takes_a_path(kind: Any, tmp_path: Path) -> None:
     raw = {"choices": [{"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]}
     messages = prompty.prepare(path, inputs)
     assert [message.text for message in messages] == ["Be brief.", "Hi"]
-    assert asyncio.run(prompty.prepare_async(path, inputs)) == messages
-    assert prompty.render(path, inputs) == asyncio.run(prompty.render_async(path, inputs))
-    assert prompty.parse(path, "user:\nHi") == asyncio.run(prompty.parse_async(path, "user:\nHi"))
-    assert prompty.validate_inputs(path, inputs) == inputs
-    assert prompty.process(path, raw) == asyncio.run(prompty.process_async(path, raw)) == "Hello."
-    assert prompty.process_stream(path, []).usage == Usage()
+    assert asyncio.run(pipeline.prepare_async(path, inputs)) == messages
+    assert prompty.render(path, inputs) == asyncio.run(pipeline.render_async(path, inputs))
+    assert pipeline.parse(path, "user:\nHi") == asyncio.run(pipeline.parse_async(path, "user:\nHi"))
+    assert pipeline.validate_inputs(path, inputs) == inputs
+    assert pipeline.process(path, raw) == asyncio.run(pipeline.process_async(path, raw)) == "Hello."
+    assert pipeline.process_stream(path, []).usage == Usage()
     with Script("1", "2"):
-        assert prompty.run(path, messages) == "1"
-        assert asyncio.run(prompty.run_async(path, messages)) == "2"
+        assert pipeline.run(path, messages) == "1"
+        assert asyncio.run(pipeline.run_async(path, messages)) == "2"

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from prompty import ModelError, PromptAgent, PromptyError, executor_of, invoke_async, load, turn
+from prompty import ModelError, PromptAgent, PromptyError, invoke_async, load, turn
 from prompty.analysis import places
 from prompty.durable.codec import error_from, error_to_json
 from prompty.errors import PromptyWarning, Refused, StreamCut
 from prompty.events import FellBack, ModelFailed, Retry
+from prompty.pipeline import executor_of
 from prompty.testing import Fault, Player, Recorder, Script, answer, call
 from tests.loopback import Server, event, json_reply, refusing_port, reply, stream
 from tests.ways import STREAMED, SYNC, WHOLE, Way, every_way

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import prompty
-from prompty import PromptAgent, loads
+from prompty import PromptAgent, loads, pipeline
 from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
@@ -155,8 +155,8 @@ CALLS: dict[str, Any] = {
     "stream": lambda agent, **options: prompty.invoke(agent, stream=True, **options).result,
     "invoke_async": lambda agent, **options: asyncio.run(prompty.invoke_async(agent, **options)),
     "turn_async": lambda agent, **options: asyncio.run(prompty.turn_async(agent, **options)),
-    "run": lambda agent, **options: prompty.run(agent, prompty.prepare(agent), **options),
-    "run_async": lambda agent, **options: asyncio.run(prompty.run_async(agent, prompty.prepare(agent), **options)),
+    "run": lambda agent, **options: pipeline.run(agent, prompty.prepare(agent), **options),
+    "run_async": lambda agent, **options: asyncio.run(pipeline.run_async(agent, prompty.prepare(agent), **options)),
 }
 
 

@@ -16,15 +16,14 @@ from prompty import (
     invoke,
     load,
     loads,
-    process,
     resume,
-    run,
     turn,
 )
 from prompty.errors import RequestError, ResultError
 from prompty.events import IterationStarted, ModelReply, OutputRejected, RunFailed, ToolFinished
 from prompty.model.message import Message
 from prompty.model.paused import Paused
+from prompty.pipeline import process, run
 from prompty.pipeline.outputs import compile_check
 from prompty.providers import EXECUTORS, PROCESSORS
 from prompty.registry import Registry

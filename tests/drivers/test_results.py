@@ -9,9 +9,10 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from prompty import ToolCall, cast, invoke, invoke_async, process, process_async, run, run_async
+from prompty import ToolCall, invoke, invoke_async
 from prompty.errors import Refused, ResultError
 from prompty.model.message import Json
+from prompty.pipeline import cast, process, process_async, run, run_async
 from tests.drivers.wires import Chat, Messages, Responses, Wire
 from tests.loopback import Reply, Server, event, json_reply, stream
 from tests.ways import Way

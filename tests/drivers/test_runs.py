@@ -18,7 +18,6 @@ from prompty import (
     invoke,
     invoke_async,
     rewrite,
-    run,
     turn,
     turn_async,
     user,
@@ -26,6 +25,7 @@ from prompty import (
 from prompty.errors import ArgumentsError, BudgetSpent, Cancelled, GuardrailError, ModelError, ResultError, ToolError
 from prompty.events import Done, Event, FellBack, IterationStarted, ModelFailed, ModelReply, ModelRequested, RunStarted
 from prompty.model.message import Message
+from prompty.pipeline import run
 from prompty.testing import Fault, Script, answer, call
 from prompty.tools.toolbox import TOOLS
 from prompty.tracing import Span, Tracer, trace_to

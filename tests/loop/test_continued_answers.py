@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import Budget, CancelToken, user
+from prompty import Budget, CancelToken, pipeline, user
 from prompty.errors import BudgetSpent, Cancelled, ModelError, ResponseFailed, StreamCut
 from prompty.loop.model_step import MAX_CONTINUATIONS
 from prompty.model.event import IterationStarted, TextDelta
@@ -280,7 +280,7 @@ def test_a_cancelled_task_cancels_the_answer_in_the_background(server: Server) -
 def test_processing_an_unfinished_answer_by_hand_is_an_error(server: Server) -> None:
     agent = agent_at(server, "messages", hosted.WEB_SEARCH)
     with pytest.raises(ModelError, match="`pause_turn`"):
-        prompty.process(agent, hosted.message(*FIRST, stop="pause_turn"))
+        pipeline.process(agent, hosted.message(*FIRST, stop="pause_turn"))
 
 
 def test_the_text_of_a_stream_is_that_of_its_result(server: Server) -> None:

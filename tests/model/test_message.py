@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from prompty import Message, ToolCall, Usage, assistant, run, tool_result, user
+from prompty import Message, ToolCall, Usage, assistant, tool_result, user
 from prompty.errors import InvalidMessage
 from prompty.messages import Citation, ProviderCall, Role, TextPart, message_to_wire
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.message import Json, Reply
+from prompty.pipeline import run
 from prompty.testing import Script
 from tests.conversations.turns import scripted
 

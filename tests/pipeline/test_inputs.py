@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from prompty import PromptAgent, check, invoke, loads, prepare, render, turn, validate_inputs
+from prompty import PromptAgent, check, invoke, loads, prepare, render, turn
 from prompty.errors import InputError, LoadError
 from prompty.model.property import Property
+from prompty.pipeline import validate_inputs
 from prompty.pipeline.validate import find_misfits
 from prompty.testing import Script, call
 

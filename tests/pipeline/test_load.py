@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from prompty import PromptAgent, load, load_async, loads
+from prompty import PromptAgent, load, loads
 from prompty.errors import FileMissing, LoadError, PromptyWarning
-from prompty.pipeline import load as load_stage
+from prompty.pipeline import load as load_stage, load_async
 from tests.machine import time_factor
 
 FIVE_MISTAKES = """---

@@ -23,20 +23,16 @@ from prompty import (
     ToolCall,
     assistant,
     loads,
-    parse,
-    parse_async,
     prepare,
-    prepare_async,
     render,
-    render_async,
     user,
-    validate_inputs,
 )
 from prompty.errors import InputError, RenderError, UnknownName
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.marker import ROLE_MARK
 from prompty.parsers import register_parser
+from prompty.pipeline import parse, parse_async, prepare_async, render_async, validate_inputs
 from prompty.renderers import register_renderer
 
 

@@ -6,13 +6,24 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from prompty import Image, PromptAgent, check, invoke, load, loads, prepare, render, turn, validate_inputs
+from prompty import (
+    Image,
+    PromptAgent,
+    check,
+    invoke,
+    load,
+    loads,
+    prepare,
+    render,
+    turn,
+)
 from prompty.batches.rows import get_input_kinds, read_rows
 from prompty.cases.reading import read_suite
 from prompty.cli.app import app
 from prompty.cli.inputs import read_inputs
 from prompty.errors import InputError, LoadError
 from prompty.model.content import TextPart
+from prompty.pipeline import validate_inputs
 from prompty.pipeline.build import build_text
 from prompty.pipeline.migrate import migrate_text
 from prompty.pipeline.validate import fill_defaults

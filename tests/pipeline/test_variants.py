@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from prompty import PromptAgent, check, invoke, load, load_async, prepare, variants
+from prompty import PromptAgent, check, invoke, load, prepare, variants
 from prompty.errors import FileMissing, InputError, LoadError, RenderError, WrongArgument
+from prompty.pipeline import load_async
 from prompty.pipeline.variants import merge_patch
 from prompty.testing import Script
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from botocore.credentials import RefreshableCredentials  # type: ignore[import-untyped]  # it has no types
 
-from prompty import PromptAgent, loads, run
+from prompty import PromptAgent, loads
 from prompty.errors import ModelError, RequestError
+from prompty.pipeline import run
 from prompty.providers.aws import create_signature, find_signature
 from prompty.providers.http.client import _load_certificates
 from tests.drivers.clients import close_clients

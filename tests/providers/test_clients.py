@@ -12,9 +12,10 @@ import openai
 import pytest
 from azure.core.credentials import AccessToken
 
-from prompty import PromptAgent, executor_of, invoke, invoke_async, user
+from prompty import PromptAgent, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError
 from prompty.model.message import Json
+from prompty.pipeline import executor_of
 from prompty.providers import PROVIDERS, AsyncTransport, Transport, register_connection
 from prompty.registry import DEFAULT
 from tests.drivers.clients import close_clients

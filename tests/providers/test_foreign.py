@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from prompty import Message, PromptAgent, ToolCall, executor_of, invoke, invoke_async, processor_of, run, user
+from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.model.event import ModelReply, TextDelta
+from prompty.pipeline import executor_of, processor_of, run
 from prompty.providers import EXECUTORS, PROCESSORS, Provider, register_executor, register_processor, register_provider
 from prompty.providers.endpoint import Endpoint, create_endpoint
 from prompty.providers.http.transports import Transports

@@ -27,14 +27,13 @@ from prompty import (
     invoke_async,
     load,
     prepare,
-    run,
-    run_async,
     tool_result,
     user,
 )
 from prompty.errors import ArgumentsError, ResultError
 from prompty.model.event import Event, ModelReply, ModelRequested, Retry, ToolCallDelta
 from prompty.model.message import Reply
+from prompty.pipeline import run, run_async
 from prompty.providers import register_connection
 from prompty.providers.models import list_models
 from prompty.tools.calls import parse_arguments

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, load, prepare, run, run_async
+from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, load, prepare
 from prompty.model.event import Event, ModelReply, TextDelta
 from prompty.model.message import Reply
+from prompty.pipeline import run, run_async
 
 SOAK = bool(os.environ.get("PROMPTY_SOAK"))
 REQUESTS = 6  # that `in_all_ways` makes

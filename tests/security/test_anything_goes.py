@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
+from prompty import PromptAgent, PromptyError, loads, prepare, render
 from prompty.analysis.check import check_text
+from prompty.pipeline import parse
 from tests.security.fuzz.words import MARKER_WORDS, PROMPT_WORDS, TEMPLATE_WORDS
 from tests.soak import SOAK
 

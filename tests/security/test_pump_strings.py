@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from prompty import PromptAgent, PromptyError, loads, parse, prepare, render
+from prompty import PromptAgent, PromptyError, loads, prepare, render
 from prompty.analysis.check import check_text
 from prompty.errors import ArgumentsError, LoadError, RenderError
 from prompty.model.marker import read_marker
 from prompty.model.structure import read_structure
+from prompty.pipeline import parse
 from prompty.pipeline.dotenv import parse_env
 from prompty.pipeline.migrate import migrate_text
 from prompty.pipeline.references import References

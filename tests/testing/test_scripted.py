@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, run, user
+from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, user
 from prompty.errors import PromptyWarning, RequestError, StreamCut
 from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Reply, tool_result
 from prompty.model.request import WireRequest
+from prompty.pipeline import run
 from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script
 from prompty.testing.encoding import WIRES
 from prompty.wire.json_bytes import read_bytes, write_bytes

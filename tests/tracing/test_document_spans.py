@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from prompty import PromptAgent, invoke, process, process_async, tool, turn
+from prompty import PromptAgent, invoke, tool, turn
 from prompty.errors import ModelError
+from prompty.pipeline import process, process_async
 from prompty.providers import register_executor, register_processor
 from prompty.safety.redaction import MASK
 from prompty.testing import Script, call

@@ -11,19 +11,17 @@ from dbos import DBOS
 from prompty import (
     ModelError,
     PromptAgent,
-    executor_of,
     invoke,
     invoke_async,
     load,
     loads,
-    processor_of,
-    run,
     tool,
     trace,
     turn,
     turn_async,
     user,
 )
+from prompty.pipeline import executor_of, processor_of, run
 from prompty.testing import Fault, Script, answer, call
 from prompty.tracing import Tracer, names
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing

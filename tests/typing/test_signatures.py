@@ -12,26 +12,21 @@ from prompty import (
     PromptAgent,
     PromptyStream,
     Result,
-    cast,
     invoke,
     invoke_async,
     loads,
-    parse,
     prepare,
-    prepare_async,
     render,
     resume,
     resume_async,
-    run,
-    run_async,
     tool,
     turn,
     turn_async,
     user,
-    validate_inputs,
 )
 from prompty.analysis.check import check_text
 from prompty.errors import Problem
+from prompty.pipeline import cast, parse, prepare_async, run, run_async, validate_inputs
 
 
 def test_the_types_of_results_are_known() -> None:

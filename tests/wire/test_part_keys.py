@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from prompty import Message, PromptAgent, run
+from prompty import Message, PromptAgent
 from prompty.errors import RequestError
 from prompty.messages import TextPart
 from prompty.model.content import FilePart, ImagePart
+from prompty.pipeline import run
 from prompty.testing import Script
 
 CACHED = {"cache_control": {"type": "ephemeral"}}

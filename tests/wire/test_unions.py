@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from openai.lib._pydantic import _ensure_strict_json_schema
 from pydantic import BaseModel, ValidationError
 
-from prompty import PromptAgent, cast, invoke
+from prompty import PromptAgent, invoke
 from prompty.errors import RequestError
 from prompty.model.message import user
 from prompty.model.property import Property
+from prompty.pipeline import cast
 from prompty.pipeline.request import list_declared_functions
 from prompty.pipeline.validate import find_misfits
 from prompty.providers import Api

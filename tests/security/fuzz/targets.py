@@ -15,7 +15,7 @@ from typing import Any
 
 import mcp_types
 
-from prompty import Paused, PromptAgent, invoke, loads, parse, prepare, turn
+from prompty import Paused, PromptAgent, invoke, loads, prepare, turn
 from prompty.analysis.check import check_text
 from prompty.concurrency import in_event_loop
 from prompty.errors import ArgumentsError, PausedRefused
@@ -25,6 +25,7 @@ from prompty.model.marker import ROLE_MARK
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
 from prompty.model.structure import mark, read_structure
+from prompty.pipeline import parse
 from prompty.providers import PROVIDERS, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
