@@ -61,7 +61,7 @@ EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
     OpenApiTool: ("approvalMode", "operations", "tags", "methods"),
     CustomTool: ("approvalMode",),
 }
-METADATA_EXTENSIONS = ("actsAs", "fallbacks", "reasoning")
+METADATA_EXTENSIONS = ("actsAs", "cache", "fallbacks", "reasoning")
 
 
 def _key_paths() -> Iterator[tuple[str, str]]:

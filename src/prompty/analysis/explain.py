@@ -8,9 +8,10 @@ from prompty.analysis.models import STORED, keeps_answers
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message
+from prompty.pipeline.caching import build_cached_request, choose_cache_use
 from prompty.pipeline.late import resolve_late
 from prompty.pipeline.prepare import prepare
-from prompty.pipeline.request import build_curl, build_headers, build_request
+from prompty.pipeline.request import build_curl, build_headers
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.credentials import check_endpoint
 from prompty.safety.redaction import mask_secrets, mask_url
@@ -45,7 +46,8 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
-    request = build_request(agent, messages, api, stream=stream and api.decoder is not None)
+    use = choose_cache_use(agent, is_continued=bool(agent.tools))
+    request = build_cached_request(agent, messages, api, use=use, stream=stream and api.decoder is not None)
     preview = provider.preview(agent, api)
     headers = build_headers(preview, request)
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))

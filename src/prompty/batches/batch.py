@@ -10,11 +10,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from prompty.api import make_settings, takes_options
-from prompty.api_async import turn_async
 from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.throttle import CallTimer, Throttle
 from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, run_in_event_loop
-from prompty.drivers.run import AgentOrPath, Result
+from prompty.drivers.run import AgentOrPath, Invocation, Result, start_async
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import Listener, TurnOptions
 from prompty.model.agent import PromptAgent
@@ -202,9 +201,19 @@ async def _run_row(
 ) -> RowResult[Any]:
     timer = throttle.start_call()
     listener = partial(_on_event, throttle, timer, options.get("on_event"))
-    turn_options = {**options, "on_event": listener, "output_type": output_type, "details": True}
+    settings = make_settings("batch", TurnOptions, {**options, "on_event": listener})
     try:
-        end: Result[Any] | Paused = await turn_async(agent, inputs, **turn_options)
+        end: Result[Any] | Paused = await start_async(
+            Invocation(
+                operation="turn",
+                source=agent,
+                inputs=inputs,
+                settings=settings,
+                output_type=output_type,
+                details=True,
+                is_row=True,
+            )
+        )
     except Exception as error:
         throttle.on_failure(timer, error)
         return RowResult(inputs=inputs, error=error)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ from prompty.batches.records import PlannedRow, RowFailure, RowUsage, build_fail
 from prompty.batches.row_index import plan_rows
 from prompty.loop.stop import Price, tokens_of
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json
+from prompty.model.message import Json, Usage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +25,7 @@ class BatchProgress:
     done: int = 0
     failed: int = 0
     tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = None
     priced: bool = True
     started: float = 0.0
@@ -43,6 +44,7 @@ class BatchProgress:
             done=self.done + (not failed),
             failed=self.failed + failed,
             tokens=self.tokens + tokens_of(used.usage),
+            usage=self.usage + used.usage,
             cost=self.cost if used.cost is None else (self.cost or Decimal()) + used.cost,
             priced=self.priced and (used.cost is not None or not was_called),
         )

@@ -39,6 +39,7 @@ from prompty.cli.options import (
     start_tracing,
 )
 from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
+from prompty.drivers.span_attributes import describe_version
 from prompty.errors import RequestError
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
@@ -135,10 +136,14 @@ def _run(job: BatchJob, database: str | None, name: str | None) -> tuple[bool, B
 def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, as_json: bool) -> None:
     """Print the counters and how to continue. Exit with 0 only if every row has a result."""
     now = time.monotonic()
+    version, share = describe_version(job.agent), progress.usage.cached_share
     if as_json:
-        print_json({**progress.to_json(now), "complete": complete})
+        cached = {} if share is None else {"cached_shares": {version: round(share, 4)}}
+        print_json({**progress.to_json(now), **cached, "complete": complete})
     else:
         out.print(visible(progress.format_line(now)))
+        if share is not None:
+            out.print(visible(f"{share:.1%} of the input of {version} came from the provider's cache."))
     if not complete:
         err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)

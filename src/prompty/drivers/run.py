@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from prompty.drivers import aio, sync
 from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host, add_place
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
+from prompty.drivers.span_attributes import describe_version
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
 from prompty.drivers.target import resolve_target
 from prompty.drivers.tool_runner import ToolRunner
@@ -44,6 +45,7 @@ from prompty.model.message import Message, Reply, Usage, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.tool import runs_at_provider
+from prompty.pipeline.caching import CacheUse, choose_cache_use
 from prompty.pipeline.late import open_fallback, resolve_late
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
@@ -100,11 +102,22 @@ class Result(NotebookView, Generic[T]):
         costs = [get_pricer(agent, required=False)(reply) for agent, reply in self._replies]
         return sum((cost for cost in costs if cost is not None), Decimal()) if None not in costs else None
 
+    @property
+    def cached_shares(self) -> dict[str, float]:
+        """The share of the input that providers read from their caches, from 0 to 1, by prompt: its name and the
+        beginning of its text's hash, as in traces. Prompts without a known share are left out."""
+        usages: dict[str, Usage] = {}
+        for agent, reply in self._replies:
+            version = describe_version(agent)
+            usages[version] = usages.get(version, Usage()) + reply.usage
+        return {version: usage.cached_share for version, usage in usages.items() if usage.cached_share is not None}
+
 
 class Invocation(NamedTuple):
     """A call of `run`, `invoke`, `turn` or `resume`, as the caller wrote it. Only a turn runs tools.
 
-    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began.
+    The inputs of a durable run are `validated` when it is submitted, and never again: it must end as it began. Nobody
+    continues the conversation of a row of a batch (`is_row`).
     """
 
     operation: Literal["run", "invoke", "turn"]
@@ -117,6 +130,7 @@ class Invocation(NamedTuple):
     verdicts: object = None
     validated: bool = False
     details: bool = False
+    is_row: bool = False
 
 
 def start(invocation: Invocation) -> Any:
@@ -217,6 +231,7 @@ class Run:
         if not settings.provider_tools:
             refuse_provider_tools(self.agents)
         self._run_tools = invocation.operation == "turn"
+        self._cache_use = _find_cache_use(agent, invocation)
         self._stream, self._output_type = invocation.stream, invocation.output_type
         is_promised = invocation.operation != "run" and settings.outputs_mode == "strict"
         self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
@@ -349,6 +364,7 @@ class Run:
             stream=self._stream,
             has_tools=self._has_tools,
             observed=observed,
+            cache_use=self._cache_use,
         )
 
     def remaining_budget(self) -> Budget:
@@ -368,6 +384,15 @@ class Run:
         if is_limited or settings.stop or settings.on_event or self._stream:
             return get_pricer(agent, required=is_limited)
         return _no_price
+
+
+def _find_cache_use(agent: PromptAgent, invocation: Invocation) -> CacheUse | None:
+    """Return what other requests share with those of a run. The messages of `run` may be anything."""
+    if invocation.operation == "run":
+        return None
+    has_tools = bool(agent.tools or invocation.settings.tools)
+    is_alone = invocation.operation == "invoke" or (invocation.is_row and not has_tools)
+    return choose_cache_use(agent, is_continued=not is_alone)
 
 
 def _no_price(_: Reply) -> Decimal | None:

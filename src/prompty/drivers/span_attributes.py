@@ -123,6 +123,12 @@ def prompt_attributes(agent: PromptAgent) -> dict[str, Any]:
     return {names.PROMPT_NAME: name, names.PROMPT_VERSION: _hash_text(agent.instructions)}
 
 
+def describe_version(agent: PromptAgent) -> str:
+    """Return the name of a prompt and the beginning of its text's hash, such as `answer@1a2b3c4d`."""
+    attributes = prompt_attributes(agent)
+    return f"{attributes[names.PROMPT_NAME] or 'prompt'}@{attributes[names.PROMPT_VERSION][:8]}"
+
+
 @lru_cache(maxsize=256)
 def _hash_text(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -46,8 +46,9 @@ from prompty.loop.stop import overspent
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Message, Reply
 from prompty.model.request import WireRequest
+from prompty.pipeline.caching import build_cached_request
 from prompty.pipeline.history import normalize_history
-from prompty.pipeline.request import build_request, read_messages, warn_once
+from prompty.pipeline.request import read_messages, warn_once
 from prompty.providers import PROVIDERS, Api
 
 FIRST_WAIT = 0.5
@@ -86,7 +87,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
             state.count(reply, choice)
             if reply.finish_reason in choice.api.unfinished and not reply.tool_calls:
                 reply = yield from _continue_answer(plan, state, choice, request, reply)
-            state.last_reply = reply = choice.api.bind_reply(request.body, reply)
+            state.last_reply = reply = choice.api.bind_reply(request.unmarked or request.body, reply)
             state.provider_calls += reply.provider_calls
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
@@ -104,10 +105,11 @@ def _continue_answer(plan: Plan, state: TurnState, choice: Choice, request: Wire
     for _ in range(MAX_CONTINUATIONS):
         if plan.settings.budget and (spent := overspent(plan.settings.budget, state.usage, state.cost)):
             raise BudgetSpent(spent)
-        following = build_request(
+        following = build_cached_request(
             choice.agent,
             [*request.messages, reply.message()],
             api,
+            use=plan.cache_use,
             functions=request.functions,
             stream=plan.stream,
             timeout=plan.settings.timeout,
@@ -207,8 +209,15 @@ def _build_request(
     if "input" in plan.hooks.guardrails:
         messages = yield from _check_input(normalize_history(messages, choice.api.call_ids))
     functions = [tool.function for tool in tools]
-    timeout = plan.settings.timeout
-    return build_request(choice.agent, messages, choice.api, functions=functions, stream=plan.stream, timeout=timeout)
+    return build_cached_request(
+        choice.agent,
+        messages,
+        choice.api,
+        use=plan.cache_use,
+        functions=functions,
+        stream=plan.stream,
+        timeout=plan.settings.timeout,
+    )
 
 
 def _may_fall_back(error: ModelError) -> bool:

@@ -18,6 +18,7 @@ from prompty.model.citation import ProviderCall, parse_provider_calls
 from prompty.model.event import Done
 from prompty.model.message import Message, Reply, ToolCall, Usage
 from prompty.model.paused import GatedCall, Paused
+from prompty.pipeline.caching import CacheUse
 from prompty.providers import Api
 from prompty.tools.calls import error_message, result_message
 
@@ -70,6 +71,7 @@ class Plan(NamedTuple):
     `finish` converts an answer to the result, and raises ResultError if it does not match. A turn sends such an answer
     back once. With `keeps_refusals`, `finish` also gets the refusals of streams. Without `run_tools` there is one
     answer and no tool runs. Unless the run is `observed`, events that only report progress are omitted.
+    `cache_use` says what of its requests will be sent again.
     """
 
     run_id: str
@@ -84,6 +86,7 @@ class Plan(NamedTuple):
     stream: bool = False
     has_tools: bool = True
     observed: bool = True
+    cache_use: CacheUse | None = None
 
 
 @dataclass(slots=True)

@@ -69,6 +69,13 @@ class Usage:
             requests=_add_requests(self.requests, other.requests) if self.requests or other.requests else {},
         )
 
+    @property
+    def cached_share(self) -> float | None:
+        """The share of the input that the provider read from its cache, from 0 to 1. None if it is unknown."""
+        if not self.input_tokens or self.cache_read_tokens is None:
+            return None
+        return self.cache_read_tokens / self.input_tokens
+
     def to_json(self) -> Json:
         """Return the counts by name. One-hour cache writes and requests are rare, and omitted if there are none."""
         counts: Json = {

@@ -29,7 +29,8 @@ class WireRequest:
     """A request: the path below the endpoint, the body, and additional headers. A `GET` has no body.
 
     `messages` and `functions` are the values the body was built from, for traces. `omitted` are options of the file
-    that the model refuses, so that they are not in the body, with the reason.
+    that the model refuses, so that they are not in the body, with the reason. `unmarked` is the body without marks for
+    the provider's cache, if it has some.
     """
 
     path: str
@@ -41,6 +42,7 @@ class WireRequest:
     messages: Sequence[Message] = field(default=(), compare=False, repr=False)
     functions: Sequence[Function] = field(default=(), compare=False, repr=False)
     omitted: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    unmarked: Json | None = field(default=None, compare=False, repr=False)
 
 
 class WrittenTool(NamedTuple):

@@ -153,6 +153,9 @@ function drawTop() {
   const failed = frames.filter((frame) => frame.status === "failed" && frame.index > 0);
   const totals = [["Duration", inTime(root.duration) || STATUS_WORDS[root.status]], ["Tokens in → out", inTokens(root.usage)],
     ["Cost", inMoney(root)], ["Model calls", inNumber(trace.modelCalls)], ["Tool calls", inNumber(trace.toolCalls)]];
+  for (const [version, share] of Object.entries(trace.cachedShares)) {
+    totals.push([`Cached input, ${visible(version)}`, `${(share * 100).toFixed(1)} %`]);
+  }
   if (failed.length) totals.push(["Failed steps", button(inNumber(failed.length), () => choose(deepestFailure(failed)))]);
   byId("totals").replaceChildren(...totals.map(([name, value]) =>
     element("div", {}, element("dt", {}, name), element("dd", {}, value || "not known"))));

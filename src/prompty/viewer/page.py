@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from prompty.model.message import Json
-from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
+from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace, find_cached_shares
 
 # `<` could end the script element. ASCII JSON already escapes everything else, U+2028 and U+2029 included.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -49,6 +49,7 @@ def trace_to_json(trace: RecordedTrace) -> Json:
         **_summary_to_json(trace.root),
         "modelCalls": trace.count(MODEL_CALL),
         "toolCalls": trace.count(TOOL_CALL),
+        "cachedShares": find_cached_shares(trace),
         "frames": [
             {**_frame_to_json(frame), "offset": (frame.start - first).total_seconds() * 1000}
             if frame.start and first

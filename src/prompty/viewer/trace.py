@@ -102,6 +102,18 @@ class RecordedTrace(NotebookView):
         return sum(frame.name == name for frame in self.frames)
 
 
+def find_cached_shares(trace: RecordedTrace) -> dict[str, float]:
+    """Return the share of the input that providers read from their caches, by prompt and version."""
+    usages: dict[str, Usage] = {}
+    for frame in trace.frames:
+        version = str(frame.attributes.get("gen_ai.prompt.version") or "")
+        if frame.name == MODEL_CALL and version:
+            name = f"{frame.attributes.get('gen_ai.prompt.name') or 'prompt'}@{version[:8]}"
+            counts = {key: frame.usage.get(key) for key in ("input_tokens", "cache_read_tokens")}
+            usages[name] = usages.get(name, Usage()) + Usage(**counts)
+    return {name: usage.cached_share for name, usage in usages.items() if usage.cached_share is not None}
+
+
 def flatten(roots: list[Json]) -> list[Frame]:
     """Return the frames of these trees, parents before children, siblings by start time."""
     pending: list[tuple[Json, int | None, int]] = [(root, None, 0) for root in reversed(roots)]
