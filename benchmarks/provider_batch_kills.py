@@ -22,7 +22,7 @@ from tests.batch.folder import lines_of
 
 RESULTS = Path(__file__).parent / "results" / "provider_batch_kills.json"
 PEER = Path(__file__).parent / "provider_batch_peer.py"
-CHUNK, REQUESTS = 40, 14
+CHUNK, REQUESTS = 20, 10
 PROMPT = """\
 ---
 model:

@@ -171,12 +171,19 @@ class Billing(Server):
                 self._add_result(made, id, 200, build_answer(made.path, body))
         self.chance.shuffle(made.results)
         made.status = "cancelled" if cancelled else "expired" if expires else "completed"
-        for name, good in (("output_file_id", True), ("error_file_id", False)) if is_openai else ():
-            if lines := [line for line in made.results if (line.pop("good", None) is True) is good]:
-                file = f"file-{self.chance.randbytes(6).hex()}"
-                self.files[file] = "\n".join(map(json.dumps, lines)).encode()
-                made.files[name] = file
-                made.results = [line for line in made.results if line not in lines] if good else made.results
+        if is_openai:
+            self._write_files(made)
+
+    def _write_files(self, made: Made) -> None:
+        """Write answers and errors to files of their own, as OpenAI does."""
+        lines: dict[str, list[str]] = {"output_file_id": [], "error_file_id": []}
+        for line in made.results:
+            is_answer = line["response"] is not None and line["response"]["status_code"] == 200
+            lines["output_file_id" if is_answer else "error_file_id"].append(json.dumps(line))
+        for name, found in lines.items():
+            if found:
+                made.files[name] = file = f"file-{self.chance.randbytes(6).hex()}"
+                self.files[file] = "\n".join(found).encode()
 
     def _add_result(self, made: Made, id: str, status: int | None, found: Any) -> None:
         if made.path.endswith("messages"):
@@ -191,7 +198,7 @@ class Billing(Server):
         else:
             body = found if status == 200 else {"error": {"message": found}}
             response = {"status_code": status, "body": body}
-            made.results.append({"custom_id": id, "response": response, "error": None, "good": status == 200})
+            made.results.append({"custom_id": id, "response": response, "error": None})
 
     def _list(self, account: str, query: dict[str, str]) -> Reply:
         now = time.time()

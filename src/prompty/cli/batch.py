@@ -88,7 +88,7 @@ InProviderBatch = Annotated[
     bool,
     Option("--provider-batch", help="Let OpenAI or Anthropic run the rows within a day, at half of the price."),
 ]
-Deadline = Annotated[
+RowDeadline = Annotated[
     timedelta | None,
     Option(
         parser=parse_duration,
@@ -117,7 +117,7 @@ def run_batch(
     database: Database = None,
     name: Name = None,
     provider_batch: InProviderBatch = False,
-    deadline: Deadline = None,
+    deadline: RowDeadline = None,
     cancel: Cancel = False,
     model: ModelId = None,
     provider: ProviderKey = None,

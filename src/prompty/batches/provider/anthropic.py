@@ -12,7 +12,7 @@ from prompty.batches.provider.batch_api import (
     CLOCK_SKEW,
     BatchState,
     Client,
-    Outcome,
+    RowOutcome,
     Search,
     Spool,
     make_error,
@@ -83,7 +83,7 @@ class AnthropicBatches:
         found = self._client.get(f"{_PATH}/{quote_id(batch)}")
         return BatchState(found) if found["processing_status"] == "ended" else None
 
-    def read(self, chunk: Chunk, state: BatchState) -> Iterator[Outcome]:
+    def read(self, chunk: Chunk, state: BatchState) -> Iterator[RowOutcome]:
         for line in self._client.read_lines(f"{_PATH}/{quote_id(str(state.payload['id']))}/results"):
             row = split_custom_id(line.get("custom_id"), chunk)
             if row is not None:
@@ -100,11 +100,11 @@ def _read_time(entry: dict[str, Any]) -> float:
     return datetime.fromisoformat(entry["created_at"]).timestamp()
 
 
-def _read_outcome(row: str, result: dict[str, Any]) -> Outcome:
+def _read_outcome(row: str, result: dict[str, Any]) -> RowOutcome:
     """Read a result: `succeeded`, `errored`, or `canceled` or `expired`, which was not run."""
     if result.get("type") == "succeeded":
-        return Outcome(row, payload=result["message"])
+        return RowOutcome(row, payload=result["message"])
     if result.get("type") != "errored":
-        return Outcome(row)
+        return RowOutcome(row)
     detail = (result.get("error") or {}).get("error") or {}
-    return Outcome(row, error=make_error(_PERMANENT.get(str(detail.get("type")), 529), detail))
+    return RowOutcome(row, error=make_error(_PERMANENT.get(str(detail.get("type")), 529), detail))

@@ -1,9 +1,15 @@
-"""What the batch APIs of providers have in common: a spool of requests, and the outcomes of rows."""
+"""What the batch APIs of providers have in common: a client, a spool of requests, and the outcomes of rows.
+
+Each API has the same verbs. `create` is the only one that costs money, and nobody repeats it. `upload` sends the
+requests if the API wants them in a file, and `discard` deletes that file, so that no batch can be made of it any more.
+`find` looks for the batch of a chunk in the account. `get` returns a batch that has ended, and `read` the outcomes of
+its rows in any order; a row without one was not run.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
 from prompty.batches.provider.journal import Chunk
@@ -13,7 +19,7 @@ from prompty.model.request import WireRequest
 from prompty.providers import Transport
 from prompty.wire.json_bytes import as_object, read_bytes
 
-TIMEOUT = 60.0
+_TIMEOUT = 60.0
 TRANSFER_TIMEOUT = 1800.0  # seconds for an upload, or for the results of a batch
 MAX_RESULTS = 4 * 1024**3  # bytes
 CLOCK_SKEW = 600.0  # seconds by which our clock and the provider's may differ
@@ -49,7 +55,7 @@ class Spool:
         self._file.close()
 
 
-class Outcome(NamedTuple):
+class RowOutcome(NamedTuple):
     """What became of one row: a `payload`, an `error`, or neither if the provider did not run it."""
 
     row: str
@@ -71,40 +77,6 @@ class Search(NamedTuple):
     is_open: bool = False
 
 
-class BatchApi(Protocol):
-    """The batch API of a provider. Only `create` costs money."""
-
-    max_rows: int
-    max_bytes: int
-
-    def open_spool(self, nonce: str) -> Spool:
-        """Return an empty spool for the requests of a chunk."""
-
-    def write_line(self, custom_id: str, request: WireRequest) -> bytes:
-        """Return a request as the spool takes it."""
-
-    def upload(self, nonce: str, spool: Spool) -> str:
-        """Upload the requests, if the API wants them in a file, and return its id."""
-
-    def create(self, chunk: Chunk, spool: Spool, request: WireRequest) -> str:
-        """Create a batch and return its id. `request` is that of a row, whose headers apply to all."""
-
-    def find(self, chunk: Chunk, known: Sequence[str]) -> Search:
-        """Look for the batch of a chunk in the account. Batches in `known` belong to other chunks."""
-
-    def get(self, batch: str) -> BatchState | None:
-        """Return a batch if it has ended."""
-
-    def read(self, chunk: Chunk, state: BatchState) -> Iterator[Outcome]:
-        """Yield the outcomes of rows in any order. A row without one was not run."""
-
-    def cancel(self, batch: str) -> None:
-        """Ask the provider to run no more rows of a batch."""
-
-    def discard(self, chunk: Chunk) -> None:
-        """Delete the uploaded requests of a chunk, so that no batch can be created from them any more."""
-
-
 class Client:
     """JSON requests to the batch API of one endpoint."""
 
@@ -112,16 +84,16 @@ class Client:
         self._transport = transport
 
     def get(self, path: str) -> dict[str, Any]:
-        return self._send(WireRequest(path=path, body={}, headers={}, method="GET", timeout=TIMEOUT))
+        return self._send(WireRequest(path=path, body={}, headers={}, method="GET", timeout=_TIMEOUT))
 
     def post(self, path: str, body: Json, headers: Any = None) -> dict[str, Any]:
-        return self._send(WireRequest(path=path, body=body, headers=headers or {}, timeout=TIMEOUT))
+        return self._send(WireRequest(path=path, body=body, headers=headers or {}, timeout=_TIMEOUT))
 
     def send_spool(self, path: str, spool: Spool, headers: Any) -> dict[str, Any]:
         return self._send(WireRequest(path=path, body={}, headers=headers, content=spool, timeout=TRANSFER_TIMEOUT))
 
     def delete(self, path: str) -> None:
-        self._send(WireRequest(path=path, body={}, headers={}, method="DELETE", timeout=TIMEOUT))
+        self._send(WireRequest(path=path, body={}, headers={}, method="DELETE", timeout=_TIMEOUT))
 
     def read_lines(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield the objects of a JSONL file. It is downloaded first, because rows take longer than their bytes."""

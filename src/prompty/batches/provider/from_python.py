@@ -21,7 +21,7 @@ from prompty.model.message import Usage
 from prompty.pricing import get_pricer
 from prompty.wire.structured import cast, with_output_type
 
-_OPTIONS = ("model", "options", "outputs_mode", "registry", "extra_inputs", "provider_tools", "max_retries")
+_OPTIONS = ("model", "options", "outputs_mode", "registry", "provider_tools")
 Ended = Result[Any] | Exception
 
 

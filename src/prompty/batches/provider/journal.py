@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from prompty.append_files import append, open_to_append
@@ -74,14 +73,6 @@ class Journal:
 
     def close(self) -> None:
         os.close(self._file)
-
-    def __enter__(self) -> "Journal":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _put(self, entry: dict[str, Any]) -> None:
         append(self._file, json.dumps(entry).encode() + b"\n")

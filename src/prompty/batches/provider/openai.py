@@ -10,7 +10,7 @@ from prompty.batches.provider.batch_api import (
     CLOCK_SKEW,
     BatchState,
     Client,
-    Outcome,
+    RowOutcome,
     Search,
     Spool,
     make_error,
@@ -79,7 +79,7 @@ class OpenAIBatches:
             return None
         return BatchState(found, is_limited=any(error.get("code") == _LIMITED for error in _list_errors(found)))
 
-    def read(self, chunk: Chunk, state: BatchState) -> Iterator[Outcome]:
+    def read(self, chunk: Chunk, state: BatchState) -> Iterator[RowOutcome]:
         for name in ("output_file_id", "error_file_id"):
             if file := state.payload.get(name):
                 for line in self._client.read_lines(f"/files/{quote_id(str(file))}/content"):
@@ -104,24 +104,24 @@ def _list_errors(batch: dict[str, Any]) -> list[dict[str, Any]]:
     return (batch.get("errors") or {}).get("data") or []
 
 
-def _read_outcome(row: str, line: dict[str, Any]) -> Outcome:
+def _read_outcome(row: str, line: dict[str, Any]) -> RowOutcome:
     response, error = line.get("response"), line.get("error")
     if response is None:
         if isinstance(error, dict) and error.get("code") in _NOT_RUN:
-            return Outcome(row)
-        return Outcome(row, error=make_error(None, error))
+            return RowOutcome(row)
+        return RowOutcome(row, error=make_error(None, error))
     status, body = response.get("status_code"), response.get("body")
     if status == 200 and isinstance(body, dict):
-        return Outcome(row, payload=body)
-    return Outcome(row, error=make_error(status, body.get("error", body) if isinstance(body, dict) else body))
+        return RowOutcome(row, payload=body)
+    return RowOutcome(row, error=make_error(status, body.get("error", body) if isinstance(body, dict) else body))
 
 
-def _read_refusal(chunk: Chunk, errors: list[dict[str, Any]]) -> Iterator[Outcome]:
+def _read_refusal(chunk: Chunk, errors: list[dict[str, Any]]) -> Iterator[RowOutcome]:
     """Yield the rows that made OpenAI refuse a file. An error without a line concerns all of them, unless it is one
     that passes."""
     for error in errors:
         line, code = error.get("line"), error.get("code")
         if isinstance(line, int) and 0 < line <= len(chunk.rows):
-            yield Outcome(chunk.rows[line - 1], error=make_error(400, error))
+            yield RowOutcome(chunk.rows[line - 1], error=make_error(400, error))
         elif line is None and code != _LIMITED and code not in _FILE_GONE:
-            yield from (Outcome(row, error=make_error(400, error)) for row in chunk.rows)
+            yield from (RowOutcome(row, error=make_error(400, error)) for row in chunk.rows)

@@ -25,7 +25,7 @@ from prompty.pipeline.late import resolve_late
 from prompty.providers.aws import AwsSignature
 from prompty.providers.endpoint import Endpoint
 
-PROVIDERS = ("openai", "anthropic")
+_PROVIDERS = ("openai", "anthropic")
 _APIS = ("chat", "responses", "embeddings", "messages")
 _LIVE = "Run it without a provider batch."
 
@@ -94,8 +94,8 @@ def _find_target(job: BatchJob, agent: PromptAgent) -> HttpTarget:
     if agent.tools or job.tools:
         raise RequestError("a provider batch runs no tools, but the prompt has some", f"{_LIVE} Live rows run tools.")
     model = agent.model
-    if model.provider not in PROVIDERS:
-        known = " and ".join(PROVIDERS)
+    if model.provider not in _PROVIDERS:
+        known = " and ".join(_PROVIDERS)
         raise RequestError(f"the provider '{model.provider}' has no batches that prompty knows: {known} have", _LIVE)
     if isinstance(model.connection, ReferenceConnection):
         raise RequestError(

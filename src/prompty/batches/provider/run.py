@@ -9,15 +9,15 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from datetime import timedelta
 from logging import Logger, getLogger
-from pathlib import Path
 from threading import Event
 
 from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.provider.anthropic import AnthropicBatches
-from prompty.batches.provider.batch_api import BatchApi, BatchState, Client, Outcome, Spool, make_custom_id
+from prompty.batches.provider.batch_api import BatchState, Client, RowOutcome, Spool, make_custom_id
 from prompty.batches.provider.journal import Chunk, Journal
 from prompty.batches.provider.openai import OpenAIBatches
 from prompty.batches.provider.row_calls import RowCalls
@@ -59,7 +59,9 @@ class ProviderBatch(Batch):
         self._backoff = POLL_SECONDS
         self._changed = time.monotonic()
         with ExitStack() as resources:
-            self._journal = resources.enter_context(Journal(get_journal_path(ledger.out)))
+            self._journal = resources.enter_context(
+                closing(Journal(ledger.out.with_name(f"{ledger.out.stem}.batches")))
+            )
             self._store = resources.enter_context(closing(RowStore()))
             self._api = _open_api(self._calls)
             self._max_rows = self._api.max_rows
@@ -182,6 +184,7 @@ class ProviderBatch(Batch):
         """A refused create was not made. After any other failure nobody knows, so the chunk is looked for."""
         if error.status not in _REFUSED:
             logger.warning("Nobody knows if the batch %s was created (%s): looking for it.", chunk.nonce, error.cause)
+            self._delay_submits(error)
             return
         self._journal.end(chunk, "refused")
         self._store.release(chunk.nonce)
@@ -234,7 +237,7 @@ class ProviderBatch(Batch):
         else:
             self._backoff = POLL_SECONDS
 
-    def _settle(self, row: StoredRow, outcome: Outcome) -> None:
+    def _settle(self, row: StoredRow, outcome: RowOutcome) -> None:
         if outcome.payload is not None:
             self._settle_answer(row, outcome.payload)
         elif outcome.error is not None and outcome.error.retryable and row.tries + 1 < MAX_TRIES:
@@ -249,18 +252,15 @@ class ProviderBatch(Batch):
         except ModelError as error:
             self._end(row, error, used)
             return
-        self._end(
-            row,
-            reply,
-            RowUsage(
-                usage=reply.usage,
-                cost=self._price(reply),
-                model=reply.model or self.job.agent.model.id,
-                attempts=row.tries + 1,
-                citations=reply.citations,
-                provider_calls=reply.provider_calls,
-            ),
+        used = replace(
+            used,
+            usage=reply.usage,
+            cost=self._price(reply),
+            model=reply.model or self.job.agent.model.id,
+            citations=reply.citations,
+            provider_calls=reply.provider_calls,
         )
+        self._end(row, reply, used)
 
     def _end(self, row: StoredRow, answer: Reply | ModelError, used: RowUsage) -> None:
         """Write the record that a live row would have."""
@@ -317,17 +317,13 @@ class ProviderBatch(Batch):
         return True
 
 
-def get_journal_path(out: Path) -> Path:
-    return out.with_name(f"{out.stem}.batches")
-
-
 def _plan(row: StoredRow, agent: PromptAgent) -> PlannedRow:
     masked = mask_sensitive(agent, row.inputs)
     read = Row(number=row.number, inputs=row.inputs)
     return PlannedRow(row=read, id=row.id, masked_inputs=masked, interrupted=row.interrupted)
 
 
-def _open_api(calls: RowCalls) -> BatchApi:
+def _open_api(calls: RowCalls) -> OpenAIBatches | AnthropicBatches:
     client = Client(calls.target.transport)
     if calls.target.provider.key == "anthropic":
         return AnthropicBatches(client)

@@ -79,10 +79,6 @@ class RowStore:
         found = self._tables.execute(f"SELECT {_COLUMNS} FROM rows WHERE id = ?", (id,)).fetchone()  # noqa: S608  a constant
         return _read(found) if found else None
 
-    def list_ids(self, nonce: str) -> list[str]:
-        """Return the rows that are left in a chunk."""
-        return [id for (id,) in self._tables.execute("SELECT id FROM rows WHERE chunk = ?", (nonce,))]
-
     def remove(self, id: str) -> None:
         self._tables.execute("DELETE FROM rows WHERE id = ?", (id,))
 
