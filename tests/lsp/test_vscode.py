@@ -5,6 +5,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ from prompty.analysis.check import check
 from tests.lsp.mistakes import MISTAKES
 from tests.viewer.browser import NEEDED, Browser, chromium
 
-pytestmark = [pytest.mark.nightly, pytest.mark.real]
+pytestmark = [pytest.mark.nightly, pytest.mark.process]
 
 BUILD = Path(__file__).parents[2] / "build"
 MODULES = BUILD / "code-server" / "node_modules"
@@ -97,7 +98,7 @@ def run_code_server(folder: Path, home: Path) -> Iterator[str]:
         for extension in EXTENSIONS:
             install = [*command, "--install-extension", extension]
             subprocess.run(install, env=environment, stdout=log, stderr=log, check=True)  # noqa: S603  our own command
-        port = 18_555
+        port = find_port()
         serve = [
             *command,
             "--auth",
@@ -115,6 +116,13 @@ def run_code_server(folder: Path, home: Path) -> Iterator[str]:
                 yield f"http://127.0.0.1:{port}/?folder={folder}"
             finally:
                 process.terminate()
+
+
+def find_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
