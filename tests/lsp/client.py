@@ -91,7 +91,8 @@ class Process:
         )
         self.messages: SimpleQueue[Json] = SimpleQueue()
         self._id = 0
-        Thread(target=self._read, daemon=True).start()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         while (content := read_message(cast(BinaryIO, self.process.stdout))) is not None:
@@ -134,4 +135,9 @@ class Process:
         if self.process.poll() is None:
             self.send_request("shutdown", {})
             self.notify("exit", {})
-        return self.process.wait(60)
+        code = self.process.wait(60)
+        self._reader.join(60)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
+        return code
