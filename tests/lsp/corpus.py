@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prompty.cases.checking import check_in_project
-from prompty.cases.reading import check_suite, find_test_file
+from prompty.cases.file_names import find_test_file
+from prompty.cases.reading import check_suite
 from prompty.errors import Problem
 from tests.analysis.test_mistakes import MISTAKES
 

@@ -75,11 +75,11 @@ Sample = Annotated[
 ShardOfRows = Annotated[
     str | None, Option("--shard", metavar="I/N", help="Run only part I of N: every N-th row, starting with row I.")
 ]
-MaxCost = Annotated[
+BatchMaxCost = Annotated[
     float | None,
     Option("--max-cost", metavar="DOLLARS", help="Start no more rows once those in PATH have cost DOLLARS."),
 ]
-Concurrency = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
+BatchConcurrency = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
 Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
@@ -111,8 +111,8 @@ def run_batch(
     limit: RowLimit = None,
     sample: Sample = None,
     shard: ShardOfRows = None,
-    max_cost: MaxCost = None,
-    concurrency: Concurrency = 64,
+    max_cost: BatchMaxCost = None,
+    concurrency: BatchConcurrency = 64,
     tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
