@@ -60,11 +60,11 @@ RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the f
 Sample = Annotated[
     int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
 ]
-MaxCost = Annotated[
+DollarLimit = Annotated[
     float | None,
     Option("--max-cost", metavar="DOLLARS", help="Start no more rows once those in PATH have cost DOLLARS."),
 ]
-Concurrency = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
+RowsAtOnce = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
 Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
@@ -79,8 +79,8 @@ def run_batch(
     retry_failed: RetryFailed = False,
     limit: RowLimit = None,
     sample: Sample = None,
-    max_cost: MaxCost = None,
-    concurrency: Concurrency = 64,
+    max_cost: DollarLimit = None,
+    concurrency: RowsAtOnce = 64,
     tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
