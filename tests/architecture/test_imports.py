@@ -139,7 +139,6 @@ CONVENIENCES = {
     "invoke_async": ("model", "options", "details"),
     "turn": ("model", "options", "details", "messages"),
     "turn_async": ("model", "options", "details"),
-    "run": ("model", "options", "details"),
     "resume": ("model", "options", "details"),
     "batch": ("concurrency", "model", "options", "tools"),
     "batch_async": ("concurrency", "output_type"),

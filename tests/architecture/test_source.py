@@ -17,6 +17,7 @@ IMPORT_BY_NAME = {
     "src/prompty/durable/__init__.py",
     "src/prompty/extras.py",
     "src/prompty/registry.py",
+    "src/prompty/pipeline/__init__.py",
     "src/prompty/testing/__init__.py",
     "src/prompty/tools/function.py",
 }

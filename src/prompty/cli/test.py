@@ -64,7 +64,7 @@ Repeat = Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run 
 CheckFiles = Annotated[
     list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions in this Python file as checks.")
 ]
-Concurrency = Annotated[
+CasesAtOnce = Annotated[
     int | None,
     Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N live cases at once. The default is 8."),
 ]
@@ -102,7 +102,7 @@ def run_tests(
     repeat: Repeat = None,
     tools: ToolFiles = None,
     checks: CheckFiles = None,
-    concurrency: Concurrency = None,
+    concurrency: CasesAtOnce = None,
     max_cost: MaxCost = None,
     against: Against = None,
     baseline: BaselineFile = None,
