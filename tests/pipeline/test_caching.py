@@ -271,3 +271,8 @@ def test_a_trace_shows_the_share_of_cached_input_by_prompt_version(server: Cachi
     trace = read_trace(tmp_path / "traces")
     assert find_cached_shares(trace) == pytest.approx(result.cached_shares)
     assert trace_to_json(trace)["cachedShares"] == pytest.approx(result.cached_shares)
+
+
+def test_a_short_turn_with_tools_stays_as_it_is(server: CachingServer) -> None:
+    prompty.turn(claude(body="system:\nBe kind.\nuser:\n{{x}}"), {"x": "a"}, tools=[look])
+    assert [list_marks(request.body, "cache_control") for request in server.requests] == [[], []]

@@ -34,6 +34,7 @@ _ANTHROPIC_MARK = "cache_control"
 # With one of these in the file, its author decides, or the beginning of the request is at the server.
 _OWN_FIELDS = ("prompt_cache_options", "prompt_cache_retention", "previous_response_id", "conversation", "prompt")
 _THOUGHTS = ("thinking", "redacted_thinking")
+_MEDIA = ("image", "input_image", "document", "file", "input_file", "input_audio")
 
 
 def choose_cache_use(agent: PromptAgent, *, is_continued: bool) -> CacheUse:
@@ -147,7 +148,9 @@ def _takes_anthropic_mark(body: Any, path: BlockPath) -> bool:
 
 def _may_reach(blocks: Sequence[WireBlock], minimum: int) -> bool:
     """Return True if blocks may have as many tokens as are cached. Nobody knows how many an image has."""
-    return any(not block.text for block in blocks) or _measure(blocks) >= BYTES_PER_TOKEN * minimum
+    if any(f'"type": "{kind}' in block.head for block in blocks if not block.text for kind in _MEDIA):
+        return True
+    return _measure(blocks) + sum(len(block.head) for block in blocks) >= BYTES_PER_TOKEN * minimum
 
 
 def _measure(blocks: Sequence[WireBlock]) -> int:

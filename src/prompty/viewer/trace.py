@@ -109,8 +109,8 @@ def find_cached_shares(trace: RecordedTrace) -> dict[str, float]:
         version = str(frame.attributes.get("gen_ai.prompt.version") or "")
         if frame.name == MODEL_CALL and version:
             name = f"{frame.attributes.get('gen_ai.prompt.name') or 'prompt'}@{version[:8]}"
-            read, cached = (frame.usage.get(key) for key in ("input_tokens", "cache_read_tokens"))
-            usages[name] = usages.get(name, Usage()) + Usage(input_tokens=read, cache_read_tokens=cached)
+            read, total = frame.usage.get("cache_read_tokens"), frame.usage.get("input_tokens")
+            usages[name] = usages.get(name, Usage()) + Usage(input_tokens=total, cache_read_tokens=read)
     return {name: usage.cached_share for name, usage in usages.items() if usage.cached_share is not None}
 
 
