@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, Unpack, overload
 
@@ -20,7 +21,7 @@ from prompty.loop.options import Listener, TurnOptions
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, Retry
 from prompty.model.paused import Paused
-from prompty.pipeline.load import open_agent
+from prompty.pipeline.load import StrPath, open_agent
 
 T = TypeVar("T")
 _END = object()  # in place of a row after the last one
@@ -53,6 +54,8 @@ def batch(
     rows: Iterable[Mapping[str, object]],
     *,
     concurrency: int = ...,
+    provider_batch: bool = ...,
+    output: StrPath | None = ...,
     **options: Unpack[TurnOptions],
 ) -> list[RowResult[Any]]: ...
 @overload
@@ -62,6 +65,8 @@ def batch(
     *,
     output_type: type[T],
     concurrency: int = ...,
+    provider_batch: bool = ...,
+    output: StrPath | None = ...,
     **options: Unpack[TurnOptions],
 ) -> list[RowResult[T]]: ...
 @takes_options(TurnOptions)
@@ -71,6 +76,8 @@ def batch(
     *,
     output_type: type[Any] | None = None,
     concurrency: int = CONCURRENCY,
+    provider_batch: bool = False,
+    output: StrPath | None = None,
     **options: Any,
 ) -> list[RowResult[Any]]:
     """Run one turn for each row of inputs. Return a `RowResult` for each, in the order of the rows.
@@ -78,7 +85,12 @@ def batch(
     A failed row does not stop the others: its error is in its result. At most `concurrency` rows run at once, and fewer
     while the provider is overloaded. A budget applies to each row. Interrupt it to cancel the running rows. A generator
     of rows runs in the caller's thread, and may call prompty itself.
+
+    With `provider_batch=True`, OpenAI or Anthropic run the rows within a day, at half of the price. Results are
+    appended to the file `output`: after an interruption, the same call continues.
     """
+    if provider_batch or output is not None:
+        return _run_provider_batch("batch", agent_or_path, rows, output_type, provider_batch, output, options)
     turn_options = _check("batch", rows, concurrency, options)
     if isinstance(rows, list | tuple):
         return run_in_event_loop(_run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options))
@@ -106,6 +118,8 @@ async def batch_async(
     rows: Iterable[Mapping[str, object]],
     *,
     concurrency: int = ...,
+    provider_batch: bool = ...,
+    output: StrPath | None = ...,
     **options: Unpack[TurnOptions],
 ) -> list[RowResult[Any]]: ...
 @overload
@@ -115,6 +129,8 @@ async def batch_async(
     *,
     output_type: type[T],
     concurrency: int = ...,
+    provider_batch: bool = ...,
+    output: StrPath | None = ...,
     **options: Unpack[TurnOptions],
 ) -> list[RowResult[T]]: ...
 @takes_options(TurnOptions)
@@ -124,9 +140,14 @@ async def batch_async(
     *,
     output_type: type[Any] | None = None,
     concurrency: int = CONCURRENCY,
+    provider_batch: bool = False,
+    output: StrPath | None = None,
     **options: Any,
 ) -> list[RowResult[Any]]:
     """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the running rows."""
+    if provider_batch or output is not None:
+        arguments = (agent_or_path, rows, output_type, provider_batch, output, options)
+        return await asyncio.to_thread(_run_provider_batch, "batch_async", *arguments)
     turn_options = _check("batch_async", rows, concurrency, options)
     return await _run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options)
 
@@ -142,6 +163,27 @@ def _check(function: str, rows: object, concurrency: int, options: Mapping[str, 
         if options.get(name) is not None:
             raise RequestError(f"`{name}` belongs to one conversation, but a batch has many", "Remove it.")
     return {"max_retries": MAX_RETRIES, **options}
+
+
+def _run_provider_batch(
+    function: str,
+    source: AgentOrPath,
+    rows: Iterable[Mapping[str, object]],
+    output_type: type[Any] | None,
+    provider_batch: bool,
+    output: StrPath | None,
+    options: Mapping[str, Any],
+) -> list[RowResult[Any]]:
+    from prompty.batches.provider.from_python import run_rows  # it needs what rows in memory do without
+
+    if not provider_batch or output is None:
+        missing = "provider_batch=True" if output is not None else "output='answers.jsonl'"
+        raise RequestError(f"{function}() got only one of `provider_batch` and `output`", f"Also pass {missing}.")
+    _check(function, rows, 1, options)
+    return [
+        RowResult(inputs=inputs, error=end) if isinstance(end, Exception) else RowResult(inputs=inputs, result=end)
+        for inputs, end in run_rows(source, rows, Path(output), output_type, options)
+    ]
 
 
 def _read(rows: Iterable[Mapping[str, object]]) -> Callable[[], Awaitable[Any]]:

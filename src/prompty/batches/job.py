@@ -47,6 +47,18 @@ class BatchProgress:
             priced=self.priced and (used.cost is not None or not was_called),
         )
 
+    def add(self, later: "BatchProgress") -> "BatchProgress":
+        """Return the sum of this progress and that of a batch that continued it."""
+        known = [cost for cost in (self.cost, later.cost) if cost is not None]
+        return replace(
+            self,
+            done=self.done + later.done,
+            failed=self.failed + later.failed,
+            tokens=self.tokens + later.tokens,
+            cost=sum(known, Decimal()) if known else None,
+            priced=self.priced and later.priced,
+        )
+
     def rate(self, now: float) -> float:
         """Return rows per second."""
         seconds = now - self.started

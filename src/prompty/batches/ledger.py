@@ -64,7 +64,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the files and release the lock. A complete batch needs no journal."""
-        self._sync()
+        self.sync()
         self._resources.close()
         if self.complete:
             self.journal_path.unlink()
@@ -83,9 +83,10 @@ class Ledger:
         append(file, line)
         self.spent += cost or 0
         if self._clock() - self._synced > SYNC_SECONDS:
-            self._sync()
+            self.sync()
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
+        """Make sure that all records are still there after a crash of the machine."""
         os.fsync(self._out)
         os.fsync(self._failures)
         self._synced = self._clock()
@@ -93,7 +94,7 @@ class Ledger:
     def _read(self, file: int, path: Path) -> None:
         """Repair the last line of a file, then index its rows and add up their cost."""
         _repair_last_line(file, path)
-        for record in _read_records(path):
+        for record in read_records(path):
             self.index.mark_finished(record["id"])
             self.spent += parse_cost(record)
 
@@ -110,7 +111,7 @@ class Ledger:
         return journal
 
     def _remove_failures(self) -> None:
-        for record in _read_records(self.failures_path):
+        for record in read_records(self.failures_path):
             self.index.mark_unfinished(record["id"])
         os.ftruncate(self._failures, 0)
 
@@ -150,7 +151,8 @@ def _repair_last_line(file: int, path: Path) -> None:
         os.ftruncate(file, os.fstat(file).st_size - len(tail))
 
 
-def _read_records(path: Path) -> Iterator[dict[str, Any]]:
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of an output or of a file of failures."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:

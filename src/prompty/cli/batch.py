@@ -6,8 +6,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,10 +21,12 @@ from prompty.batches.estimate import estimate_batch
 from prompty.batches.job import Batch, BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger, get_failures_path
 from prompty.batches.local import LocalBatch
+from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import check_columns, count_rows, parse_shard, select_rows
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
+from prompty.cli.durable import parse_duration
 from prompty.cli.estimate import print_estimate
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
@@ -74,6 +78,21 @@ Database = Annotated[
     str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
 ]
 Name = Annotated[str | None, Option(help="With --database: also run rows in this process, as the worker NAME.")]
+InProviderBatch = Annotated[
+    bool,
+    Option("--provider-batch", help="Let OpenAI or Anthropic run the rows within a day, at half of the price."),
+]
+RowDeadline = Annotated[
+    timedelta | None,
+    Option(
+        parser=parse_duration,
+        metavar="AGE",
+        help="With --provider-batch: after this time, such as 6h, run the rows that are left here.",
+    ),
+]
+Cancel = Annotated[
+    bool, Option("--cancel", help="With --provider-batch: run no more rows, and write the answers there are.")
+]
 
 
 def run_batch(
@@ -91,6 +110,9 @@ def run_batch(
     tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
+    provider_batch: InProviderBatch = False,
+    deadline: RowDeadline = None,
+    cancel: Cancel = False,
     model: ModelId = None,
     provider: ProviderKey = None,
     api: ApiType = None,
@@ -102,6 +124,10 @@ def run_batch(
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
+    live_only = {"budget": budget, "database": database, "name": name}
+    _check_options(
+        {"cancel": cancel or None, "deadline": deadline} if not provider_batch else live_only, provider_batch
+    )
     try:
         start_tracing(trace, find_project(file))
         agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
@@ -129,7 +155,10 @@ def run_batch(
             outputs_mode=get_outputs_mode(lenient=lenient_outputs),
             provider_tools=decide_provider_tools(agent, file, provider_tools),
         )
-        complete, progress = _run(job, database, name)
+        if provider_batch:
+            complete, progress = _run_provider(job, deadline, cancel=cancel)
+        else:
+            complete, progress = _run(job, database, name)
     except OSError as error:
         fail(explain_os_error(error))
     _report(job, progress, complete=complete, as_json=as_json)
@@ -175,6 +204,45 @@ async def _run_local(job: BatchJob) -> tuple[bool, BatchProgress]:
             ledger.complete = await running.run()
     _report_budget(running)
     return ledger.complete, running.progress
+
+
+def _check_options(useless: Mapping[str, object], provider_batch: bool) -> None:
+    """Raise RequestError if an option is given that has no effect with, or without, a provider batch."""
+    for option, value in useless.items():
+        if value is not None and provider_batch:
+            cause = f"--{option} has no effect on rows that a provider runs"
+            raise RequestError(cause, f"Remove --{option} or --provider-batch.")
+        if value is not None:
+            raise RequestError(f"--{option} is for rows that a provider runs", "Add --provider-batch, or remove it.")
+
+
+def _run_provider(job: BatchJob, deadline: timedelta | None, *, cancel: bool) -> tuple[bool, BatchProgress]:
+    """Run the rows in the provider's batches, and those that are left after the deadline here."""
+    stopping = threading.Event()
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: _stop_collecting(stopping))
+    with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
+        running = ProviderBatch(job, ledger, deadline=timedelta() if cancel else deadline, stopping=stopping)
+        with _show_progress(running):
+            ledger.complete = running.run()
+    progress = running.progress
+    if cancel:
+        running.forget()
+    if ledger.complete or cancel or stopping.is_set():
+        return ledger.complete, progress
+    err.print(f"The deadline has passed: running the {progress.left:,} rows that are left here.")
+    complete, live = asyncio.run(_run_local(replace(job, retry_failed=False)))
+    if complete:
+        running.forget()
+    return complete, progress.add(live)
+
+
+def _stop_collecting(stopping: threading.Event) -> None:
+    """Stop after the current request. The next signal ends the process at once; no result is lost."""
+    stopping.set()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    err.print("Stopping. The provider goes on with the rows that it has: --cancel ends them.")
 
 
 def _stop(running: LocalBatch) -> None:

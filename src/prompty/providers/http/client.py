@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore2
 
 from prompty.errors import ModelError, PromptyError, RequestError
-from prompty.model.request import WireRequest
+from prompty.model.request import Content, WireRequest
 from prompty.providers.endpoint import Endpoint
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
 from prompty.providers.http.network import AsyncNetwork, Deadline, Network, Unread
@@ -104,11 +104,12 @@ class _HttpClient:
         """Return `text` without secrets."""
         return mask_secrets(text)
 
-    def _write(self, request: WireRequest, deadline: Deadline, body: bytes) -> httpcore2.Request:
+    def _write(self, request: WireRequest, deadline: Deadline, body: bytes | Content) -> httpcore2.Request:
         url, parsed = self._find_url(request)
         headers = {**self._headers, **{name.lower(): value for name, value in request.headers.items()}}
         if self.endpoint.credential is not None:
-            headers |= self.endpoint.credential.headers(request.method, url, headers, body)
+            signed = body if isinstance(body, bytes) else b""  # files go to servers that need no signature
+            headers |= self.endpoint.credential.headers(request.method, url, headers, signed)
         headers["host"], headers["content-length"] = self._host, str(len(body))
         pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
         timeout = {"connect": deadline, "read": deadline, "write": deadline}
@@ -185,10 +186,10 @@ def _load_certificates(files: _TlsFiles) -> ssl.SSLContext:
 class Body:
     """Incremental decompression of the body of a response, with a limit of its size."""
 
-    __slots__ = ("_left", "_unzip")
+    __slots__ = ("_left", "_limit", "_unzip")
 
     def __init__(self, encoding: str, limit: int = MAX_ANSWER) -> None:
-        self._left = limit
+        self._left = self._limit = limit
         self._unzip = _create_decompressor(encoding.strip().lower())
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -215,7 +216,7 @@ class Body:
     def _count(self, piece: bytes) -> bytes:
         self._left -= len(piece)
         if self._left < 0:
-            raise ModelError(f"the answer is longer than {MAX_ANSWER:,} bytes")
+            raise ModelError(f"the answer is longer than {self._limit:,} bytes")
         return piece
 
 
@@ -231,8 +232,10 @@ def _decode_headers(response: httpcore2.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
 
-def _write_body(request: WireRequest) -> bytes:
-    return write_bytes(request.body) if request.method != "GET" else b""
+def _write_body(request: WireRequest) -> bytes | Content:
+    if request.content is not None:
+        return request.content
+    return b"" if request.method in ("GET", "DELETE") else write_bytes(request.body)
 
 
 def raise_failure(error: Exception) -> NoReturn:
@@ -277,7 +280,7 @@ class HttpTransport(_HttpClient):
             answer = HttpBytes(self, connection, connection.handle_request(written))
         except Exception as error:
             raise_failure(error)
-        answer.raise_if_failed(deadline)
+        answer.raise_if_failed(deadline, request.max_answer or MAX_ANSWER)
         return answer
 
     def _take_connection(self, origin: httpcore2.Origin) -> httpcore2.ConnectionInterface:
@@ -312,13 +315,13 @@ class HttpBytes:
         self._unread.expect_body(self._headers)
         self._is_open = True
 
-    def raise_if_failed(self, deadline: Deadline) -> None:
+    def raise_if_failed(self, deadline: Deadline, limit: int) -> None:
         """Raise ModelError, and close the answer, if its status is not 2xx or its encoding is unknown."""
         status = self._response.status
         try:
             if not 200 <= status < 300:
                 raise answer_error(status, self._headers, self._read_error(deadline))
-            self._body = Body(self._headers.get("content-encoding", ""))
+            self._body = Body(self._headers.get("content-encoding", ""), limit)
         except BaseException:  # an interrupt, too
             self.close()
             raise
