@@ -36,8 +36,8 @@ WORDS = TEXT.split()
 class Counts:
     """The providers, which count pieces of up to five letters, and what they were asked."""
 
-    def __init__(self, internet: Internet) -> None:
-        self.internet = internet
+    def __init__(self, internet: Internet, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.internet, self.monkeypatch = internet, monkeypatch
 
     @property
     def paths(self) -> list[str]:
@@ -76,7 +76,7 @@ def providers(
             monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
         _load_certificates.cache_clear()
         try:
-            yield Counts(internet)
+            yield Counts(internet, monkeypatch)
         finally:
             close_clients()
             _load_certificates.cache_clear()
@@ -162,7 +162,7 @@ def test_the_tokens_of_all_rows_are_known_from_200_within_5_percent(name: str, c
     prompt = write(tmp_path, body, make_rows())
     found = estimate(prompt)
     exact = count_all(prompt)
-    assert found.mean_input * found.rows == pytest.approx(exact, rel=0.05)
+    assert found.tokens.mean_input * found.rows == pytest.approx(exact, rel=0.05)
     low, high = found.tokens.input
     assert high is not None
     assert low * ROWS <= exact <= high * ROWS
@@ -185,7 +185,7 @@ def test_each_provider_counts_what_its_endpoint_takes(
     found = estimate(prompt)
     assert {path.partition(":443")[2] or path for path in counts.paths} == {path}
     assert all(set(body) == fields for body in counts.bodies)
-    assert found.mean_input * 2 == found.tokens.input.low * 2 == found.tokens.input.high * 2 == count_all(prompt)  # type: ignore[operator]  # no row is left uncounted
+    assert found.tokens.mean_input * 2 == found.tokens.input.low * 2 == found.tokens.input.high * 2 == count_all(prompt)  # type: ignore[operator]  # no row is left uncounted
 
 
 def test_without_a_key_tokens_are_estimated_and_the_error_is_stated(
@@ -194,13 +194,13 @@ def test_without_a_key_tokens_are_estimated_and_the_error_is_stated(
     monkeypatch.delenv("OPENAI_API_KEY")
     prompt = write(tmp_path, "user:\n{{q}}", [{"q": "Where is my parcel?"}] * 3)
     found = estimate(prompt)
-    assert (counts.paths, found.source) == ([], "estimated from characters, within 20%")
+    assert (counts.paths, found.source) == ([], "estimated from characters, within 30%")
     assert found.notes == ["OpenAI did not count the tokens: there is no key for OpenAI"]
-    assert found.tokens.input == pytest.approx((found.mean_input / 1.2, found.mean_input / 0.8))
+    assert found.tokens.input == pytest.approx((found.tokens.mean_input / 1.3, found.tokens.mean_input / 0.7))
     write(tmp_path, "user:\n{{q}}", [{"q": "Where is my parcel?"}, {"q": "पार्सल कहाँ है?"}])
     found = estimate(prompt)
     assert "within a factor of 3" in found.source
-    assert found.tokens.input == pytest.approx((found.mean_input / 3, found.mean_input * 3))
+    assert found.tokens.input == pytest.approx((found.tokens.mean_input / 3, found.tokens.mean_input * 3))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_count_is_asked_for_again_if_the_provider_is_busy(tmp_path: Path, monk
     answers = iter([429, 503, 200])
     content = {"Content-Type": "application/json"}
     with providers(tmp_path, monkeypatch, lambda _: Response(next(answers), content, b'{"input_tokens": 7}')) as counts:
-        assert estimate(prompt).mean_input == 7
+        assert estimate(prompt).tokens.mean_input == 7
     assert len(counts.paths) == 3
 
 
@@ -238,7 +238,7 @@ def test_prices_are_those_of_the_list_for_each_way(counts: Counts, tmp_path: Pat
     prompt = write(tmp_path, f"system:\n{RULES}\nuser:\n{{{{q}}}}", [{"q": "one"}] * 100, "responses")
     prompt.write_text(prompt.read_text().replace("apiType: responses", "options: {maxOutputTokens: 50}"))
     found = estimate(prompt)
-    tokens, prefix = round(found.mean_input), found.prices["cached"].note
+    tokens, prefix = round(found.tokens.mean_input), found.prices["cached"].note
     live, cached, batch = (found.prices[name] for name in ("live", "cached", "batch"))
     assert live.low is not None and live.high is not None  # noqa: PT018  for types
     assert cached.low is not None and cached.high is not None  # noqa: PT018  for types
@@ -250,6 +250,22 @@ def test_prices_are_those_of_the_list_for_each_way(counts: Counts, tmp_path: Pat
     rows_that_read = 99 * per_token * (tokens - begin * 9 / 10)  # and a tenth for a read
     assert float(cached.low) == pytest.approx(one_write + rows_that_read, rel=1e-6)
     assert cached.low < live.low < live.high < cached.high
+
+
+def test_the_low_price_of_a_cache_has_as_much_to_cache_as_the_high_one(counts: Counts, tmp_path: Path) -> None:
+    """The error of an estimate is that of the prefix, too: a low input does not consist of a prefix alone."""
+    long = "What about this? " * 200
+    prompt = write(tmp_path, f"system:\n{RULES}\nuser:\n{{{{q}}}}", [{"q": long}] * 100, "responses")
+    prompt.write_text(prompt.read_text().replace("apiType: responses", "options: {maxOutputTokens: 0}"))
+    shares = []
+    for key in ("sk-of-a-test", ""):
+        counts.monkeypatch.setenv("OPENAI_API_KEY", key)
+        found = estimate(prompt)
+        live, cached = found.prices["live"].low, found.prices["cached"].low
+        assert live is not None
+        assert cached is not None
+        shares.append(float(cached / live))
+    assert shares[0] == pytest.approx(shares[1], rel=0.01)
 
 
 def test_a_prompt_that_begins_differently_has_nothing_to_cache(counts: Counts, tmp_path: Path) -> None:

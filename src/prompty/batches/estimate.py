@@ -64,7 +64,6 @@ class BatchEstimate:
     failing: int
     counted: int
     source: str
-    mean_input: float
     tokens: RowTokens
     output_source: str
     prices: Mapping[str, PriceRange]
@@ -76,7 +75,7 @@ class BatchEstimate:
             "failing": self.failing,
             "counted": self.counted,
             "source": self.source,
-            "input_tokens": self._total(self.tokens.input) | {"estimate": round(self.mean_input * self.rows)},
+            "input_tokens": self._total(self.tokens.input) | {"estimate": round(self.tokens.mean_input * self.rows)},
             "output_tokens": self._total(self.tokens.output) | {"source": self.output_source},
             "prices": {
                 name: {"low": _to_float(price.low), "high": _to_float(price.high), "note": price.note}
@@ -122,7 +121,7 @@ class _Estimator:
         rendered = self._render(left)
         runnable = round(len(left) * len(rendered.lengths) / max(len(rendered.lengths) + rendered.failing, 1))
         failing = len(left) - runnable
-        if not rendered.lengths:
+        if not rendered.counted:
             raise RequestError(
                 "no row is left to estimate" if not left else "no row can be rendered", "Run the batch to see why."
             )
@@ -130,14 +129,14 @@ class _Estimator:
         mean, spread = extrapolate(rendered.counted_lengths, counts.tokens, rendered.lengths, runnable)
         low, high = (max(mean - spread, 0) * counts.error[0], (mean + spread) * counts.error[1])
         output, output_source = self._estimate_output(records)
+        prefix = self._estimate_prefix(rendered, counts)
+        tokens = RowTokens(mean_input=mean, input=TokenRange(low, high), output=output, prefix=prefix)
         self._add_notes(rendered, is_counted=counts.error == (1.0, 1.0))
-        tokens = RowTokens(input=TokenRange(low, high), output=output, prefix=self._estimate_prefix(rendered, counts))
         return BatchEstimate(
             rows=runnable,
             failing=failing,
             counted=len(counts.tokens),
             source=counts.source,
-            mean_input=mean,
             tokens=tokens,
             output_source=output_source,
             prices=self._price(runnable, tokens),

@@ -29,8 +29,9 @@ class PriceRange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowTokens:
-    """Mean tokens of a row. `prefix` is the part of the input that all rows begin with."""
+    """Tokens of a row, on average. `prefix` is the part of the `mean_input` that all rows begin with."""
 
+    mean_input: float
     input: TokenRange
     output: TokenRange
     prefix: float
@@ -61,21 +62,25 @@ def price_cached(agent: PromptAgent, facts: ModelFacts | None, rows: int, tokens
     minimum = facts.find("cache_min")[0] if facts else None
     if facts is None or minimum is None:
         return PriceRange(None, None, "nothing is known about this model's cache")
-    prefix = floor(tokens.prefix)
+    prefix, share = floor(tokens.prefix), tokens.prefix / max(tokens.mean_input, 1)
     if prefix < minimum:
         alike = f"requests begin alike for about {prefix:,} tokens, and this model caches from {minimum:,}"
         return price_live(agent, rows, tokens)._replace(note=f"nothing to cache: {alike}")
-    written = prefix if _pays_for_writes(facts) else None
-    pricer = _Pricer(agent)
-    low = tokens.low if (tokens.low.input_tokens or 0) >= prefix else replace(tokens.low, input_tokens=prefix)
-    first = pricer.price(replace(low, cache_write_tokens=written), 1)
-    others = pricer.price(replace(low, cache_read_tokens=prefix), rows - 1)
-    high = pricer.price(tokens.high and replace(tokens.high, cache_write_tokens=written), rows)
+    pays, pricer, low, high = _pays_for_writes(facts), _Pricer(agent), tokens.low, tokens.high
+    first = pricer.price(_cache(low, share, write=pays), 1)
+    others = pricer.price(_cache(low, share, read=True), rows - 1)
+    worst = pricer.price(high and _cache(high, share, write=pays), rows)
     if first is None or others is None:
-        return PriceRange(None, high, "the price is unknown")
+        return PriceRange(None, worst, "the price is unknown")
     return PriceRange(
-        first + others, high, f"if all rows but one find {prefix:,} tokens in the cache, and if none does"
+        first + others, worst, f"if all rows but one find {prefix:,} tokens in the cache, and if none does"
     )
+
+
+def _cache(usage: Usage, share: float, *, read: bool = False, write: bool = False) -> Usage:
+    """Return the usage of a row that reads or writes this share of its input."""
+    count = min(floor((usage.input_tokens or 0) * share), usage.input_tokens or 0)
+    return replace(usage, cache_read_tokens=count if read else None, cache_write_tokens=count if write else None)
 
 
 def _pays_for_writes(facts: ModelFacts) -> bool:

@@ -14,7 +14,7 @@ from prompty.model.request import WireRequest
 from prompty.providers import PROVIDERS, Api, AsyncTransport
 from prompty.wire.json_bytes import as_count, as_object, read_bytes
 
-TIMEOUT = 60.0  # seconds
+_TIMEOUT = 60.0  # seconds
 _WAITS = (0.5, 2.0, 8.0)  # seconds before each retry, unless the server names more
 _MAX_WAIT = 60.0
 _OPENAI_FIELDS = (
@@ -55,7 +55,7 @@ async def count_tokens(endpoint: CountEndpoint, transport: AsyncTransport, reque
     """Return the number of input tokens of a request that `endpoint.api` has written. Raise ModelError if the server
     does not say."""
     body = {name: value for name, value in request.body.items() if name in endpoint.fields}
-    question = replace(request, path=endpoint.path, body=body, timeout=TIMEOUT)
+    question = replace(request, path=endpoint.path, body=body, timeout=_TIMEOUT)
     for wait in (*_WAITS, None):
         try:
             content = await transport.send(question)
