@@ -168,7 +168,7 @@ def list_symbols(outline: Outline, text: Text) -> list[dict[str, Any]]:
     symbols = [(key[1], _KEY, *key.span(1), end) for key, end in zip(keys, ends, strict=False)]
     lines = [line for line in split_lines(outline.body) if (line.text.strip() and read_marker(line.text))]
     starts = [outline.body_start + line.content[0] for line in lines]
-    for line, start, end in zip(lines, starts, [*starts[1:], len(outline.text)], strict=True):
+    for line, start, end in zip(lines, starts, [*starts[1:], len(outline.text)], strict=False):
         symbols.append((line.text.strip().rstrip(":"), _STRING, start, start + len(line.text.strip()), end))
     named = [one for one in outline.names if one.is_declaration]
     return [

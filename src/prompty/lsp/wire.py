@@ -131,7 +131,7 @@ class Connection:
     def _check_state(self, method: str, id: object) -> None:
         with self._lock:
             is_cancelled = isinstance(id, str | int) and id in self._cancelled
-        if is_cancelled:
+        if is_cancelled and method not in ("initialize", "shutdown"):  # the session depends on them
             raise RequestFailed(CANCELLED, "cancelled")
         if not self._is_initialized and method != "initialize":
             raise RequestFailed(NOT_INITIALIZED, "send `initialize` first")
