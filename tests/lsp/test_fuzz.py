@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from prompty.lsp.server import Server
-from prompty.lsp.wire import read_message, serve, write_message
+from prompty.lsp.server import LanguageServer
+from prompty.lsp.wire import read_message, serve, write_frame
 from tests.lsp.client import Editor
 from tests.lsp.corpus import SAMPLES
 from tests.soak import SOAK
@@ -70,11 +70,11 @@ def run_session(chance: random.Random, folder: Path) -> tuple[list[dict[str, Any
     for message in messages:
         if chance.random() < 0.05:
             stdin.write(chance.choice(BROKEN))
-        write_message(stdin, message)
-    write_message(stdin, {"id": "end", "method": "shutdown"})
-    write_message(stdin, {"method": "exit"})
+        write_frame(stdin, message)
+    write_frame(stdin, {"id": "end", "method": "shutdown"})
+    write_frame(stdin, {"method": "exit"})
     stdin.seek(0)
-    assert serve(stdin, stdout, Server) == 0
+    assert serve(stdin, stdout, LanguageServer) == 0
     stdout.seek(0)
     answers = []
     while (content := read_message(stdout)) is not None:
@@ -122,7 +122,7 @@ def test_a_cancelled_request_is_answered_as_cancelled() -> None:
         {"id": 2, "method": "textDocument/codeLens", "params": document},
         {"method": "exit"},
     ):
-        write_message(stdin, message)
+        write_frame(stdin, message)
     stdin.seek(0)
     assert serve(stdin, stdout, _SlowServer) == 1  # without a shutdown
     stdout.seek(0)
@@ -134,7 +134,7 @@ def test_a_cancelled_request_is_answered_as_cancelled() -> None:
     assert len(answers[2]["result"]) == 3
 
 
-class _SlowServer(Server):
+class _SlowServer(LanguageServer):
     """Starts only after all messages have been read."""
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
