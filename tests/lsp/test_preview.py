@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -23,7 +24,7 @@ Hello {{ who }}, {{ age }}
 """
 
 
-def preview(editor: Editor, uri: str, **options: object) -> dict[str, object]:
+def preview(editor: Editor, uri: str, **options: object) -> dict[str, Any]:
     params = {"command": "prompty.preview", "arguments": [uri, options]}
     return dict(editor.request("workspace/executeCommand", params))
 
@@ -34,7 +35,7 @@ def test_a_preview_is_of_the_text_that_is_not_saved(tmp_path: Path) -> None:
     assert editor.capabilities["executeCommandProvider"] == {"commands": ["prompty.preview"]}
     uri = editor.open(tmp_path / "a.prompty", PROMPT.replace("Hello", "Goodbye"))
     shown = preview(editor, uri, inputs={"age": 36})
-    assert [(one["role"], one["content"]) for one in shown["messages"]] == [  # type: ignore[attr-defined]
+    assert [(one["role"], one["content"]) for one in shown["messages"]] == [
         ("system", "Be kind."),
         ("user", "Goodbye you, 36"),
     ]
