@@ -11,8 +11,8 @@ from threading import Thread
 from typing import Any, BinaryIO, cast
 
 from prompty.lsp.documents import to_uri
-from prompty.lsp.server import Server
-from prompty.lsp.wire import Connection, read_message, write_message
+from prompty.lsp.server import LanguageServer
+from prompty.lsp.wire import RpcConnection, read_message, write_frame
 
 Json = dict[str, Any]
 PULLING: Json = {
@@ -26,8 +26,8 @@ class Editor:
 
     def __init__(self, capabilities: Json | None = None) -> None:
         self.received: list[Json] = []
-        self.connection = Connection(lambda message: self.received.append(json.loads(json.dumps(message))))
-        self.server = Server(self.connection)
+        self.connection = RpcConnection(lambda message: self.received.append(json.loads(json.dumps(message))))
+        self.server = LanguageServer(self.connection)
         self.diagnostics: dict[str, list[Json]] = {}
         self._id = 0
         self.capabilities = self.request("initialize", {"capabilities": capabilities or {}})["capabilities"]
@@ -104,11 +104,11 @@ class Process:
         stdin.flush()
 
     def notify(self, method: str, params: Json) -> None:
-        write_message(cast(BinaryIO, self.process.stdin), {"method": method, "params": params})
+        write_frame(cast(BinaryIO, self.process.stdin), {"method": method, "params": params})
 
     def send_request(self, method: str, params: Json) -> int:
         self._id += 1
-        write_message(cast(BinaryIO, self.process.stdin), {"id": self._id, "method": method, "params": params})
+        write_frame(cast(BinaryIO, self.process.stdin), {"id": self._id, "method": method, "params": params})
         return self._id
 
     def wait(self, timeout: float = 60) -> Iterator[Json]:

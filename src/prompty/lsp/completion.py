@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from prompty.errors import PromptyError
 from prompty.lsp.diagnostics import Workspace, is_root, is_test_file
 from prompty.lsp.documents import Text, to_path
-from prompty.lsp.models import list_models
+from prompty.lsp.models import list_model_ids
 from prompty.lsp.names import Names
 from prompty.lsp.outline import Outline
-from prompty.lsp.schema import YamlPlace, find_place, list_keys, list_values
+from prompty.lsp.schema import YamlPlace, find_place, list_fitting_keys, list_values
 from prompty.model.marker import ROLES
 from prompty.pipeline.dotenv import load_env
 from prompty.providers import PROVIDERS
@@ -33,7 +33,7 @@ _MAX_FILES = 300
 KEYWORD, VARIABLE, FUNCTION, PROPERTY, VALUE, FILE, CONSTANT = 14, 6, 3, 10, 12, 17, 21
 
 
-class Item(NamedTuple):
+class Offer(NamedTuple):
     """An offer. `note` is shown beside it, `about` explains it, and `insert` is written if it is not the label."""
 
     label: str
@@ -55,7 +55,7 @@ def complete(uri: str, text: Text, offset: int, workspace: Workspace) -> list[di
     return [_build_item(item, place) for item in dict.fromkeys(items)]
 
 
-def _build_item(item: Item, place: dict[str, Any]) -> dict[str, Any]:
+def _build_item(item: Offer, place: dict[str, Any]) -> dict[str, Any]:
     edit = {"range": place, "newText": item.insert or item.label}
     built: dict[str, Any] = {"label": item.label, "kind": item.kind, "textEdit": edit, "filterText": item.label}
     if item.note:
@@ -65,7 +65,7 @@ def _build_item(item: Item, place: dict[str, Any]) -> dict[str, Any]:
     return built
 
 
-def _find_items(names: Names, text: Text, row: int, before: str, offset: int) -> tuple[str, Iterable[Item]]:
+def _find_items(names: Names, text: Text, row: int, before: str, offset: int) -> tuple[str, Iterable[Offer]]:
     outline, path = names.own, to_path(names.uri)
     if offset <= outline.end and (outline.is_test or offset >= outline.start):
         if (found := _ENV.search(before)) and not outline.is_test:
@@ -83,26 +83,26 @@ def _find_items(names: Names, text: Text, row: int, before: str, offset: int) ->
     if _MEMBER.search(before):
         return "", []
     if found := _TAG.search(before):
-        return found[1], [Item(tag, KEYWORD) for tag in _TAGS]
+        return found[1], [Offer(tag, KEYWORD) for tag in _TAGS]
     if found := _EXPRESSION.search(before):
         return found[1] or found[2] or "", _list_inputs(names)
     if re.fullmatch(r"[ \t]*\w*", before):
-        return before.strip(), [Item(f"{role}:", KEYWORD, "message") for role in ROLES]
+        return before.strip(), [Offer(f"{role}:", KEYWORD, "message") for role in ROLES]
     return "", []
 
 
-def _list_variables(path: Path | None) -> Iterator[Item]:
+def _list_variables(path: Path | None) -> Iterator[Offer]:
     """Yield the names of variables, without their values."""
     try:
         if path:
             load_env(prompt=path)
     except PromptyError:
         DEFAULT.dotenv = {}
-    yield from (Item(name, CONSTANT, ".env") for name in sorted(DEFAULT.dotenv))
-    yield from (Item(name, CONSTANT, "environment") for name in sorted(os.environ) if name not in DEFAULT.dotenv)
+    yield from (Offer(name, CONSTANT, ".env") for name in sorted(DEFAULT.dotenv))
+    yield from (Offer(name, CONSTANT, "environment") for name in sorted(os.environ) if name not in DEFAULT.dotenv)
 
 
-def _list_files(path: Path | None, written: str, *, partials: bool = False, suffix: str = "") -> Iterator[Item]:
+def _list_files(path: Path | None, written: str, *, partials: bool = False, suffix: str = "") -> Iterator[Offer]:
     """Yield the files and folders next to a document, in the folder that is already written."""
     folder = written.rpartition("/")[0]
     if path is None or ".." in folder.split("/") or folder.startswith("/"):
@@ -113,11 +113,11 @@ def _list_files(path: Path | None, written: str, *, partials: bool = False, suff
         return
     for entry in entries:
         if entry.is_dir() and not entry.name.startswith((".", "__")):
-            yield Item(f"{entry.name}/", FILE)
+            yield Offer(f"{entry.name}/", FILE)
             continue
         fits = entry.name.startswith("_") if partials else entry.name.endswith(suffix) and entry.name != path.name
         if fits and entry.is_file() and not entry.name.startswith("."):
-            yield Item(entry.name, FILE)
+            yield Offer(entry.name, FILE)
 
 
 @cache
@@ -127,15 +127,15 @@ def _list_all_filters() -> list[str]:
     return list_filters()
 
 
-def _list_filters(outline: Outline) -> Iterator[Item]:
+def _list_filters(outline: Outline) -> Iterator[Offer]:
     if hasattr(outline.engine, "blocks"):
-        yield from (Item(name, FUNCTION, "filter") for name in _list_all_filters())
+        yield from (Offer(name, FUNCTION, "filter") for name in _list_all_filters())
 
 
-def _list_inputs(names: Names) -> Iterator[Item]:
+def _list_inputs(names: Names) -> Iterator[Offer]:
     for uri in [names.uri, *names.list_prompts()]:
         for name, declared in names.read(uri).list_inputs().items():
-            yield Item(name, VARIABLE, *describe_input(declared))
+            yield Offer(name, VARIABLE, *describe_input(declared))
 
 
 def describe_input(declared: object) -> tuple[str, str]:
@@ -148,7 +148,7 @@ def describe_input(declared: object) -> tuple[str, str]:
     return ", ".join(filter(None, parts)), str(declared.get("description") or "")
 
 
-def _list_in_yaml(names: Names, place: YamlPlace, path: Path | None) -> Iterator[Item]:
+def _list_in_yaml(names: Names, place: YamlPlace, path: Path | None) -> Iterator[Offer]:
     is_test = names.own.is_test
     if place.key is not None:
         yield from _list_yaml_values(names, (*place.keys, place.key), path, place.written)
@@ -157,9 +157,9 @@ def _list_in_yaml(names: Names, place: YamlPlace, path: Path | None) -> Iterator
         yield from (item._replace(insert=f"{item.label}: ") for item in _list_inputs(names))
     elif is_test and place.keys[-1:] == ("tools",) and "expect" not in place.keys:
         tools = {tool for uri in names.list_prompts() for tool in names.read(uri).list_tools()}
-        yield from (Item(tool, FUNCTION, "tool", insert=f"{tool}: ") for tool in sorted(tools))
-    known = list_keys(place.keys, is_test=is_test, kind=_find_kind(names.own, place.keys))
-    yield from (Item(key, PROPERTY, about=about, insert=f"{key}: ") for key, about in known.items())
+        yield from (Offer(tool, FUNCTION, "tool", insert=f"{tool}: ") for tool in sorted(tools))
+    known = list_fitting_keys(place.keys, is_test=is_test, kind=_find_kind(names.own, place.keys))
+    yield from (Offer(key, PROPERTY, about=about, insert=f"{key}: ") for key, about in known.items())
 
 
 def _find_kind(outline: Outline, keys: tuple[str, ...]) -> str:
@@ -170,29 +170,29 @@ def _find_kind(outline: Outline, keys: tuple[str, ...]) -> str:
     return str(value.get("kind", "")) if isinstance(value, dict) else ""
 
 
-def _list_yaml_values(names: Names, keys: tuple[str, ...], path: Path | None, written: str) -> Iterator[Item]:
+def _list_yaml_values(names: Names, keys: tuple[str, ...], path: Path | None, written: str) -> Iterator[Offer]:
     outline, key = names.own, keys[-1]
     if keys in (("model",), ("model", "id")) or key == "models":
         model = outline.data.get("model")
         provider = model.get("provider", "openai") if isinstance(model, dict) else "openai"
-        hosts = list_models()
+        hosts = list_model_ids()
         for host in [provider] if provider in hosts and key != "models" else hosts:
             prefix = "" if host == provider and key != "models" else f"{host}:"
-            yield from (Item(prefix + id, VALUE, note) for id, note in hosts[host].items())
+            yield from (Offer(prefix + id, VALUE, note) for id, note in hosts[host].items())
     elif key == "provider":
-        yield from (Item(name, VALUE) for name in DEFAULT[PROVIDERS].names())
+        yield from (Offer(name, VALUE) for name in DEFAULT[PROVIDERS].names())
     elif keys in (("template",), ("template", "format"), ("template", "format", "kind")):
-        yield from (Item(name, VALUE) for name in DEFAULT[RENDERERS].names())
+        yield from (Offer(name, VALUE) for name in DEFAULT[RENDERERS].names())
     elif key == "apiType":
-        yield from (Item(name, VALUE) for name in ("chat", "responses", "embedding", "image"))
+        yield from (Offer(name, VALUE) for name in ("chat", "responses", "embedding", "image"))
     elif key == "reasoningEffort":
-        yield from (Item(name, VALUE) for name in EFFORTS)
+        yield from (Offer(name, VALUE) for name in EFFORTS)
     elif key == "input" and "bindings" in keys:
         yield from _list_inputs(names)
     elif key in ("prompt", "judge", "path"):
         yield from _list_files(path, written, suffix=".prompty")
     elif outline.is_test and "expect" in keys and key in ("tools", "equals", "contains", "not_contains"):
         tools = {tool for uri in names.list_prompts() for tool in names.read(uri).list_tools()}
-        yield from (Item(tool, FUNCTION, "tool") for tool in sorted(tools))
+        yield from (Offer(tool, FUNCTION, "tool") for tool in sorted(tools))
     else:
-        yield from (Item(word, VALUE) for word in list_values(keys, is_test=is_test_file(names.uri)))
+        yield from (Offer(word, VALUE) for word in list_values(keys, is_test=is_test_file(names.uri)))

@@ -16,7 +16,7 @@ PAGE = "https://github.com/prompty-python/prompty/blob/main/docs/reference/probl
 _SEVERITIES = {"error": 1, "warning": 2, "info": 3}
 _TEST_SUFFIXES = (".test.yaml", ".test.yml")
 
-Found = dict[str, list[Problem]]  # by URI
+FileProblems = dict[str, list[Problem]]  # by URI
 
 
 def is_test_file(uri: str) -> bool:
@@ -36,7 +36,7 @@ class Workspace:
     def __init__(self) -> None:
         self.texts: dict[str, Text] = {}
         self.languages: dict[str, str] = {}
-        self.found: dict[str, Found] = {}
+        self.found: dict[str, FileProblems] = {}
         self._uris: dict[Path, str] = {}  # as the client writes them
 
     def open(self, uri: str, text: str, language: str) -> None:
@@ -79,7 +79,7 @@ class Workspace:
 
     def check(self, uri: str) -> None:
         """Check a root, and keep its problems by the files that they are in."""
-        self.found[uri] = found = Found()
+        self.found[uri] = found = FileProblems()
         for problem in find_problems(uri, self.texts[uri].text, self.buffers):
             target = self.get_uri(problem.path) if to_path(uri) else uri
             found.setdefault(target, []).append(problem)

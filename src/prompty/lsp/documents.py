@@ -17,7 +17,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 _BOM = "\ufeff"
 
 Position = dict[str, int]
-Range = dict[str, Position]
+TextRange = dict[str, Position]
 
 
 def to_path(uri: str) -> Path | None:
@@ -77,7 +77,7 @@ class Text:
         line = bisect_right(self.starts, offset) - 1
         return {"line": line, "character": _count_units(self.text[self.starts[line] : offset])}
 
-    def to_range(self, start: int, end: int) -> Range:
+    def to_range(self, start: int, end: int) -> TextRange:
         return {"start": self.to_position(start), "end": self.to_position(end)}
 
     def place(self, line: int, column: int) -> Position:

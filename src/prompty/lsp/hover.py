@@ -8,8 +8,8 @@ from prompty.lsp.diagnostics import Workspace
 from prompty.lsp.documents import Text
 from prompty.lsp.models import describe_model
 from prompty.lsp.names import Names
-from prompty.lsp.outline import Name
-from prompty.lsp.schema import find_place, list_keys
+from prompty.lsp.outline import Occurrence
+from prompty.lsp.schema import find_place, list_fitting_keys
 
 
 def hover(uri: str, text: Text, offset: int, workspace: Workspace) -> dict[str, Any] | None:
@@ -36,7 +36,7 @@ def _find_word(text: str, offset: int) -> tuple[int, int]:
     return start, end
 
 
-def _explain_name(names: Names, name: Name) -> str:
+def _explain_name(names: Names, name: Occurrence) -> str:
     if name.kind not in ("input", "tool"):
         return f"`{PurePosixPath(name.text).name}`" if name.kind == "file" else ""
     for uri in [names.uri, *names.list_prompts(), *names.list_partials()]:
@@ -53,7 +53,7 @@ def _explain_yaml(names: Names, text: Text, start: int, end: int) -> str:
     place = find_place(text.lines, row, text.text[text.starts[row] : start])
     word = text.text[start:end]
     if place.key is None:
-        about = list_keys(place.keys, is_test=names.own.is_test).get(word)
+        about = list_fitting_keys(place.keys, is_test=names.own.is_test).get(word)
         return "" if about is None else f"**{word}**" + (f"\n\n{about}" if about else "")
     if (*place.keys, place.key) in (("model",), ("model", "id")):
         model = names.own.data.get("model")

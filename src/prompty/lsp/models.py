@@ -14,7 +14,7 @@ _GROUP = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)(\??)")
 
 
 @cache
-def list_models() -> dict[str, dict[str, str]]:
+def list_model_ids() -> dict[str, dict[str, str]]:
     """Return the ids that are not ended, by host, with a note: when each ends."""
     models: dict[str, dict[str, str]] = {}
     for row in read_package_facts()["rows"]:

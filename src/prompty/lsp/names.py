@@ -9,13 +9,13 @@ from typing import Any
 from prompty.cases.file_names import SUFFIXES, strip_suffix
 from prompty.lsp.diagnostics import Workspace, is_test_file
 from prompty.lsp.documents import Text, to_path
-from prompty.lsp.outline import Kind, Name, Outline, read_outline
+from prompty.lsp.outline import NameKind, Occurrence, Outline, read_outline
 from prompty.lsp.wire import REFUSED, RequestFailed
 from prompty.model.marker import read_marker
 from prompty.pipeline.source_map import split_lines
 from prompty.pipeline.variants import find_base, variants
 
-_SYMBOL_KINDS: dict[Kind, int] = {
+_SYMBOL_KINDS: dict[NameKind, int] = {
     "input": 13,
     "tool": 12,
     "block": 3,
@@ -101,7 +101,7 @@ class Names:
             found = [(uri, one) for uri, one in found if uri == places[1]] or found  # the base's
         return [self._locate(uri, one) for uri, one in found[:1]]
 
-    def refer(self, offset: int) -> Iterator[tuple[str, Name]]:
+    def refer(self, offset: int) -> Iterator[tuple[str, Occurrence]]:
         """Yield each place of the input or tool at an offset, in all documents that belong together."""
         name = self.own.find(offset)
         if name is None or name.kind not in ("input", "tool"):
@@ -115,7 +115,7 @@ class Names:
         found = list(self.refer(offset))
         return [self._locate(uri, one) for uri, one in found if include_declaration or not one.is_declaration]
 
-    def check_rename(self, offset: int) -> Name:
+    def check_rename(self, offset: int) -> Occurrence:
         """Return the input at an offset, or raise RequestFailed if it cannot be renamed."""
         name = self.own.find(offset)
         if name is None or name.kind != "input":
@@ -143,16 +143,16 @@ class Names:
             changes.setdefault(uri, []).append({"range": self._locate(uri, one)["range"], "newText": new})
         return {"changes": changes}
 
-    def _find(self, uri: str, name: Name) -> list[Name]:
+    def _find(self, uri: str, name: Occurrence) -> list[Occurrence]:
         named = (_strip_call(one) for one in self.read(uri).names if one.kind == name.kind)
         return [one for one in named if one.text == name.text]
 
-    def _locate(self, uri: str, name: Name) -> dict[str, Any]:
+    def _locate(self, uri: str, name: Occurrence) -> dict[str, Any]:
         text = self._workspace.get_text(uri) or Text("")
         return {"uri": uri, "range": text.to_range(name.start, name.end)}
 
 
-def _strip_call(name: Name) -> Name:
+def _strip_call(name: Occurrence) -> Occurrence:
     """Return the tool that `look 2`, its second call in a test file, names."""
     text = re.sub(r" \d+\Z", "", name.text) if name.kind == "tool" else name.text
     return name._replace(text=text, end=name.start + len(text))
@@ -168,7 +168,7 @@ def list_symbols(outline: Outline, text: Text) -> list[dict[str, Any]]:
     symbols = [(key[1], _KEY, *key.span(1), end) for key, end in zip(keys, ends, strict=False)]
     lines = [line for line in split_lines(outline.body) if (line.text.strip() and read_marker(line.text))]
     starts = [outline.body_start + line.content[0] for line in lines]
-    for line, start, end in zip(lines, starts, [*starts[1:], len(outline.text)], strict=True):
+    for line, start, end in zip(lines, starts, [*starts[1:], len(outline.text)], strict=False):
         symbols.append((line.text.strip().rstrip(":"), _STRING, start, start + len(line.text.strip()), end))
     named = [one for one in outline.names if one.is_declaration]
     return [
@@ -183,7 +183,7 @@ def list_symbols(outline: Outline, text: Text) -> list[dict[str, Any]]:
     ]
 
 
-def _build_symbol(name: Name, text: Text) -> dict[str, Any]:
+def _build_symbol(name: Occurrence, text: Text) -> dict[str, Any]:
     place = text.to_range(name.start, name.end)
     return {"name": name.text, "kind": _SYMBOL_KINDS[name.kind], "range": place, "selectionRange": place}
 

@@ -18,17 +18,17 @@ from prompty.registry import DEFAULT
 from prompty.renderers import RENDERERS
 from prompty.safety.yaml import YamlError, read_yaml
 
-Kind = Literal["input", "tool", "block", "case", "file"]
+NameKind = Literal["input", "tool", "block", "case", "file"]
 _FILE = re.compile(r"\$\{file:([^{}\n]+)\}")
 _FILE_KEYS = frozenset({"path", "specification", "prompt", "judge"})
 _INPUT_LINE = re.compile(r"^[ ]+(?:- name:[ ]*)?([A-Za-z_]\w*)[ ]*(?::|$)", re.MULTILINE)
 _OPENING = re.compile(r"\s*(?:---|\+\+\+)[ \t]*\n")
 
 
-class Name(NamedTuple):
+class Occurrence(NamedTuple):
     """A name in a document. `is_local` is True for one that the template itself gives a value."""
 
-    kind: Kind
+    kind: NameKind
     text: str
     start: int
     end: int
@@ -85,12 +85,12 @@ class Outline:
             return None
 
     @cached_property
-    def names(self) -> list[Name]:
+    def names(self) -> list[Occurrence]:
         root = self._parsed[1]
         found = (
             [*self._find_in_tests(root)] if self.is_test else [*self._find_in_frontmatter(root), *self._find_in_body()]
         )
-        files = (Name("file", one[1], *one.span(1)) for one in _FILE.finditer(self.text, self.start, self.end))
+        files = (Occurrence("file", one[1], *one.span(1)) for one in _FILE.finditer(self.text, self.start, self.end))
         paths = (self._name("file", value) for key, value in _walk(root) if key in _FILE_KEYS)
         return sorted([*found, *files, *filter(None, paths)], key=lambda name: name.start)
 
@@ -116,11 +116,11 @@ class Outline:
             entry["name"]: entry for entry in named if isinstance(entry, dict) and isinstance(entry.get("name"), str)
         }
 
-    def find(self, offset: int) -> Name | None:
+    def find(self, offset: int) -> Occurrence | None:
         """Return the name at an offset."""
         return next((name for name in self.names if name.start <= offset <= name.end), None)
 
-    def _name(self, kind: Kind, node: yaml.Node | None, *, is_declaration: bool = False) -> Name | None:
+    def _name(self, kind: NameKind, node: yaml.Node | None, *, is_declaration: bool = False) -> Occurrence | None:
         """Return the name that a scalar is, if its text is plain."""
         if not isinstance(node, yaml.ScalarNode) or not node.value or "${" in node.value:
             return None
@@ -128,12 +128,12 @@ class Outline:
         if self.text[start : start + 1] in ("'", '"'):
             start, end = start + 1, end - 1
         text = self.text[start:end]
-        return Name(kind, text, start, end, is_declaration) if text == node.value else None
+        return Occurrence(kind, text, start, end, is_declaration) if text == node.value else None
 
-    def _find_in_frontmatter(self, root: yaml.Node | None) -> Iterator[Name]:
+    def _find_in_frontmatter(self, root: yaml.Node | None) -> Iterator[Occurrence]:
         top = _get_entries(root)
         declared = set(self.list_inputs())
-        kinds: tuple[tuple[str, Kind], ...] = (("inputs", "input"), ("tools", "tool"))
+        kinds: tuple[tuple[str, NameKind], ...] = (("inputs", "input"), ("tools", "tool"))
         for key, kind in kinds:
             for node, _ in _list_named(top.get(key)):
                 if name := self._name(kind, node, is_declaration=True):
@@ -145,21 +145,21 @@ class Outline:
                 if (name := self._name("input", value)) and (name.text in declared):
                     yield name
 
-    def _find_in_body(self) -> Iterator[Name]:
+    def _find_in_body(self) -> Iterator[Occurrence]:
         body, at = self.body, self.body_start
         for text, start, end, is_local in getattr(self.engine, "names", lambda _: ())(body):
-            yield Name("input", text, at + start, at + end, is_local=is_local)
+            yield Occurrence("input", text, at + start, at + end, is_local=is_local)
         try:
             for include in getattr(self.engine, "includes", lambda _: ())(body):
                 start = body.find(include.name, include.start, include.end)
-                yield Name("file", include.name, at + start, at + start + len(include.name))
+                yield Occurrence("file", include.name, at + start, at + start + len(include.name))
             for block in getattr(self.engine, "blocks", lambda _: ())(body):
                 start = body.find(block.name, block.start)
-                yield Name("block", block.name, at + start, at + start + len(block.name), is_declaration=True)
+                yield Occurrence("block", block.name, at + start, at + start + len(block.name), is_declaration=True)
         except RenderError:
             return
 
-    def _find_in_tests(self, root: yaml.Node | None) -> Iterator[Name]:
+    def _find_in_tests(self, root: yaml.Node | None) -> Iterator[Occurrence]:
         top = _get_entries(root)
         cases = top.get("cases")
         for part in [top.get("defaults"), *(cases.value if isinstance(cases, yaml.SequenceNode) else ())]:

@@ -28,7 +28,7 @@ from prompty.pipeline.references import References, VariableMissing
 from prompty.pricing import get_pricer
 from prompty.registry import DEFAULT
 
-SCHEME = "prompty-preview"
+PREVIEW_SCHEME = "prompty-preview"
 
 
 def build_preview(
@@ -117,6 +117,6 @@ def read_source(uri: str) -> str:
         parts = urlsplit(uri)
     except ValueError:
         parts = None
-    if parts is None or parts.scheme != SCHEME or not parts.query:
-        raise RequestFailed(INVALID_PARAMS, f"a preview is `{SCHEME}:/preview.md?` and the URI of a prompt")
+    if parts is None or parts.scheme != PREVIEW_SCHEME or not parts.query:
+        raise RequestFailed(INVALID_PARAMS, f"a preview is `{PREVIEW_SCHEME}:/preview.md?` and the URI of a prompt")
     return unquote(parts.query)

@@ -91,7 +91,7 @@ def find_schemas(keys: Sequence[str], schema: dict[str, Any], root: dict[str, An
         yield from find_schemas(keys[1:], other, root)
 
 
-def list_keys(keys: Sequence[str], *, is_test: bool, kind: str = "") -> dict[str, str]:
+def list_fitting_keys(keys: Sequence[str], *, is_test: bool, kind: str = "") -> dict[str, str]:
     """Return the keys that fit below a path of keys, with their descriptions. `kind` selects one of several forms."""
     root = read_schema(is_test)
     schemas = list(find_schemas(keys, root, root))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prompty.lsp.diagnostics import Workspace, build_fixes, is_root
 from prompty.lsp.documents import Text, replace_surrogates
-from prompty.lsp.wire import INVALID_PARAMS, Connection, Json, RequestFailed, serve
+from prompty.lsp.wire import INVALID_PARAMS, JsonObject, RequestFailed, RpcConnection, serve
 from prompty.safety.redaction import masked_traceback
 from prompty.version import __version__
 
@@ -26,18 +26,18 @@ class Place(NamedTuple):
     offset: int
 
 
-class Server:
+class LanguageServer:
     """Handlers of the methods of a language server."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RpcConnection) -> None:
         self._connection = connection
         self.workspace = Workspace()
         self._versions: dict[str, int] = {}
-        self._shown: dict[str, list[Json]] = {}  # the diagnostics that the client has, by URI
+        self._shown: dict[str, list[JsonObject]] = {}  # the diagnostics that the client has, by URI
         self._pending: dict[str, None] = {}  # roots to check, the most urgent first
         self._previews: dict[str, str] = {}  # the prompt of each preview that the client shows
         self._pulls = self._can_refresh = self._can_watch = self._has_content = False
-        self.methods: Mapping[str, Callable[[Json], Any]] = {
+        self.methods: Mapping[str, Callable[[JsonObject], Any]] = {
             "initialize": self.initialize,
             "initialized": self.initialized,
             "shutdown": lambda _: None,
@@ -60,14 +60,14 @@ class Server:
             "workspace/textDocumentContent": self.read_content,
         }
 
-    def initialize(self, params: Json) -> Json:
+    def initialize(self, params: JsonObject) -> JsonObject:
         client = _Capabilities(params.get("capabilities"))
         # A client that says `diagnostic: {}` may never ask.
         self._pulls = client.has("textDocument", "diagnostic", "dynamicRegistration")
         self._can_refresh = client.has("workspace", "diagnostics", "refreshSupport")
         self._has_content = client.has("workspace", "textDocumentContent")
         self._can_watch = client.has("workspace", "didChangeWatchedFiles", "dynamicRegistration")
-        capabilities: Json = {
+        capabilities: JsonObject = {
             "positionEncoding": "utf-16",
             "textDocumentSync": {"openClose": True, "change": 2, "save": True},
             "codeActionProvider": {"codeActionKinds": ["quickfix"]},
@@ -87,13 +87,13 @@ class Server:
             capabilities["diagnosticProvider"] = options
         return {"capabilities": capabilities, "serverInfo": {"name": "prompty", "version": __version__}}
 
-    def initialized(self, _: Json) -> None:
+    def initialized(self, _: JsonObject) -> None:
         if self._can_watch:
             options = {"watchers": [{"globPattern": _WATCHED}]}
             watch = {"id": "files", "method": "workspace/didChangeWatchedFiles", "registerOptions": options}
             self._connection.request("client/registerCapability", {"registrations": [watch]})
 
-    def open(self, params: Json) -> None:
+    def open(self, params: JsonObject) -> None:
         document = params.get("textDocument")
         text = document.get("text") if isinstance(document, dict) else None
         if not isinstance(document, dict) or not isinstance(text, str):
@@ -105,13 +105,13 @@ class Server:
         self._versions[uri] = _get_version(document)
         self._invalidate(uri)
 
-    def change(self, params: Json) -> None:
+    def change(self, params: JsonObject) -> None:
         uri, text = self._get_document(params)
         self.workspace.open(uri, text.splice(params.get("contentChanges")), self.workspace.languages[uri])
         self._versions[uri] = _get_version(params["textDocument"])
         self._invalidate(uri)
 
-    def close(self, params: Json) -> None:
+    def close(self, params: JsonObject) -> None:
         uri, _ = self._get_document(params)
         self.workspace.close(uri)
         self._versions.pop(uri, None)
@@ -165,7 +165,7 @@ class Server:
             if self._pulls and uri in self.workspace.texts:
                 is_stale |= uri != answered
                 continue
-            message: Json = {"uri": uri, "diagnostics": current}
+            message: JsonObject = {"uri": uri, "diagnostics": current}
             if uri in self._versions:
                 message["version"] = self._versions[uri]
             self._connection.notify("textDocument/publishDiagnostics", message)
@@ -174,13 +174,13 @@ class Server:
         if is_stale and self._can_refresh:
             self._connection.request("workspace/diagnostic/refresh")
 
-    def pull(self, params: Json) -> Json:
+    def pull(self, params: JsonObject) -> JsonObject:
         uri, _ = self._get_document(params)
         self._check_now(uri)
         self._publish(uri)
         return {"kind": "full", "items": self.workspace.build_diagnostics(uri)}
 
-    def list_fixes(self, params: Json) -> list[Json]:
+    def list_fixes(self, params: JsonObject) -> list[JsonObject]:
         uri, text = self._get_document(params)
         place = params.get("range")
         if not isinstance(place, dict):
@@ -189,13 +189,13 @@ class Server:
         self._check_now(uri)
         return build_fixes(self.workspace.list_problems(uri), uri, text, start, end)
 
-    def complete(self, params: Json) -> list[Json]:
+    def complete(self, params: JsonObject) -> list[JsonObject]:
         from prompty.lsp.completion import complete  # after the first diagnostics
 
         place = self._get_place(params)
         return complete(place.uri, place.text, place.offset, self.workspace)
 
-    def hover(self, params: Json) -> Json | None:
+    def hover(self, params: JsonObject) -> JsonObject | None:
         from prompty.lsp.hover import hover  # after the first diagnostics
 
         place = self._get_place(params)
@@ -206,37 +206,37 @@ class Server:
 
         return Names(uri, self.workspace)
 
-    def define(self, params: Json) -> list[Json]:
+    def define(self, params: JsonObject) -> list[JsonObject]:
         place = self._get_place(params)
         return self._open_names(place.uri).define(place.offset)
 
-    def list_references(self, params: Json) -> list[Json]:
+    def list_references(self, params: JsonObject) -> list[JsonObject]:
         place, context = self._get_place(params), params.get("context")
         declared = not isinstance(context, dict) or context.get("includeDeclaration") is not False
         return self._open_names(place.uri).list_references(place.offset, include_declaration=declared)
 
-    def prepare_rename(self, params: Json) -> Json:
+    def prepare_rename(self, params: JsonObject) -> JsonObject:
         place = self._get_place(params)
         name = self._open_names(place.uri).check_rename(place.offset)
         return {"range": place.text.to_range(name.start, name.end), "placeholder": name.text}
 
-    def rename(self, params: Json) -> Json:
+    def rename(self, params: JsonObject) -> JsonObject:
         place = self._get_place(params)
         return self._open_names(place.uri).rename(place.offset, str(params.get("newName")))
 
-    def list_symbols(self, params: Json) -> list[Json]:
+    def list_symbols(self, params: JsonObject) -> list[JsonObject]:
         from prompty.lsp.names import list_symbols  # after the first diagnostics
 
         uri, text = self._get_document(params)
         return list_symbols(self._open_names(uri).own, text)
 
-    def list_lenses(self, params: Json) -> list[Json]:
+    def list_lenses(self, params: JsonObject) -> list[JsonObject]:
         from prompty.lsp.names import list_lenses  # after the first diagnostics
 
         uri, text = self._get_document(params)
         return list_lenses(uri, self._open_names(uri).own, text) if is_root(uri, self.workspace.languages[uri]) else []
 
-    def execute(self, params: Json) -> Json:
+    def execute(self, params: JsonObject) -> JsonObject:
         """Preview a prompt. The arguments are its URI, and perhaps `{inputs, case}`."""
         from prompty.lsp.preview import build_preview  # few sessions need it
 
@@ -248,7 +248,7 @@ class Server:
         preview = build_preview(str(arguments[0]), self.workspace, inputs if isinstance(inputs, dict) else None, case)
         return {key: value for key, value in preview.items() if key != "text"}
 
-    def read_content(self, params: Json) -> Json:
+    def read_content(self, params: JsonObject) -> JsonObject:
         """Return a preview as a document. If the prompt has a mistake, the document says so."""
         from prompty.lsp.preview import build_preview, read_source  # few sessions need it
 
@@ -259,13 +259,13 @@ class Server:
         except RequestFailed as error:
             return {"text": f"There is no preview.\n\n{error}\n"}
 
-    def _get_document(self, params: Json) -> tuple[str, Text]:
+    def _get_document(self, params: JsonObject) -> tuple[str, Text]:
         uri = _get_uri(params)
         if uri not in self.workspace.texts:
             raise RequestFailed(INVALID_PARAMS, "the document is not open")
         return uri, self.workspace.texts[uri]
 
-    def _get_place(self, params: Json) -> Place:
+    def _get_place(self, params: JsonObject) -> Place:
         uri, text = self._get_document(params)
         return Place(uri, text, text.to_offset(params.get("position")))
 
@@ -283,7 +283,7 @@ class _Capabilities:
         return value is not None and value is not False
 
 
-def _get_uri(params: Json) -> str:
+def _get_uri(params: JsonObject) -> str:
     document = params.get("textDocument")
     uri = document.get("uri") if isinstance(document, dict) else None
     if not isinstance(uri, str):
@@ -291,7 +291,7 @@ def _get_uri(params: Json) -> str:
     return uri
 
 
-def _get_version(document: Json) -> int:
+def _get_version(document: JsonObject) -> int:
     version = document.get("version")
     return version if isinstance(version, int) else 0
 
@@ -301,4 +301,4 @@ def start_server() -> int:
     # A copy of standard input: at the end, Python would wait for the thread that reads `sys.stdin`.
     stdin, stdout = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return serve(stdin, stdout, Server)
+    return serve(stdin, stdout, LanguageServer)

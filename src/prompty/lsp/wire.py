@@ -17,7 +17,7 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR =
 NOT_INITIALIZED, CANCELLED, REFUSED = -32002, -32800, -32803
 _MAX_BYTES = 64_000_000  # of a message
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 class RequestFailed(Exception):
@@ -52,7 +52,7 @@ def read_message(stream: BinaryIO) -> bytes | None:
     return content if len(content) == length else None
 
 
-def write_message(stream: BinaryIO, message: Mapping[str, Any]) -> None:
+def write_frame(stream: BinaryIO, message: Mapping[str, Any]) -> None:
     content = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
     stream.write(b"Content-Length: %d\r\n\r\n%b" % (len(content), content))
     stream.flush()
@@ -61,17 +61,17 @@ def write_message(stream: BinaryIO, message: Mapping[str, Any]) -> None:
 class Handlers(Protocol):
     """The methods of a server by name, and its work between messages."""
 
-    methods: Mapping[str, Callable[[Json], Any]]
+    methods: Mapping[str, Callable[[JsonObject], Any]]
 
     def work(self) -> bool:
         """Do a part of the work that can wait for messages. Return True if some is left."""
         ...
 
 
-class Connection:
+class RpcConnection:
     """Sends messages to a client, and dispatches its messages to handlers."""
 
-    def __init__(self, send: Callable[[Json], None]) -> None:
+    def __init__(self, send: Callable[[JsonObject], None]) -> None:
         self.send = send
         self.exit_code: int | None = None
         self._next_id = 0
@@ -79,10 +79,10 @@ class Connection:
         self._cancelled: set[str | int] = set()
         self._lock = Lock()
 
-    def notify(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: JsonObject) -> None:
         self.send({"method": method, "params": params})
 
-    def request(self, method: str, params: Json | None = None) -> None:
+    def request(self, method: str, params: JsonObject | None = None) -> None:
         """Send a request whose answer does not matter."""
         self._next_id += 1
         self.send({"id": f"server-{self._next_id}", "method": method, "params": params})
@@ -131,7 +131,7 @@ class Connection:
     def _check_state(self, method: str, id: object) -> None:
         with self._lock:
             is_cancelled = isinstance(id, str | int) and id in self._cancelled
-        if is_cancelled:
+        if is_cancelled and method not in ("initialize", "shutdown"):  # the session depends on them
             raise RequestFailed(CANCELLED, "cancelled")
         if not self._is_initialized and method != "initialize":
             raise RequestFailed(NOT_INITIALIZED, "send `initialize` first")
@@ -147,9 +147,9 @@ def _get_id(params: object) -> str | int:
     return id if isinstance(id, str | int) else ""
 
 
-def serve(stdin: BinaryIO, stdout: BinaryIO, create: Callable[[Connection], Handlers]) -> int:
+def serve(stdin: BinaryIO, stdout: BinaryIO, create: Callable[[RpcConnection], Handlers]) -> int:
     """Answer messages until the client says `exit` or closes the stream. Return the exit code."""
-    connection = Connection(lambda message: write_message(stdout, message))
+    connection = RpcConnection(lambda message: write_frame(stdout, message))
     queue: SimpleQueue[object] = SimpleQueue()
     end = object()
 
