@@ -77,6 +77,9 @@ MEANINGS = {
     "prefill": "a conversation that ends with an assistant message",
     "max_output": "the most tokens of an answer",
     "image_response_format": "`response_format` in a request for an image",
+    "cache_kind": "how prompts are cached: by the provider's choice, at marks in the request, or both",
+    "cache_min": "the least tokens that are cached",
+    "cache_write_factor": "the price of a token that is written to the cache, as a factor of its input price",
 }
 SAMPLING = """
 An option is `ok`, `refused` at any value, `default-only` (only its default value), `effort-none-only` (only while the

@@ -101,6 +101,25 @@ def test_a_sample_is_the_same_each_time(folder: Folder, provider: Hostile) -> No
     assert folder.run().summary["done"] == 15
 
 
+def test_shards_run_every_row_once_and_their_outputs_are_one(folder: Folder, provider: Hostile) -> None:
+    folder.write_rows({"q": f"n{number % 15}"} for number in range(20))  # five rows are there twice
+    whole, parts = folder.out, [folder.path / f"out-{number}.jsonl" for number in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        folder.out = part
+        assert folder.run("--shard", f"{number}/3", "--limit", "9").summary["done"] == 3
+        assert folder.run("--shard", f"{number}/3").summary["earlier"] == 3
+    folder.out = whole
+    whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+    assert folder.run().summary["earlier"] == 20
+    assert numbers_of(folder.results()) == list(range(1, 21))
+    assert provider.asked.total() == 20
+
+
+def test_a_shard_that_is_no_part_runs_nothing(folder: Folder, provider: Hostile) -> None:
+    assert "--shard is '4/3', which is not a part of the rows" in folder.run("--shard", "4/3", code=1).stderr
+    assert (provider.asked.total(), folder.out.exists()) == (0, False)
+
+
 def test_csv_rows_and_rows_that_cannot_be_read(folder: Folder) -> None:
     folder.rows = folder.path / "rows.csv"
     folder.rows.write_text("q\none\ntwo,three\nfour\n")

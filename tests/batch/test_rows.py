@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty import PromptAgent
 from prompty.batches.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows
-from prompty.batches.rows import Row, count_rows, get_input_kinds, read_rows, select_rows
+from prompty.batches.rows import Row, count_rows, get_input_kinds, parse_shard, read_rows, select_rows
 from prompty.errors import RequestError
 
 FILES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -140,6 +140,44 @@ def test_a_choice_is_made_of_the_rows_there_are(total: int, limit: int | None, s
     assert len(numbers) == min(most, most if size is None else size)
     assert set(numbers) <= set(range(1, most + 1))
     assert set(numbers) == set(select_rows(total, limit=limit, sample=size))
+
+
+@given(
+    some.integers(0, 60), some.integers(1, 70), some.integers(1, 60) | some.none(), some.integers(1, 60) | some.none()
+)
+def test_shards_have_every_chosen_row_once(total: int, count: int, limit: int | None, size: int | None) -> None:
+    shards = [parse_shard(f"{number}/{count}") for number in range(1, count + 1)]
+    parts = [select_rows(total, limit=limit, sample=size, shard=shard) for shard in shards]
+    assert sorted(row for part in parts for row in part) == sorted(select_rows(total, limit=limit, sample=size))
+    if size is None:
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "0/4",
+        "5/4",
+        "0/0",
+        "1/0",
+        "-1/4",
+        "1/-4",
+        "+1/4",
+        " 1/4",
+        "1 /4",
+        "1/4/4",
+        "1.0/4",
+        "a/b",
+        "٢/٤",
+        "2/4\n",
+        "1/9999999999",
+    ],
+)
+def test_a_shard_that_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match="not a part of the rows"):
+        parse_shard(text)
 
 
 @pytest.mark.parametrize("change", ["rewritten", "cut", "longer", "replaced"])

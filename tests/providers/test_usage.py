@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from prompty import PromptAgent
+from prompty.errors import RequestError
 from prompty.model.message import Reply, Usage
 from prompty.pricing import get_pricer
 from prompty.providers.anthropic.messages import MessagesDecoder, reply as messages_reply
@@ -83,3 +84,53 @@ def test_a_write_for_an_hour_costs_more_than_one_for_five_minutes() -> None:
     fresh, *written = [price(Reply(usage=usage)) or Decimal(0) for usage in usages]
     # Anthropic's prices: 1.25 times the input for five minutes, twice the input for an hour.
     assert [cost / fresh for cost in written] == [Decimal("1.25"), Decimal("1.625"), Decimal(2)]
+
+
+def price_of(model: str, usage: Usage, *, provider: str = "openai", batch: bool = False) -> Decimal | None:
+    agent = PromptAgent.model_validate({"model": {"id": model, "provider": provider}})
+    return get_pricer(agent, required=False, batch=batch)(Reply(usage=usage))
+
+
+PLAIN = Usage(input_tokens=1_000_000, output_tokens=100_000)
+HALF_PRICED = {
+    "OpenAI": ("openai", "gpt-4.1-mini", PLAIN),
+    "OpenAI, cached and written": (
+        "openai",
+        "gpt-5.6",
+        Usage(input_tokens=9000, output_tokens=10, cache_read_tokens=4000, cache_write_tokens=3000),
+    ),
+    "Anthropic": ("anthropic", "claude-sonnet-5", PLAIN),
+    "Anthropic, written for an hour": (
+        "anthropic",
+        "claude-sonnet-5",
+        Usage(input_tokens=9000, output_tokens=10, cache_write_tokens=4000, cache_write_1h_tokens=3000),
+    ),
+}
+
+
+@pytest.mark.parametrize(("provider", "model", "usage"), HALF_PRICED.values(), ids=HALF_PRICED)
+def test_a_batch_costs_half(provider: str, model: str, usage: Usage) -> None:
+    live = price_of(model, usage, provider=provider)
+    assert live
+    assert price_of(model, usage, provider=provider, batch=True) == live / 2
+
+
+UNKNOWN = {
+    "a model without batch prices": ("gpt-5.6-cyber", PLAIN, "openai", True),
+    "cached tokens without a batch price": ("gpt-4o-mini", Usage(input_tokens=9, cache_read_tokens=4), "openai", True),
+    "embeddings without a batch price": ("text-embedding-3-small", Usage(input_tokens=9), "openai", True),
+    "a batch at another provider than the list's": ("gpt-5.6", Usage(input_tokens=9), "azure", True),
+    "writes without a price": ("gpt-4.1", Usage(input_tokens=9, cache_write_tokens=4), "openai", False),
+}
+
+
+@pytest.mark.parametrize(("model", "usage", "provider", "batch"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_cost_is_unknown_instead_of_wrong(model: str, usage: Usage, provider: str, batch: bool) -> None:
+    assert price_of(model, usage, provider=provider, batch=batch) is None
+    assert price_of(model, Usage(input_tokens=9), provider=provider)  # the price of a plain call is known
+
+
+def test_a_budget_for_a_batch_needs_a_batch_price() -> None:
+    agent = PromptAgent.model_validate({"model": {"id": "text-embedding-3-small"}})
+    with pytest.raises(RequestError, match="in a batch is unknown"):
+        get_pricer(agent, required=True, batch=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from prompty.append_files import append, open_to_append, read_last_line, replace_and_open
 from prompty.batches.records import parse_cost
 from prompty.batches.row_index import RowIndex
 from prompty.concurrency import FileLock
@@ -51,7 +52,7 @@ class Ledger:
 
     def begin(self, id: str) -> None:
         """Record in the journal that a row is about to be paid for."""
-        _append(self._journal, f"{id}\n".encode())
+        append(self._journal, f"{id}\n".encode())
 
     def finish(self, line: bytes, cost: Decimal | None) -> None:
         """Append the record of a row that succeeded."""
@@ -79,7 +80,7 @@ class Ledger:
         self.close()
 
     def _write(self, file: int, line: bytes, cost: Decimal | None) -> None:
-        _append(file, line)
+        append(file, line)
         self.spent += cost or 0
         if self._clock() - self._synced > SYNC_SECONDS:
             self._sync()
@@ -103,12 +104,9 @@ class Ledger:
                 for line in lines:
                     if line.endswith("\n"):
                         self.index.mark_started(line.rstrip("\n"))
-        fresh = self.journal_path.with_name(f"{self.journal_path.name}.new")
-        fresh.unlink(missing_ok=True)
-        journal = _open(fresh, resources)
-        for id in self.index.list_interrupted():
-            _append(journal, f"{id}\n".encode())
-        fresh.replace(self.journal_path)
+        interrupted = "".join(f"{id}\n" for id in self.index.list_interrupted())
+        journal = replace_and_open(self.journal_path, interrupted.encode())
+        resources.callback(os.close, journal)
         return journal
 
     def _remove_failures(self) -> None:
@@ -128,38 +126,23 @@ def _lock(path: Path) -> FileLock:
 
 
 def _open(path: Path, resources: ExitStack) -> int:
-    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+    file = open_to_append(path)
     resources.callback(os.close, file)
     return file
 
 
-def _append(file: int, content: bytes) -> None:
-    while content:  # a nearly full disk accepts a part
-        content = content[os.write(file, content) :]
-
-
 def _repair_last_line(file: int, path: Path) -> None:
     """Complete or remove a truncated last line. Refuse a file that is not a batch's output."""
-    tail = _read_last_line(file)
+    tail = read_last_line(file)
     if not tail:
         return
     try:
         json.loads(tail)
-        _append(file, b"\n")
+        append(file, b"\n")
     except ValueError:
         if not tail.startswith(_RECORD_START[: len(tail)]):
             raise _not_a_record(path, "the last line") from None
         os.ftruncate(file, os.fstat(file).st_size - len(tail))
-
-
-def _read_last_line(file: int) -> bytes:
-    """Return the bytes after the last newline."""
-    tail, position = b"", os.fstat(file).st_size
-    while position > 0 and b"\n" not in tail:
-        length = min(65536, position)
-        position -= length
-        tail = os.pread(file, length, position) + tail
-    return tail.rpartition(b"\n")[2]
 
 
 def _read_records(path: Path) -> Iterator[dict[str, Any]]:

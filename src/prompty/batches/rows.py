@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from prompty.errors import InputError, RequestError
 from prompty.model.agent import PromptAgent
@@ -18,6 +19,7 @@ from prompty.safety.json import MAX_JSON_CHARACTERS, read_json
 Kinds = Mapping[str, str | Property]
 _TEXT_KINDS = frozenset({"string", "image", "audio", "file"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 _SEED = 0  # the same sample of a file every time
 
 
@@ -58,12 +60,33 @@ def count_rows(path: Path) -> int:
     return sum(1 for _ in (_read_csv_cells(path) if _get_format(path) == ".csv" else _read_json_lines(path)))
 
 
-def select_rows(total: int, *, limit: int | None = None, sample: int | None = None) -> range | frozenset[int]:
-    """Return the numbers of the rows to run: all, the first `limit`, or a random `sample` of those."""
+class Shard(NamedTuple):
+    """Part of the rows: every `parts`-th, starting with row `number`. Parts 1 to `parts` have each row once."""
+
+    number: int
+    parts: int
+
+
+def parse_shard(text: str) -> Shard:
+    """Parse `2/8`. Raise RequestError unless it is a part that exists."""
+    found = _SHARD.fullmatch(text)
+    shard = Shard(*map(int, found.groups())) if found else Shard(0, 0)
+    if not 1 <= shard.number <= shard.parts:
+        fix = "Write --shard 1/4, 2/4, 3/4 and 4/4 for four parts."
+        raise RequestError(f"--shard is '{text}', which is not a part of the rows", fix)
+    return shard
+
+
+def select_rows(
+    total: int, *, limit: int | None = None, sample: int | None = None, shard: Shard | None = None
+) -> range | frozenset[int]:
+    """Return the numbers of the rows to run: all, the first `limit`, or a random `sample` of those. A `shard` is a part
+    of these."""
     numbers = range(1, min(total, total if limit is None else limit) + 1)
+    own = numbers[shard.number - 1 :: shard.parts] if shard else numbers
     if sample is None or sample >= len(numbers):
-        return numbers
-    return frozenset(Random(_SEED).sample(numbers, sample))  # noqa: S311  not for secrets
+        return own
+    return frozenset(Random(_SEED).sample(numbers, sample)).intersection(own)  # noqa: S311  not for secrets
 
 
 def _get_format(path: Path) -> str:

@@ -17,6 +17,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
+from prompty.append_files import append, open_to_append, remove_open_file
 from prompty.concurrency import FileLock
 from prompty.errors import PromptyError, RecordingMissing, RequestError
 from prompty.model.agent import PromptAgent
@@ -92,7 +93,7 @@ class CallLedger:
         except BlockingIOError:
             fix = "Wait for it, test other files, or leave out --live."
             raise RequestError("another process runs these tests", fix) from None
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._file = open_to_append(path)
         self._kept: dict[tuple[str, str | None], list[KeptAnswer]] = {}
         started: dict[str, Any] = {}
         for record in _read_records(path):
@@ -123,14 +124,13 @@ class CallLedger:
     def close(self) -> None:
         os.close(self._file)
         if self.complete:
-            self._path.unlink(missing_ok=True)
+            remove_open_file(self._path)  # while it is locked, so that no other process has begun to use it
         self._owner.release()
 
     def _append(self, record: Json) -> None:
         content = b"\n" + json.dumps(record).encode()  # newline first, so that a truncated line does not join the next
         with self._lock:
-            while content:  # a nearly full disk accepts a part
-                content = content[os.write(self._file, content) :]
+            append(self._file, content)
             if time.monotonic() - self._synced > _SYNC_SECONDS:
                 os.fsync(self._file)
                 self._synced = time.monotonic()

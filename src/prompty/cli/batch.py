@@ -18,7 +18,7 @@ from typer import Argument, Exit, Option
 from prompty.batches.job import Batch, BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
-from prompty.batches.rows import check_columns, count_rows, select_rows
+from prompty.batches.rows import check_columns, count_rows, parse_shard, select_rows
 from prompty.batches.throttle import Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
@@ -60,6 +60,9 @@ RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the f
 Sample = Annotated[
     int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
 ]
+ShardOfRows = Annotated[
+    str | None, Option("--shard", metavar="I/N", help="Run only part I of N: every N-th row, starting with row I.")
+]
 BudgetDollars = Annotated[float | None, Option(help="Start no more rows once OUTPUT has cost this many dollars.")]
 MaxConcurrency = Annotated[int, Option(min=1, metavar="N", help="Run at most N rows at once.")]
 Database = Annotated[
@@ -76,6 +79,7 @@ def run_batch(
     retry_failed: RetryFailed = False,
     limit: RowLimit = None,
     sample: Sample = None,
+    shard: ShardOfRows = None,
     budget: BudgetDollars = None,
     max_concurrency: MaxConcurrency = 64,
     tools: ToolFiles = None,
@@ -98,11 +102,12 @@ def run_batch(
         if output.suffix.lower() == ".csv":
             fix = f"Name it {output.with_suffix('.jsonl')}."
             raise RequestError(f"results are written as JSON lines, but '{output}' is a CSV file", fix)
+        part = None if shard is None else parse_shard(shard)
         check_columns(rows, agent)
         job = BatchJob(
             agent=agent,
             rows=rows,
-            numbers=select_rows(count_rows(rows), limit=limit, sample=sample),
+            numbers=select_rows(count_rows(rows), limit=limit, sample=sample, shard=part),
             output=output,
             tools=load_functions(tools or ()),
             price=get_pricer(agent, required=budget is not None),

@@ -65,6 +65,9 @@ VALUES: dict[str, tuple[str, ...] | list[str] | type] = {
     "prefill": _TAKES,
     "max_output": int,
     "image_response_format": _TAKES,
+    "cache_kind": ("implicit", "explicit", "both"),
+    "cache_min": int,
+    "cache_write_factor": float,
 }
 _DATE = re.compile(r"(-\d{4}-\d\d-\d\d|-\d{8}|@\d{8})\Z")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
+from prompty.append_files import open_to_append
 from prompty.tracing.names import AGENT_NAME
 from prompty.tracing.sanitize import encode
 from prompty.tracing.spans import Span
@@ -214,9 +215,8 @@ def _create_log(folder: str, span: Span) -> tuple[str, int]:
 
 
 def _open_new(path: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
     try:
-        return os.open(path, flags, 0o600)
+        return open_to_append(path, new=True)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, flags, 0o600)
+        return open_to_append(path, new=True)
