@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
 	$(filter-out docs/fixtures/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
-.PHONY: setup check structure format types workflows prose extension code-server dist first-answer tutorial release sbom test coverage test-rest \
+.PHONY: setup check structure format types workflows prose extension code-server helix dist first-answer tutorial release sbom test coverage test-rest \
 	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
 
 setup: $(VENV)/.ready
@@ -72,6 +72,15 @@ code-server: extension
 	cd tests/lsp/vscode_driver && ../../../editors/vscode/node_modules/.bin/vsce package --no-dependencies \
 		--skip-license --out ../../../build/driver.vsix > ../../../build/extension.log
 
+# Helix from a newer Debian, for tests/lsp/test_helix.py (root, Linux).
+helix: build/forky/usr/bin/hx
+
+build/forky/usr/bin/hx:
+	command -v debootstrap > /dev/null || apt-get install --quiet=2 --yes debootstrap
+	mkdir -p build
+	debootstrap --variant=minbase --include=hx forky build/forky \
+		"$$(apt-get indextargets --format '$$(REPO_URI)' | head -n 1)" sid > build/helix.log
+
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
 	$(PYTHON) -m scripts.check_prose
@@ -109,7 +118,7 @@ bench: setup
 
 # What is too long, or too unsure on a busy machine, for every change. Costs and times are compared with their limits
 # here; whatever fails, the rest still runs.
-nightly: setup dist code-server
+nightly: setup dist code-server helix
 	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
 	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial test-pythons
 	$(BIN)/python -m benchmarks.run --quick

