@@ -12,7 +12,7 @@ from prompty.lsp.diagnostics import Workspace, is_root, is_test_file
 from prompty.lsp.documents import Text, to_path
 from prompty.lsp.models import list_model_ids
 from prompty.lsp.names import Names
-from prompty.lsp.outline import Outline
+from prompty.lsp.outline import FileOutline
 from prompty.lsp.schema import YamlPlace, find_place, list_fitting_keys, list_values
 from prompty.model.marker import ROLES
 from prompty.pipeline.dotenv import load_env
@@ -127,7 +127,7 @@ def _list_all_filters() -> list[str]:
     return list_filters()
 
 
-def _list_filters(outline: Outline) -> Iterator[Offer]:
+def _list_filters(outline: FileOutline) -> Iterator[Offer]:
     if hasattr(outline.engine, "blocks"):
         yield from (Offer(name, FUNCTION, "filter") for name in _list_all_filters())
 
@@ -162,7 +162,7 @@ def _list_in_yaml(names: Names, place: YamlPlace, path: Path | None) -> Iterator
     yield from (Offer(key, PROPERTY, about=about, insert=f"{key}: ") for key, about in known.items())
 
 
-def _find_kind(outline: Outline, keys: tuple[str, ...]) -> str:
+def _find_kind(outline: FileOutline, keys: tuple[str, ...]) -> str:
     """Return the kind of connection that a file has, so that only its keys are offered."""
     value: Any = outline.data
     for key in keys:

@@ -9,7 +9,7 @@ from typing import Any
 from prompty.cases.file_names import SUFFIXES, strip_suffix
 from prompty.lsp.diagnostics import Workspace, is_test_file
 from prompty.lsp.documents import Text, to_path
-from prompty.lsp.outline import NameKind, Occurrence, Outline, read_outline
+from prompty.lsp.outline import FileOutline, NameKind, Occurrence, read_outline
 from prompty.lsp.wire import REFUSED, RequestFailed
 from prompty.model.marker import read_marker
 from prompty.pipeline.source_map import split_lines
@@ -30,16 +30,16 @@ class Names:
 
     def __init__(self, uri: str, workspace: Workspace) -> None:
         self.uri, self._workspace = uri, workspace
-        self.own: Outline = self.read(uri)
+        self.own: FileOutline = self.read(uri)
         path = to_path(uri)
         self.prompt: Path | None = self._find_prompt(path, self.own) if is_test_file(uri) and path else path
 
-    def read(self, uri: str) -> Outline:
+    def read(self, uri: str) -> FileOutline:
         """Return the outline of a document, open or not."""
         text = self._workspace.get_text(uri)
         return read_outline(text.text if text else "", is_test_file(uri))
 
-    def _find_prompt(self, path: Path, outline: Outline) -> Path:
+    def _find_prompt(self, path: Path, outline: FileOutline) -> Path:
         named = outline.data.get("prompt")
         return path.parent / (named if isinstance(named, str) else f"{strip_suffix(path)}.prompty")
 
@@ -161,7 +161,7 @@ def _strip_call(name: Occurrence) -> Occurrence:
 _TOP_KEY = re.compile(r"^([A-Za-z]\w*)[ ]*:", re.MULTILINE)
 
 
-def list_symbols(outline: Outline, text: Text) -> list[dict[str, Any]]:
+def list_symbols(outline: FileOutline, text: Text) -> list[dict[str, Any]]:
     """Return the keys of a document with the names below them, and the messages of its body."""
     keys = list(_TOP_KEY.finditer(outline.text, outline.start, outline.end))
     ends = [*(key.start() for key in keys[1:]), outline.end]
@@ -188,7 +188,7 @@ def _build_symbol(name: Occurrence, text: Text) -> dict[str, Any]:
     return {"name": name.text, "kind": _SYMBOL_KINDS[name.kind], "range": place, "selectionRange": place}
 
 
-def list_lenses(uri: str, outline: Outline, text: Text) -> list[dict[str, Any]]:
+def list_lenses(uri: str, outline: FileOutline, text: Text) -> list[dict[str, Any]]:
     """Return `Run`, `Test` and `Preview` at the top of a prompt, and `Test` at each case of a test file."""
     first = text.to_range(0, 0)
     if not is_test_file(uri):

@@ -36,7 +36,7 @@ class Occurrence(NamedTuple):
     is_local: bool = False
 
 
-class Outline:
+class FileOutline:
     """The parts of a prompt or of a test file."""
 
     def __init__(self, text: str, *, is_test: bool) -> None:
@@ -176,9 +176,9 @@ class Outline:
 
 
 @lru_cache(maxsize=32)
-def read_outline(text: str, is_test: bool) -> Outline:
+def read_outline(text: str, is_test: bool) -> FileOutline:
     """Return the outline of a text, which requests about the same text share."""
-    return Outline(text, is_test=is_test)
+    return FileOutline(text, is_test=is_test)
 
 
 def _list_pairs(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
