@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pages import make_environment
+from scripts.run_page import make_environment
 from tests.lsp.mistakes import MISTAKES
 from tests.lsp.test_editors import SETTINGS
 
