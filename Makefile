@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard examples/*.md examples/*/*.md) \
 	$(filter-out docs/snippets/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
-.PHONY: setup check structure format types workflows prose dist first-answer tutorial sbom test coverage test-rest \
+.PHONY: setup check structure format types workflows prose dist first-answer tutorial release sbom test coverage test-rest \
 	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
 
 setup: $(VENV)/.ready
@@ -141,6 +141,18 @@ first-answer: dist
 	build/ci/bin/python -m pip install --quiet "$$(echo dist/*.whl)[openai]"
 	build/ci/bin/python scripts/smoke_call.py
 	$(BIN)/python -m scripts.first_answer dist/*.whl
+
+# Everything of a release but the upload: `dist`, what README and the tutorial say, the sdist in an environment of its
+# own, the list of parts, and the checksums.
+release: dist first-answer tutorial sbom
+	rm -rf build/sdist
+	$(PYTHON) -m venv build/sdist
+	build/sdist/bin/python -m pip install --quiet "$$(echo dist/*.tar.gz)"
+	build/sdist/bin/python scripts/smoke.py
+	build/sdist/bin/python -m pip install --quiet "$$(echo dist/*.tar.gz)[cli]"
+	build/sdist/bin/prompty doctor
+	cd dist && sha256sum * | tee ../build/sha256sums.txt
+	@echo "Nothing was uploaded. CONTRIBUTING.md, \"Release\", says how a tag publishes these files."
 
 tutorial: dist
 	$(BIN)/python -m scripts.run_tutorial dist/*.whl

@@ -116,8 +116,8 @@ PAGES = [
     Page(
         "api/providers.md",
         "Providers and registries",
-        "Add a provider, a client or an executor of your own. "
-        "[A provider of your own](../../how-to/your-own-provider.md) has an example.",
+        "Add your own provider, client or executor. "
+        "[Add a provider](../../how-to/your-own-provider.md) has an example.",
         "Registry",
         ("providers",),
     ),
@@ -134,7 +134,7 @@ ARGUMENTS = {
     "rows": "The inputs of each row.",
     "output_type": "The type of the result. Its JSON Schema goes to the model if the file has no `outputs:`.",
     "stream": "Return a stream: iterate it for text as it arrives.",
-    "details": "Return a `Result`, with usage, cost and messages beside the value.",
+    "details": "Return a `Result`, with the value, usage, cost and messages.",
 }
 
 # The functions whose entries have the tables of options.
@@ -256,7 +256,7 @@ def build_index(reference: Reference) -> str:
         "# Python API",
         "",
         "Every public name, with the page that describes it. Most programs need only the names of `prompty`. The "
-        "others are in modules of their own.",
+        "others are in their own modules.",
     ]
     lines += ["", "| page | task |", "|---|---|"]
     for page in [*PAGES, OTHER]:

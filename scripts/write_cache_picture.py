@@ -25,7 +25,7 @@ def draw_picture() -> str:
     blocks = dict(re.findall(r'```\w+ title="(.+?)"\n(.*?)\n```', PAGE.read_text(encoding="utf-8"), re.DOTALL))
     with TemporaryDirectory() as folder:
         for name, text in blocks.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
+            Path(folder, name).write_text(f"{text}\n", encoding="utf-8")
         agent = prompty.load(Path(folder, NAME))
     console = Console(record=True, width=_WIDTH, file=StringIO(), force_terminal=True, highlight=False)
     console.print(draw_cache(agent))

@@ -81,7 +81,7 @@ def shown(api: Api, agent: PromptAgent, messages: list[Message], *functions: Fun
 
 PROFILES_HEAD = """# Servers
 
-Servers of other companies speak the format of OpenAI or of Anthropic, with differences. prompty knows those below, and
+Other companies' servers speak OpenAI's or Anthropic's format, with differences. prompty knows those below, and
 adapts each request to the server that it goes to. It recognizes a server by its host. The file can name the host, or
 the environment (`OPENAI_BASE_URL`), or a client that you registered. `localhost` stands for every address of this
 machine. Any other host is a compatible server.
@@ -101,7 +101,7 @@ model:
 A key from the variable in the table may go to the hosts in its row. You don't need to list them as trusted.
 `prompty providers` prints these addresses, and `prompty models FILE` asks the server of a file for its models.
 
-If a server runs behind a host of your own, prompty treats it as a compatible server. To choose the field for reasoning
+If a server runs behind your own host, prompty treats it as a compatible server. To choose the field for reasoning
 yourself, write `metadata: {reasoning: reasoning}`, `reasoning_content` or `none`. A current vLLM reads `reasoning`.
 """
 

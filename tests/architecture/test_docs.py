@@ -28,7 +28,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def prompts(page: Path) -> list[str]:
-    return [text for text in (*blocks(page, ""), *blocks(page, "yaml")) if text.startswith("---\n")]
+    """Return the prompts of a page that need no other file."""
+    texts = (*blocks(page, ""), *blocks(page, "yaml"))
+    return [text for text in texts if text.startswith("---\n") and "{% include" not in text]
 
 
 def write_prompts(page: Path, folder: Path) -> None:

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from prompty.cli.app import app
 from tests.loopback import Reply, Request, Server, json_reply
 
+pytestmark = pytest.mark.process  # the page names the commit, which git knows
+
 COUNTRIES = ["France", "Italy", "Spain", "Peru", "Japan", "Kenya", "Cuba", "Chad", "Oman", "Fiji"]
 LETTERS = ["complaint", "praise", "question", "complaint", "praise"] * 2
 HEAD = """\
@@ -201,6 +203,10 @@ def test_all_outputs_name_the_same_results_that_got_better(reports: Reports) -> 
     assert list_in_summary(reports.summary, "Better") == BETTER
     assert reports.json["comparison"]["better"] == BETTER
     assert list_in_page(reports.page, "better") == BETTER
+
+
+def test_the_page_says_when_it_was_made_and_by_which_command(reports: Reports) -> None:
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC · (commit [0-9a-f]+\+? · )?prompty ", reports.page["origin"])
 
 
 def test_what_got_worse_comes_first(reports: Reports) -> None:

@@ -153,18 +153,33 @@ def test_an_api_the_provider_does_not_have_is_named_with_those_it_has(prompt: Pa
     assert "one of chat, responses, embedding" in done.stderr
 
 
-def test_explain_cache_marks_the_end_of_the_prefix_without_colours(server: Server, prompt: Path) -> None:
-    explained = run("explain", prompt, "--cache", "--model", "openai:gpt-5.6")
-    assert "Be brief. ◀ the prefix ends here" in explained.stdout
-    assert "{{q}}" in explained.stdout
-    assert "gpt-5.6 caches from 1,024 tokens on, so it caches nothing of this prompt." in explained.stdout
-    assert server.requests == []
+CACHED = """---
+model: gpt-5.6
+inputs: {q: {kind: string}}
+tools: [{name: look_up, kind: function, parameters: {word: {kind: string}}}]
+---
+system:
+Be brief.
+user:
+{{ q }}
+"""
 
 
-def test_explain_cache_as_json(prompt: Path) -> None:
-    explained = json.loads(run("explain", prompt, "--cache", "--json", "--model", "openai:gpt-5.6").stdout)
-    assert [block["path"][0] for block in explained["prefix"]] == ["tools", "instructions"]
-    assert (explained["minimum"], explained["isCached"], explained["savesPerThousandCalls"]) == (1024, False, None)
+def test_explain_cache_marks_the_end_of_the_prefix_without_colours(tmp_path: Path) -> None:
+    file = tmp_path / "cached.prompty"
+    file.write_text(CACHED)
+    printed = run("explain", file, "--cache").stdout
+    assert "Be brief. ◀ the prefix ends here" in printed
+    assert "{{q}}" in printed
+    assert "gpt-5.6 caches from 1,024 tokens on, so it caches nothing of this prompt." in printed
+
+
+def test_explain_cache_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "cached.prompty"
+    file.write_text(CACHED)
+    printed = json.loads(run("explain", file, "--cache", "--json").stdout)
+    assert [block["path"][0] for block in printed["prefix"]] == ["tools", "instructions"]
+    assert (printed["minimum"], printed["isCached"], printed["savesPerThousandCalls"]) == (1024, False, None)
 
 
 def test_explain_cache_says_why_nothing_can_be_proved(tmp_path: Path) -> None:

@@ -130,6 +130,23 @@ def test_events_can_be_read_from_any_point_and_afterwards_by_another_client_with
             list(reader.events("nobody"))
 
 
+def test_an_event_keeps_its_position_whichever_of_two_calls_was_stored_first(url: str) -> None:
+    """The order in which two calls are stored is a matter of milliseconds, which readers see at different times."""
+
+    @tool
+    async def look(at: str) -> str:
+        """Look at something: at the first thing for longer."""
+        await asyncio.sleep(0.5 if at == "0/0" else 0)
+        return at
+
+    with working(url, look) as worker:
+        run_id = worker.runs.submit(scripted(rounds("look", 1, 3)), tools=LOOK)
+        live = list(worker.runs.events(run_id))
+        finished = [event for _, event in live if isinstance(event, ToolFinished)]
+        assert [event.result.text for event in finished] == ["0/0", "0/1", "0/2"]
+        assert list(worker.runs.events(run_id)) == live
+
+
 def test_words_are_told_while_they_come_and_kept(url: str) -> None:
     with working(url) as worker:
         run_id = worker.runs.submit(scripted(["One two three."]), stream=True)

@@ -27,7 +27,7 @@ NIGHTLY_RENDERS = 150
 
 
 def list_nasty() -> Iterator[PromptAgent]:
-    for engine, templates in (("jinja2", JINJA2), ("mustache", MUSTACHE)):
+    for engine, templates in (("mustache", MUSTACHE), ("jinja2", JINJA2)):
         for template in templates:
             yield prompty.loads(f"---\nmodel: m\n{INPUTS}template: {engine}\n---\n{template}")
 

@@ -41,7 +41,7 @@ def test_the_page_is_one_file_that_names_no_other(file: Path) -> None:
 
 def test_the_top_tells_name_status_time_tokens_cost_and_calls(browser: Browser, file: Path) -> None:
     opened = browser.open(file)
-    assert opened.text("h1") == "invoke_agent day-out ok"
+    assert opened.text("h1") == "agent day-out ok"
     told = opened.text("#totals").split("\n")
     assert dict(zip(told[::2], told[1::2], strict=True)) == {
         "Duration": "7.7 s",
@@ -84,14 +84,14 @@ def test_keys_move_fold_unfold_and_open(browser: Browser, file: Path) -> None:
     opened.press("j", "ArrowDown")
     assert "render" in opened.evaluate(CHOSEN)
     opened.press("k", "ArrowLeft")
-    assert opened.evaluate(SHOWN) == 19, "prepare is folded"
+    assert opened.evaluate(SHOWN) == 18, "prepare is folded"
     assert opened.evaluate("document.querySelector('[aria-selected=true]').ariaExpanded") == "false"
     opened.press("ArrowLeft")
     assert "day-out" in opened.evaluate(CHOSEN), "from a folded step to the one above"
     opened.press("j", "ArrowRight")
-    assert opened.evaluate(SHOWN) == 21
+    assert opened.evaluate(SHOWN) == 20
     opened.press("ArrowRight", "End")
-    assert "process" in opened.evaluate(CHOSEN)
+    assert "gpt-5" in opened.evaluate(CHOSEN)
     opened.press("Enter")
     assert opened.evaluate("document.activeElement.id") == "details"
     opened.press("Escape")
@@ -110,6 +110,28 @@ def test_help_opens_and_closes(browser: Browser, file: Path) -> None:
     assert opened.complaints() == []
 
 
+def test_short_steps_of_prompty_are_hidden_until_somebody_asks_or_goes_to_one(browser: Browser, file: Path) -> None:
+    opened = browser.open(file)
+    assert opened.text("#noise") == "Show 1 short step"
+    opened.evaluate("document.querySelector('#noise').click()")
+    assert (opened.text("#noise"), opened.evaluate(SHOWN)) == ("Hide 1 short step", 21)
+    opened.evaluate("document.querySelector('#noise').click()")
+    assert opened.evaluate(SHOWN) == 20
+    hidden = opened.evaluate("frames.find((frame) => frame.name === 'process').id")
+    opened.evaluate(f"location.hash = '#{hidden}'")
+    opened.wait_for("document.querySelector('#noise').textContent === 'Hide 1 short step'")
+    assert "process" in opened.evaluate(CHOSEN)
+
+
+def test_an_agent_opens_with_its_conversation(browser: Browser, file: Path) -> None:
+    opened = browser.open(file)
+    titles = opened.evaluate("[...document.querySelectorAll('#details summary')].map((one) => one.textContent)")
+    assert titles[0].startswith("Conversation")
+    last = opened.evaluate("frames.findLast((frame) => frame.kind === 'model').inputs.messages.length")
+    own = opened.evaluate("document.querySelector('#details .part').querySelectorAll('.message').length")
+    assert own == last + 1, "with the answer"
+
+
 def test_search_counts_marks_and_goes_from_hit_to_hit(browser: Browser, file: Path) -> None:
     opened = browser.open(file)
     opened.press("/")
@@ -119,7 +141,7 @@ def test_search_counts_marks_and_goes_from_hit_to_hit(browser: Browser, file: Pa
     assert opened.text("#hits") == "1 of 3"
     assert "read_guide" in opened.evaluate(CHOSEN)
     assert opened.evaluate("document.querySelector('#details mark').textContent") == "chapel of bones"
-    assert opened.evaluate("document.querySelectorAll('.row.miss').length") == 18
+    assert opened.evaluate("document.querySelectorAll('.row.miss').length") == 17
     opened.press("Enter")
     assert "claude" in opened.evaluate(CHOSEN)
     opened.press("Escape")

@@ -98,7 +98,7 @@ def _check_tool(tool: Mapping[str, Any], keys: KeyPath, source_map: SourceMap) -
     elif isinstance(kind, str) and kind not in KNOWN_TOOL_KINDS:
         for key, form in (("connection", "{kind: reference, name: …}"), ("options", "{}")):
             if key not in tool:
-                message = f"{_OTHERS} refuses a tool of a kind of your own without `{key}`"
+                message = f"{_OTHERS} refuses a custom kind of tool without `{key}`"
                 yield _warn(source_map, (*keys, "kind"), message, f"Add `{key}: {form}`.")
     if parameters is not unwrap_properties(parameters):
         fix = "Write the list directly below `parameters:`."

@@ -339,6 +339,17 @@ def _extract(suite: Suite, reference: str, target: Path) -> Suite | None:
     return replace(suite, prompt=folder / prompt.relative_to(here), earlier=folder)
 
 
+def read_commit(folder: Path) -> str:
+    """Return the short name of the commit that a folder is at, with `+` if files differ from it. It is empty outside a
+    repository."""
+    try:
+        name = _run_git(folder, "rev-parse", "--short", "HEAD").decode().strip()
+        changed = _run_git(folder, "status", "--porcelain", "--untracked-files=no")
+    except RequestError:
+        return ""
+    return f"{name}+" if changed else name
+
+
 def _run_git(folder: Path, *words: str, cause: str = "") -> bytes:
     git = which("git")
     if git is None:

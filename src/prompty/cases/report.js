@@ -33,6 +33,7 @@ const sum = (results, name) => results.reduce((total, result) => total + (result
 function showTotals() {
   document.getElementById("summary").textContent = data.summary;
   document.getElementById("notes").textContent = data.notes.join("\n");
+  document.getElementById("origin").textContent = data.origin;
   const totals = document.getElementById("totals");
   const add = (name, value) => totals.append(element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   if (data.totals.length > 1) for (const one of data.totals) add(one.name, one.text);

@@ -110,12 +110,14 @@ def _standing_to_json(result: TrialResult, standings: dict[str, Standing]) -> Js
     }
 
 
-def render_report(report: SuiteReport) -> str:
-    """Return the page."""
+def render_report(report: SuiteReport, origin: str = "") -> str:
+    """Return the page. `origin` says when it was made, by which command and of which commit."""
     standings = find_standings(report.results, report.comparison)
     before, reference = (report.earlier.results, report.earlier.name) if report.earlier else ({}, "")
+    summary = count_standings(report.results, standings)
     data: Json = {
-        "summary": count_standings(report.results, standings),
+        "origin": origin,
+        "summary": summary,
         "totals": [{"name": name_column(one), "text": describe_totals(one)} for one in report.totals],
         "notes": report.notes,
         "reference": reference,
@@ -129,7 +131,7 @@ def render_report(report: SuiteReport) -> str:
             for result in sort_results(report.results, standings)
         ],
     }
-    return build_page("prompty.cases", "report", "Prompt tests", data)
+    return build_page("prompty.cases", "report", f"Prompt tests: {summary}", data)
 
 
 def _show_first_run(earlier: TrialResult | None) -> Json | None:

@@ -1,12 +1,15 @@
 """The output of `prompty test`: results and totals in the terminal, and the reports for files and GitHub."""
 
 import os
+import shlex
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from rich.text import Text
 
-from prompty.cases.comparison import SuiteReport, get_case_key
+from prompty.cases.comparison import SuiteReport, get_case_key, read_commit
 from prompty.cases.report import (
     STANDINGS,
     Standing,
@@ -23,6 +26,7 @@ from prompty.cases.results import TrialResult
 from prompty.cli.console import err, out, print_json, show
 from prompty.errors import RequestError
 from prompty.pipeline.files import write_file
+from prompty.safety.redaction import mask_secrets
 from prompty.viewer.page import write_page
 from prompty.viewer.trace import TraceUnreadable, read_trace
 
@@ -103,7 +107,7 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
         _write_report(junit, write_junit(report))
     if html is not None:
         linked = [_link_traces(result, html.parent) for result in report.results]
-        page = render_report(report._replace(results=linked))
+        page = render_report(report._replace(results=linked), _describe_origin())
         _write_report(html, page, mode=0o600)  # answers can be private
         err.print(show(f"Wrote {html}."))
     if github:
@@ -112,6 +116,13 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
             raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
         with Path(path).open("a", encoding="utf-8") as summary:
             summary.write(write_summary(report))
+
+
+def _describe_origin() -> str:
+    """Return when the page was made, of which commit if the folder is a repository's, and by which command."""
+    commit = read_commit(Path.cwd())
+    parts = [f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", commit and f"commit {commit}"]
+    return " · ".join(filter(None, [*parts, mask_secrets(shlex.join(["prompty", *sys.argv[1:]]))]))
 
 
 def _write_report(path: Path, content: str, mode: int = 0o666) -> None:

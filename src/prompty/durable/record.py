@@ -54,7 +54,7 @@ class DurableOptions(RunOptions, total=False):
 
     tools: Annotated[
         Sequence[str] | None,
-        Doc("Names of the worker's tools to offer beside the declared ones. By default none."),
+        Doc("Names of the worker's tools to offer with the declared ones. By default none."),
     ]
     stream: Annotated[bool, Doc("Store the deltas of the model's answers, for `events`.")]
     steering: Annotated[bool, Doc("Accept messages by `steer`, which costs a step in each round.")]

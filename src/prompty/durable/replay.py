@@ -14,7 +14,7 @@ from prompty.durable.envelope import unseal
 from prompty.durable.record import Record, stored_plan
 from prompty.durable.steps import TurnDriver, Wanted
 from prompty.errors import Cancelled, PromptyError, RunRefused
-from prompty.loop.effects import CallModel, CallTools, DrainSteering, OutcomeUnknown
+from prompty.loop.effects import CallModel, CallTools, DrainSteering, OutcomeUnknown, PlannedCall
 from prompty.loop.turn import run_loop
 from prompty.model.event import Event, ModelFailed, ModelRequested, RunCancelled, ToolFinished, ToolStarted
 from prompty.model.message import Message
@@ -80,22 +80,21 @@ class Replay(TurnDriver):
             self.ended, self.error = True, error
 
     async def _run_stage(self, stage: CallTools) -> list[Message | OutcomeUnknown | None]:
-        """Return the results of calls. They have ended in the order of their steps."""
+        """Return the results of calls. They are told in the order of the calls, whichever was stored first, so that an
+        event has the same position for every reader."""
         self._told += [ToolStarted(planned.call, planned.key) for planned in stage.calls]
-        under_way = {self._names.of_call(planned): planned for planned in stage.calls}
-        results: dict[str, Message | OutcomeUnknown] = {}
-        while under_way:
-            await _wait_for(under_way.keys())
-            ended = [name for name in self._stored if name in under_way]
-            if not ended:  # it was cancelled
-                break
-            for name in ended:
-                planned = under_way.pop(name)
-                result = results[name] = result_from(await self._read(name, planned), self._place(name))
-                if isinstance(result, Message):
-                    self._told.append(ToolFinished(planned.call, result, planned.key))
-        names = [(self._names.of_call(planned), planned) for planned in stage.calls]
-        return [results[name] if name in results else interrupted(planned) for name, planned in names]
+        return [await self._read_result(planned) for planned in stage.calls]
+
+    async def _read_result(self, planned: PlannedCall) -> Message | OutcomeUnknown | None:
+        name = self._names.of_call(planned)
+        if name not in self._stored:
+            await _wait_for({name})
+        if name not in self._stored:  # it was cancelled
+            return interrupted(planned)
+        result = result_from(await self._read(name, planned), self._place(name))
+        if isinstance(result, Message):
+            self._told.append(ToolFinished(planned.call, result, planned.key))
+        return result
 
     # The steps.
 

@@ -175,8 +175,8 @@ class Runs:
         Of those that wait for a worker, the smallest `priority` goes first. Of a `tenant`,
         `Limits.tenant_concurrency` runs execute at once. Raise QueueFull if `max_waiting` runs wait already.
 
-        If it has not ended after `deadline`, it fails with DeadlineExceeded. If nobody answers a pause within
-        `pause_timeout`, its calls are denied and the run goes on."""
+        If it has not ended after `deadline`, it fails with DeadlineExceeded. If a pause has no answer within
+        `pause_timeout`, its calls are denied and the run continues."""
         # The agent of the record has the model it runs with, whatever the environment of a worker says.
         chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
         run_id = uuid4().hex if run_id is None else run_id
@@ -304,7 +304,7 @@ class Runs:
 
     def events(self, run_id: str, after: int = 0) -> Iterator[RunEvent]:
         """What happens in a run, from its first event or after a position, until it ends or waits for a person. It can
-        be read again at any time, by anybody; the words of a call that had to be made again are told once."""
+        be read again at any time and by any reader; the words of a call that had to be made again are told once."""
         position = 0
         for segment in count():
             if segment >= self._find(run_id).segments:
@@ -433,7 +433,7 @@ class Runs:
     # Change.
 
     def answer(self, run: str | Paused, verdicts: object) -> None:
-        """Let a paused run go on: a verdict for each pending call, in order, or some by their keys. True runs a call,
+        """Continue a paused run: a verdict for each pending call, in order, or some by their keys. True runs a call,
         `deny("why")` does not; of a call that is `unknown`, True runs it again, `use_result(value)` gives its result,
         and `deny` has it fail. Giving the same answer again does nothing. With a `Paused` value the answer is to that
         very pause, and to no later one."""
@@ -515,7 +515,7 @@ class Runs:
                 return
 
     def retry(self, run_id: str) -> None:
-        """Let a run that failed, was cancelled or is quarantined go on after its last good step."""
+        """Let a run that failed, was cancelled or is quarantined continue after its last good step."""
         row, status = self._load_last(self._find(run_id))
         state, id, segment = get_state(row, status), status.workflow_id, row.segments - 1
         if state not in RETRIED:
@@ -564,8 +564,8 @@ class Runs:
         tenant: str | None = None,
     ) -> int:
         """Delete runs that ended so long ago, and return how many: all of them, or those of a state. A paused run has
-        not ended, and a quarantined one is deleted by its state only. Chunks are deleted one by one, and work goes on
-        beside."""
+        not ended, and a quarantined one is deleted by its state only. Chunks are deleted one by one, while workers keep
+        running."""
         if state is not None and state not in (*ENDED, "quarantined"):
             raise RequestError(f"a run that is {state} has not ended", "Cancel it first.")
         wanted = self._select(state, prompt, tenant, older_than)
@@ -731,10 +731,9 @@ def _get_received(steps: Sequence[StepInfo]) -> list[Any]:
 
 
 def _name_steps(steps: Sequence[StepInfo], record: Record) -> dict[str, object]:
-    """Return the results of steps by our names, in the order in which they ended. DBOS stores each message that was
-    received, and None for an empty queue."""
-    ended = sorted(steps, key=lambda step: step["completed_at_epoch_ms"] or 0)
-    named = {step["function_name"]: step["output"] for step in ended if not step["function_name"].startswith("DBOS.")}
+    """Return the results of steps by our names. DBOS stores each message that was received, and None for an empty
+    queue."""
+    named = {step["function_name"]: step["output"] for step in steps if not step["function_name"].startswith("DBOS.")}
     texts: list[object] = []
     drains = count(1)
     for text in _get_received(steps)[record.paused is not None :]:

@@ -143,7 +143,7 @@ class Worker:
                 raise
 
     def close(self, drain: float = 0.0) -> None:
-        """Stop. Runs that are under way have `drain` seconds to end; then they go on elsewhere or later."""
+        """Stop. Runs that are under way have `drain` seconds to end; then they continue elsewhere or later."""
         self._closing.set()
         with self._changing:
             if self.life is not None:

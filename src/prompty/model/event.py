@@ -36,14 +36,14 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCallStarted:
-    """The provider begins to run a tool of its own, such as a web search. Only streams have this event."""
+    """The provider begins to run one of its own tools, such as a web search. Only streams have this event."""
 
     call: ProviderCall
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderCallDone:
-    """The provider has run a tool of its own. Only streams have this event; every `ModelReply` has all calls."""
+    """The provider has run one of its own tools. Only streams have this event; every `ModelReply` has all calls."""
 
     call: ProviderCall
 

@@ -47,7 +47,7 @@ class Usage:
     """Token counts of one or more calls. A count is None if the provider did not report it.
 
     `cache_write_1h_tokens` is the part of `cache_write_tokens` that is kept for an hour, which costs more. `requests`
-    counts the calls of tools that the provider ran, such as `{"web_search": 2}`. They have a price of their own.
+    counts the calls of tools that the provider ran, such as `{"web_search": 2}`. They have their own price.
     """
 
     input_tokens: int | None = None

@@ -148,8 +148,8 @@ class Api:
     `bind` marks the thoughts in a reply to a request body. `provider_tool` writes a tool that the provider runs, or
     returns None for a kind that the API lacks.
 
-    `unfinished` are the finish reasons of an answer that goes on: when it is sent back, and `join` adds what follows to
-    it, or without `join` when it is fetched again by its id (K3).
+    `unfinished` are the finish reasons of an answer that continues: when it is sent back, and `join` adds what follows
+    to it, or without `join` when it is fetched again by its id (K3).
     """
 
     path: str
@@ -270,7 +270,7 @@ class Provider:
     def api_for(self, agent: PromptAgent, *, offers_tools: bool | None = None) -> Api:
         """Return the API for an agent's requests, as its server and its model take it.
 
-        A written `apiType` is obeyed. If the file has none, a model of OpenAI that needs Responses gets it (M2).
+        A written `apiType` is obeyed. If the file has none, an OpenAI model that needs Responses gets it (M2).
         """
         profile = self.profile(agent)
         offered = bool(agent.tools) if offers_tools is None else offers_tools

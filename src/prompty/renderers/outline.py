@@ -29,7 +29,7 @@ VARIES = "\ufdd2"  # a noncharacter, like ROLE_MARK
 _ROLE = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*[\[:]", re.IGNORECASE)
 
 
-class Level(IntEnum):
+class Reach(IntEnum):
     """What inputs decide about a piece of a template. A higher level includes the lower ones."""
 
     STATIC = 0
@@ -69,7 +69,7 @@ def find_outline(
 
     Return None for an engine that is not known here. Raise `RenderError` if no render can succeed.
     """
-    levels = dict.fromkeys(media, Level.MEDIA) | dict.fromkeys(threads, Level.MESSAGES)
+    levels = dict.fromkeys(media, Reach.MEDIA) | dict.fromkeys(threads, Reach.MESSAGES)
     if renderer is jinja2_renderer:
         return _Jinja2Outline(parse_jinja2(template), levels).build(nonce)
     return _outline_mustache(parse_mustache(template), levels, nonce) if renderer is mustache_renderer else None
@@ -81,7 +81,7 @@ def _find_roles(texts: Iterable[str]) -> set[str]:
     return {found[1].lower() for piece in pieces if (found := _ROLE.match(piece))}
 
 
-def _outline_mustache(tree: list[Node], levels: dict[str, Level], nonce: str) -> Outline:
+def _outline_mustache(tree: list[Node], levels: dict[str, Reach], nonce: str) -> Outline:
     """Return the outline of a Mustache template, in which every name is an input, and every section depends on one."""
     pieces: list[str] = []
     varying: list[Varying] = []
@@ -90,7 +90,7 @@ def _outline_mustache(tree: list[Node], levels: dict[str, Level], nonce: str) ->
             pieces.append(node if isinstance(node, str) else nonce)
             continue
         level = _find_mustache_level([node], levels)
-        is_value = level <= Level.VALUE and not _is_section(node)
+        is_value = level <= Reach.VALUE and not _is_section(node)
         varying.append(Varying(node.name, node.line, _find_last_line(node), is_value))
         pieces.append(VARIES)
         if not is_value:
@@ -98,9 +98,9 @@ def _outline_mustache(tree: list[Node], levels: dict[str, Level], nonce: str) ->
     return Outline(text="".join(pieces), varying=tuple(varying))
 
 
-def _cut_mustache(pieces: list[str], varying: list[Varying], rest: list[Node], levels: dict[str, Level]) -> Outline:
+def _cut_mustache(pieces: list[str], varying: list[Varying], rest: list[Node], levels: dict[str, Reach]) -> Outline:
     texts = (node for node in _walk_mustache(rest) if isinstance(node, str))
-    is_any = _find_mustache_level(rest, levels) == Level.MESSAGES
+    is_any = _find_mustache_level(rest, levels) == Reach.MESSAGES
     for node in rest[1:]:
         if isinstance(node, Variable):
             is_value = not _is_section(node)
@@ -121,11 +121,11 @@ def _walk_mustache(tree: Iterable[Node]) -> Iterator[Node]:
             yield from _walk_mustache(node.children)
 
 
-def _find_mustache_level(tree: Iterable[Node], levels: dict[str, Level]) -> Level:
+def _find_mustache_level(tree: Iterable[Node], levels: dict[str, Reach]) -> Reach:
     """Return the highest level of the names in a tree. A dot stands for all inputs, or for an item of one."""
     names = [node.path[0] for node in _walk_mustache(tree) if isinstance(node, Variable)]
-    found = [max(levels.values(), default=Level.VALUE) if not name else levels.get(name, Level.VALUE) for name in names]
-    return max(found, default=Level.STATIC)
+    found = [max(levels.values(), default=Reach.VALUE) if not name else levels.get(name, Reach.VALUE) for name in names]
+    return max(found, default=Reach.STATIC)
 
 
 def _is_section(node: Node) -> bool:
@@ -164,15 +164,15 @@ _IDENTITY = "sameas"
 class _Jinja2Outline:
     """The analysis of one Jinja2 template."""
 
-    def __init__(self, tree: nodes.Template, levels: dict[str, Level]) -> None:
+    def __init__(self, tree: nodes.Template, levels: dict[str, Reach]) -> None:
         self.tree = tree
         self.marked = find_marked_names(tree)
         self.bindings = list(_list_bindings(tree))
         self.macros = {node.name for node in tree.find_all(nodes.Macro)}
-        self.names: dict[str, Level] = dict.fromkeys(_IMPLICIT_NAMES, Level.STATIC)
+        self.names: dict[str, Reach] = dict.fromkeys(_IMPLICIT_NAMES, Reach.STATIC)
         for names, _ in self.bindings:
-            self.names |= dict.fromkeys(names, Level.STATIC)
-        self.names |= dict.fromkeys(find_undeclared_variables(tree), Level.VALUE) | levels
+            self.names |= dict.fromkeys(names, Reach.STATIC)
+        self.names |= dict.fromkeys(find_undeclared_variables(tree), Reach.VALUE) | levels
         self.varying: list[Varying] = []
         self.rest: list[nodes.Node] = []
         self.is_cut = False
@@ -184,15 +184,15 @@ class _Jinja2Outline:
         while is_changed:
             is_changed = False
             for names, values in self.bindings:
-                level = max(map(self.classify, values), default=Level.STATIC)
+                level = max(map(self.classify, values), default=Reach.STATIC)
                 for name in names:
                     if self.names[name] < level:
                         self.names[name], is_changed = level, True
 
-    def classify(self, node: nodes.Node) -> Level:
+    def classify(self, node: nodes.Node) -> Reach:
         """Return what inputs decide about a node. A value with role markers that varies decides about messages."""
         level = self.find_level(node)
-        return Level.MESSAGES if level and self.has_markers(node) else level
+        return Reach.MESSAGES if level and self.has_markers(node) else level
 
     def has_markers(self, node: nodes.Node) -> bool:
         """Return True if a node may write role markers."""
@@ -200,12 +200,12 @@ class _Jinja2Outline:
             ROLE_MARK in data.data for data in _find_all(node, nodes.TemplateData)
         )
 
-    def find_level(self, node: nodes.Node) -> Level:
+    def find_level(self, node: nodes.Node) -> Reach:
         match node:
             case nodes.Name():
                 return self.find_name(node)
             case nodes.Call(node=nodes.Name(name=name)) if name in _STEADY_CALLS or name in self.macros:
-                return max(self.names.get(name, Level.STATIC), self.find_inner(node, "node"))
+                return max(self.names.get(name, Reach.STATIC), self.find_inner(node, "node"))
             case nodes.Call(node=nodes.Getattr(node=owner, attr=attr)) if attr not in _ADDRESSES:
                 return max(self.find_level(owner), self.find_inner(node, "node"))
             case nodes.Getattr(node=nodes.Name(name="loop"), attr=attr) if attr in _LOOP_FIELDS:
@@ -215,21 +215,21 @@ class _Jinja2Outline:
             case nodes.Filter() if _is_steady_filter(node):
                 return self.find_inner(node)
             case nodes.Test(name=name) if name == _IDENTITY:
-                return max(Level.VALUE, self.find_inner(node))
+                return max(Reach.VALUE, self.find_inner(node))
             case _ if isinstance(node, _STEADY_NODES):
                 return self.find_inner(node)
-        return max(Level.VALUE, self.find_inner(node))
+        return max(Reach.VALUE, self.find_inner(node))
 
-    def find_name(self, node: nodes.Name) -> Level:
+    def find_name(self, node: nodes.Name) -> Reach:
         if node.ctx != "load":
-            return Level.STATIC
+            return Reach.STATIC
         if node.name == "self":
-            return Level.MESSAGES  # any block
+            return Reach.MESSAGES  # any block
         is_value = node.name in self.names and node.name not in self.macros
-        return self.names[node.name] if is_value else max(Level.VALUE, self.names.get(node.name, Level.VALUE))
+        return self.names[node.name] if is_value else max(Reach.VALUE, self.names.get(node.name, Reach.VALUE))
 
-    def find_inner(self, node: nodes.Node, *exclude: str) -> Level:
-        return max(map(self.find_level, node.iter_child_nodes(exclude=exclude)), default=Level.STATIC)
+    def find_inner(self, node: nodes.Node, *exclude: str) -> Reach:
+        return max(map(self.find_level, node.iter_child_nodes(exclude=exclude)), default=Reach.STATIC)
 
     def build(self, nonce: str) -> Outline:
         kept = self.keep(self.tree.body)
@@ -271,13 +271,13 @@ class _Jinja2Outline:
     def keep_values(self, output: nodes.Output) -> list[nodes.Expr]:
         kept: list[nodes.Expr] = []
         for index, node in enumerate(output.nodes):
-            level = Level.STATIC if isinstance(node, nodes.TemplateData) else self.classify(node)
-            if level == Level.STATIC:
+            level = Reach.STATIC if isinstance(node, nodes.TemplateData) else self.classify(node)
+            if level == Reach.STATIC:
                 kept.append(node)
                 continue
             kept.append(nodes.TemplateData(VARIES, lineno=node.lineno))
-            self.note(node, is_value=level == Level.VALUE)
-            if level > Level.VALUE:
+            self.note(node, is_value=level == Reach.VALUE)
+            if level > Reach.VALUE:
                 later = nodes.Output(output.nodes[index:], lineno=node.lineno)
                 self.cut(later)
                 for value in output.nodes[index + 1 :]:
@@ -311,7 +311,7 @@ class _Jinja2Outline:
         """Return the roles of the messages that may follow the cut: all, if inputs or values bring messages."""
         for node in self.rest:
             for name in _find_all(node, nodes.Name):
-                if name.name in self.marked or self.find_name(name) == Level.MESSAGES:
+                if name.name in self.marked or self.find_name(name) == Reach.MESSAGES:
                     return ROLES
         return _find_roles(data.data for node in self.rest for data in _find_all(node, nodes.TemplateData))
 

@@ -833,7 +833,8 @@ def _omit_markers(content: object) -> object:
 class RuleBook:
     """Decides which requests are refused.
 
-    `undecided=True` also refuses what no source decides. `deployments` are the models of Azure deployments by name.
+    `undecided=True` also refuses what no source decides. `deployments` are the models behind Azure deployments, by
+    name.
     """
 
     def __init__(

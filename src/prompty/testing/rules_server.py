@@ -72,7 +72,7 @@ class RulesServer(TransportInterceptor):
 
     `requests` are the requests that arrived, without credentials, and `refusals` the refusals. `undecided=True` also
     refuses requests for which no source says what the provider does. `today` is the date that decides which models have
-    ended, and `deployments` are the models of Azure deployments by name.
+    ended, and `deployments` are the models behind Azure deployments, by name.
     """
 
     is_live = False

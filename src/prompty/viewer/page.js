@@ -6,6 +6,9 @@
 const ROW = 30, SPARE_ROWS = 12, DEEPEST_INDENT = 10, INDENT = 15, LONG = 6000, SHORT = 72;
 const KINDS = { execute: "model", execute_tool: "tool", execute_provider_tool: "tool", turn: "agent", invoke: "agent", run: "agent",
   load: "stage", render: "stage", parse: "stage", prepare: "stage", process: "stage" };
+const VERBS = { invoke_agent: "agent", execute_tool: "tool", chat: "model" };  // OpenTelemetry's words, and ours
+const NO_PRICE = "The price list has no such model, or it is not installed: pip install 'prompty-runtime[prices]'";
+const SHORT_STAGE = 1;  // milliseconds; shorter steps of prompty's own are hidden at first
 const MEDIA = ["image", "audio", "file"];
 const STATUS_WORDS = { ok: "ok", failed: "failed", unfinished: "did not finish" };
 // The characters that prompty.safety.visible escapes.
@@ -14,7 +17,7 @@ const HIDDEN = new RegExp("(?![\\n\\t])[\\p{C}\\p{Zl}\\p{Zp}\\u034f\\u115f\\u116
 
 const trace = readJson(byId("data").textContent);
 const frames = trace.frames;
-const state = { chosen: 0, folded: new Set(), visible: [], query: "", hits: [], isHit: new Set(), span: null };
+const state = { chosen: 0, folded: new Set(), visible: [], query: "", hits: [], isHit: new Set(), span: null, hides: true };
 const opened = new Map();  // which parts of the details the reader opened or closed, by their titles
 const callFrames = new Map();  // the frame of a tool call, by the id of the call
 
@@ -135,10 +138,15 @@ function prepare() {
 function endOf(frame) { return frame.duration === null ? trace.total : frame.offset + frame.duration; }
 function below(frame) { return frames.slice(frame.index + 1, frame.last + 1); }
 
+/** Whether a step is one of prompty's own that ended well at once, and has no steps of its own. */
+function isNoise(frame) {
+  return frame.kind === "stage" && frame.status === "ok" && frame.last === frame.index && frame.index > 0 && frame.duration < SHORT_STAGE;
+}
+
 function countVisible() {
   state.visible = [];
   for (let index = 0; index < frames.length; index++) {
-    state.visible.push(index);
+    if (!(state.hides && isNoise(frames[index]))) state.visible.push(index);
     if (state.folded.has(index)) index = frames[index].last;
   }
 }
@@ -147,7 +155,7 @@ function countVisible() {
 function drawTop() {
   const root = frames[0];
   document.title = visible(root.title) + " · trace";
-  byId("name").replaceChildren(words(root.title), " ", pill(root));
+  byId("name").replaceChildren(titleOf(root), " ", pill(root));
   const when = root.start ? new Date(root.start).toLocaleString() : "";
   byId("origin").replaceChildren(words([when, trace.file, trace.runtime].filter(Boolean).join(" · ")));
   const failed = frames.filter((frame) => frame.status === "failed" && frame.index > 0);
@@ -158,7 +166,7 @@ function drawTop() {
   }
   if (failed.length) totals.push(["Failed steps", button(inNumber(failed.length), () => choose(deepestFailure(failed)))]);
   byId("totals").replaceChildren(...totals.map(([name, value]) =>
-    element("div", {}, element("dt", {}, name), element("dd", {}, value || "not known"))));
+    element("div", {}, element("dt", {}, name), element("dd", value ? {} : { title: name === "Cost" ? NO_PRICE : "" }, value || "not known"))));
 }
 
 function deepestFailure(failed) { return failed.find((frame) => !below(frame).some((inner) => inner.status === "failed")).index; }
@@ -231,9 +239,11 @@ function label(frame) {
 function titleOf(frame) {
   const space = ["agent", "model", "tool"].includes(frame.kind) ? frame.title.indexOf(" ") : -1;
   const parts = space < 0 ? [frame.title]
-    : [element("span", { class: "dim" }, frame.title.slice(0, space)), " ", frame.title.slice(space + 1)];
+    : [element("span", { class: "dim" }, inWords(frame.title.slice(0, space))), " ", frame.title.slice(space + 1)];
   return element("span", { class: "title", title: visible(frame.title) }, ...parts);
 }
+
+function inWords(verb) { return Object.hasOwn(VERBS, verb) ? VERBS[verb] : verb; }
 
 /** What tells a tool call from its neighbours: the values it was given. */
 function hint(frame) {
@@ -262,6 +272,13 @@ function fold(index, closed) {
   drawRows();
 }
 
+function showShortSteps(shown) {
+  const count = frames.filter(isNoise).length;
+  state.hides = !shown;
+  byId("noise").hidden = !count;
+  byId("noise").textContent = `${shown ? "Hide" : "Show"} ${inNumber(count)} short ${count === 1 ? "step" : "steps"}`;
+}
+
 function foldAll(closed) {
   state.folded = new Set(closed ? frames.filter((frame) => frame.depth > 0 && frame.last > frame.index).map((frame) => frame.index) : []);
   countVisible();
@@ -272,6 +289,7 @@ function foldAll(closed) {
 function choose(index) {
   let unfolded = false;
   for (let above = frames[index].parent; above !== null; above = frames[above].parent) unfolded = state.folded.delete(above) || unfolded;
+  if (state.hides && isNoise(frames[index])) { showShortSteps(true); unfolded = true; }
   if (unfolded) countVisible();
   const another = index !== state.chosen;
   state.chosen = index;
@@ -302,7 +320,7 @@ function chooseFromAddress() {
 // The details.
 function drawDetails() {
   const frame = frames[state.chosen], details = byId("details");
-  const heading = element("header", {}, element("span", { class: "kind" }), element("h2", {}, frame.title, " ", pill(frame)));
+  const heading = element("header", {}, element("span", { class: "kind" }), element("h2", {}, titleOf(frame), " ", pill(frame)));
   details.className = frame.kind;
   details.replaceChildren(heading, facts(frame), ...failure(frame), ...contents(frame), ...steps(frame), ...wire(frame), ...attributes(frame));
   if (state.query) for (const hit of details.querySelectorAll("details:not([open]) mark")) openAround(hit);
@@ -350,9 +368,26 @@ function contents(frame) {
     if (list(inputs.tools).length) made.push(part("Tools offered", false, inputs.tools.map(offer), String(inputs.tools.length)));
     const { messages: _, tools: __, ...rest } = inputs;
     if (Object.keys(rest).length) made.push(part("Other inputs", true, [value(rest)]));
-  } else if (inputs !== undefined) made.push(part(frame.kind === "tool" ? "Arguments" : "Inputs", true, [value(inputs)]));
+  } else {
+    const held = frame.kind === "agent" ? lastConversation(frame) : [];
+    if (held.length) made.push(part("Conversation", true, conversation(held), `${held.length} messages`));
+    if (inputs !== undefined) made.push(part(frame.kind === "tool" ? "Arguments" : "Inputs", true, [value(inputs)]));
+  }
   if (frame.result !== undefined && !(messages && isMessage(frame.result))) made.push(part("Result", true, [value(frame.result)]));
   return made;
+}
+
+/** What an agent and its model have said: the messages of the agent's last model call, and the answer. */
+function lastConversation(frame) {
+  const last = below(frame).findLast((inner) => inner.kind === "model" && isObject(inner.inputs) && isConversation(inner.inputs.messages)
+    && ownerOf(inner) === frame.index);
+  return last ? [...last.inputs.messages, ...(isMessage(last.result) ? [last.result] : [])] : [];
+}
+
+function ownerOf(frame) {
+  let above = frame.parent;
+  while (above !== null && frames[above].kind !== "agent") above = frames[above].parent;
+  return above;
 }
 
 /** Any recorded value, shown as what it is. */
@@ -530,7 +565,7 @@ function wire(frame) {
 function attributes(frame) {
   const given = { ...frame.attributes, ...(frame.signature ? { signature: frame.signature } : {}), name: frame.name, id: frame.id, start: frame.start ?? "not known" };
   const lines = Object.entries(given).map(([name, one]) => element("tr", {}, element("td", {}, name), element("td", {}, asText(one))));
-  return [part("Attributes", true, [element("table", { class: "attributes" }, element("tbody", {}, lines))], String(lines.length))];
+  return [part("Attributes", frame.inputs === undefined && frame.result === undefined, [element("table", { class: "attributes" }, element("tbody", {}, lines))], String(lines.length))];
 }
 
 // Search.
@@ -648,11 +683,18 @@ function listen() {
   byId("helper").addEventListener("click", () => byId("help").showModal());
   byId("fold").addEventListener("click", () => foldAll(true));
   byId("unfold").addEventListener("click", () => foldAll(false));
+  byId("noise").addEventListener("click", () => {
+    const chosen = frames[state.chosen];
+    showShortSteps(state.hides);
+    countVisible();
+    choose(state.hides && isNoise(chosen) ? chosen.parent : chosen.index);
+  });
   document.addEventListener("keydown", pressed);
   addEventListener("hashchange", chooseFromAddress);
 }
 
 prepare();
+showShortSteps(false);
 countVisible();
 drawTop();
 drawTicks();

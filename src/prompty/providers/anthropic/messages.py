@@ -55,7 +55,7 @@ from prompty.wire.request import (
 )
 from prompty.wire.stream import CallAssembler, check_call_count, sort_by_index
 
-Block = dict[str, Any]
+_Block = dict[str, Any]
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -243,7 +243,7 @@ def _digest(body: Json, turns: list[Json]) -> str:
 def bind(body: Json, reply: Reply) -> Reply:
     """Return a reply whose thoughts are marked with a digest of what precedes them. The next model may need it, also if
     this one does not."""
-    blocks = cast(list[Block], reply.opaque.get(BLOCKS) or [])
+    blocks = cast(list[_Block], reply.opaque.get(BLOCKS) or [])
     if not any(block.get("type") in _THOUGHTS for block in blocks):
         return reply
     return replace(reply, opaque={**reply.opaque, BOUND_TO: _digest(body, cast(list[Json], body["messages"]))})
@@ -276,15 +276,15 @@ def _update_stored_blocks(message: Message) -> list[Json]:
     return [_update_call(block, next(current)) if _is_call(block) else block for block in blocks]
 
 
-def _update_call(block: Block, call: ToolCall) -> Block:
+def _update_call(block: _Block, call: ToolCall) -> _Block:
     return {**block, "id": call.id, "name": call.name}
 
 
-def _is_call(block: Block) -> bool:
+def _is_call(block: _Block) -> bool:
     return block.get("type") == "tool_use"
 
 
-def _is_blank(block: Block) -> bool:
+def _is_blank(block: _Block) -> bool:
     return block.get("type") == "text" and not str(block.get("text") or "").strip()
 
 
@@ -396,14 +396,14 @@ def reply(payload: Json) -> Reply:
     )
 
 
-def _keep_blocks(blocks: list[Block], container: object, stop_reason: str) -> Json:
+def _keep_blocks(blocks: list[_Block], container: object, stop_reason: str) -> Json:
     """Return the blocks that go back unchanged: all, if there is more than text and thoughts, or more to come."""
     if not blocks or (all(map(_is_plain, blocks)) and stop_reason not in UNFINISHED):
         return {}
     return {BLOCKS: blocks, CONTAINER: container} if isinstance(container, str) else {BLOCKS: blocks}
 
 
-def _is_plain(block: Block) -> bool:
+def _is_plain(block: _Block) -> bool:
     kind = block.get("type")
     return kind in _THOUGHTS or (kind == "text" and not block.get("citations"))
 
@@ -416,15 +416,15 @@ def _get_failure(data: dict[str, Any]) -> tuple[str, bool]:
     return f"{error.get('type') or 'error'}: {error.get('message')}", error.get("type") in _TRANSIENT
 
 
-def _drop_incomplete(content: list[Any], stop_reason: str) -> list[Block]:
+def _drop_incomplete(content: list[Any], stop_reason: str) -> list[_Block]:
     """Return the blocks of an answer, without a call that may be truncated, and without any call of a refusal (P3)."""
-    blocks: list[Block] = [block for block in content if isinstance(block, dict)]
+    blocks: list[_Block] = [block for block in content if isinstance(block, dict)]
     if stop_reason == "refusal":
         return [block for block in blocks if not _is_call(block)]
     return blocks[:-1] if stop_reason in _TRUNCATED and blocks and _is_call(blocks[-1]) else blocks
 
 
-def _parse_call(block: Block) -> ToolCall:
+def _parse_call(block: _Block) -> ToolCall:
     """Parse a call. Arguments that were not an object (see `_parse_input`) become their original text."""
     value = block.get("input") or {}
     is_invalid = isinstance(value, dict) and value.keys() == {INVALID_JSON}
@@ -435,7 +435,7 @@ def _parse_call(block: Block) -> ToolCall:
     return ToolCall(id=as_text(block.get("id")), name=as_text(block.get("name")), arguments=arguments)
 
 
-def _list_texts(blocks: Iterable[Block]) -> Iterator[tuple[str, Sequence[Citation]]]:
+def _list_texts(blocks: Iterable[_Block]) -> Iterator[tuple[str, Sequence[Citation]]]:
     """Yield the texts of an answer with their citations. Texts around a tool of the provider are paragraphs (K4)."""
     has_text = is_apart = False
     for block in blocks:
@@ -448,12 +448,12 @@ def _list_texts(blocks: Iterable[Block]) -> Iterator[tuple[str, Sequence[Citatio
             yield said, parse_block_citations(block.get("citations"), len(said))
 
 
-def _sets_apart(block: Block) -> bool:
+def _sets_apart(block: _Block) -> bool:
     """Return True for a block that ends a paragraph. Thoughts and our own tools are not part of the text."""
     return block.get("type") not in ("text", "tool_use", *_THOUGHTS)
 
 
-def _count_requests(usage: object, blocks: list[Block]) -> Usage:
+def _count_requests(usage: object, blocks: list[_Block]) -> Usage:
     """Parse token counts, and count the calls that the provider ran."""
     counts = _parse_usage(usage)
     if not as_mapping(usage).get("server_tool_use") and not any(map(is_call_block, blocks)):
@@ -484,13 +484,13 @@ def _parse_usage(usage: object) -> Usage:
 class _OpenBlock:
     """A block as it began, and the pieces since. A call is open until its block ends."""
 
-    start: Block
+    start: _Block
     index: int | None
     is_open_call: bool
     pieces: list[str] = field(default_factory=list)
     citations: list[object] = field(default_factory=list)
 
-    def assemble(self) -> Block:
+    def assemble(self) -> _Block:
         """Return the block as an answer without a stream holds it."""
         text, start = "".join(self.pieces), self.start
         if self.citations:
@@ -534,7 +534,7 @@ class MessagesDecoder:
                 raise StreamCut(f"the provider broke the stream off: {cause}", self._partial(), retryable=retryable)
         return []
 
-    def _begin(self, index: int | None, start: Block) -> Iterator[Delta]:
+    def _begin(self, index: int | None, start: _Block) -> Iterator[Delta]:
         block = _OpenBlock(start, index, is_open_call=_is_call(start))
         self._blocks.append(block)
         self._at[index] = block
@@ -554,7 +554,7 @@ class MessagesDecoder:
             self._provider_calls[str(block.start.get("id"))] = block
             yield ProviderCallStarted(parse_block_call(block.assemble()))
 
-    def _end_provider_call(self, result: Block) -> Iterator[Delta]:
+    def _end_provider_call(self, result: _Block) -> Iterator[Delta]:
         """End the call that a block is the result of. The block arrives whole."""
         block = self._provider_calls.get(str(result["tool_use_id"]))
         yield ProviderCallDone(parse_block_call(block.assemble() if block else begin_call(result), result))
@@ -617,7 +617,7 @@ class MessagesDecoder:
 def join(before: Reply, piece: Reply) -> Reply:
     """Return an answer with the piece that follows its beginning, as one reply. The last piece says how it ended."""
     following = piece.opaque.get(BLOCKS) or ([{"type": "text", "text": piece.text}] if piece.text else [])
-    blocks = [*cast(list[Block], before.opaque.get(BLOCKS) or []), *cast(list[Block], following)]
+    blocks = [*cast(list[_Block], before.opaque.get(BLOCKS) or []), *cast(list[_Block], following)]
     gap = PARAGRAPH if before.text and piece.text else ""
     text, citations = join_cited([(before.text, before.citations), (gap, ()), (piece.text, piece.citations)])
     return replace(
