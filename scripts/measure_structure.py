@@ -28,7 +28,7 @@ from prompty.testing import Script, call
 
 PACKAGE = Path(prompty.__file__).parent
 HTTP = "turn + 1 tool, HTTP"
-MOST_FILES = {"invoke": 27, "turn + 1 tool": 41, HTTP: 46}  # with the marks for the providers' caches
+MOST_FILES = {"invoke": 27, "turn + 1 tool": 40, HTTP: 46}
 MOST_SPAN_ENDS = 2
 MOST_SHARED_NAMES = 14
 _CONVENTIONS = ("TypeVar", "ParamSpec", "getLogger")  # a name of one of these means the same in every module
