@@ -158,7 +158,7 @@ def find_definitions(hint: object) -> Iterator[type[BaseModel]]:
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 NOT_VARIABLES = {
     *("EVENT_ONLY", "SPAN_ONLY", "SPAN_AND_EVENT"),  # values of a variable
-    *("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"),  # flags of `os.open`
+    *("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"),  # flags of `os.open`
     *("INVALID_ARGUMENT", "NOT_FOUND", "INVALID_JSON", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"),  # words of a protocol
     "PROCESSOR_ARCHITECTURE",  # passed on to MCP servers, like PATH
 }
