@@ -16,7 +16,7 @@ PROMPT = f"---\nname: judge\nmodel: gpt-5.6\ninputs: {{x: string}}\n---\nsystem:
 
 def run(folder: Path, output: str, *words: str) -> str:
     arguments = ["batch", str(folder / "judge.prompty"), str(folder / "rows.jsonl"), "-o", str(folder / output)]
-    ended = CliRunner().invoke(app, [*arguments, "--max-concurrency", "1", *words])
+    ended = CliRunner().invoke(app, [*arguments, "--concurrency", "1", *words])
     assert ended.exit_code == 0, ended.output
     return ended.stdout
 

@@ -341,10 +341,11 @@ def test_a_function_that_takes_too_long_is_left_to_itself(way: Way, own: bool) -
 @every_way
 @pytest.mark.parametrize("own", [True, False], ids=["its own", "for all"])
 def test_a_coroutine_that_takes_too_long_is_stopped(way: Way, own: bool) -> None:
-    stopped = threading.Event()
+    started, stopped = threading.Event(), threading.Event()
 
     @tool(timeout=0.05 if own else None)
     async def sleep() -> None:
+        started.set()
         try:
             await asyncio.sleep(LONG)
         finally:
@@ -353,7 +354,7 @@ def test_a_coroutine_that_takes_too_long_is_stopped(way: Way, own: bool) -> None
     with Script([call("sleep"), call("quick")], "Done."):
         seen = way.turn(AGENT, tools=[sleep, quick], tool_timeout=None if own else 0.05)
     assert seen.told == ["Error: Tool 'sleep' failed: no result within 0.05 s", "quick"]
-    assert stopped.wait(LONG)
+    assert stopped.wait(LONG) or not started.is_set()  # a busy machine may not have started it in time
 
 
 @every_way

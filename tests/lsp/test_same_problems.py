@@ -19,7 +19,10 @@ def order(problems: list[dict[str, Any]]) -> list[str]:
 
 def check_on_the_command_line(file: Path) -> list[dict[str, Any]]:
     printed = json.loads(CliRunner().invoke(app, ["check", "--json", str(file)]).stdout)
-    return [to_protocol(Problem(**{**problem, "edits": ()})) for problem in printed]
+    return [
+        to_protocol(Problem(**{key: value for key, value in problem.items() if key != "url"} | {"edits": ()}))
+        for problem in printed
+    ]
 
 
 def show(diagnostics: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -110,9 +110,15 @@ def is_thought(block: Mapping[str, object]) -> bool:
 
 
 def omit_thoughts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without thoughts, and without the marks for the provider's cache."""
     return [
-        {**message, "content": [block for block in message["content"] if not is_thought(block)]} for message in messages
+        {**message, "content": [omit_mark(block) for block in message["content"] if not is_thought(block)]}
+        for message in messages
     ]
+
+
+def omit_mark(block: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in block.items() if key != "cache_control"}
 
 
 def create_session(way: Way, *items: ScriptItem, **options: Any) -> Session:

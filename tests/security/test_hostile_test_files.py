@@ -109,6 +109,7 @@ def test_a_baseline_that_is_nested_deep_is_refused(tmp_path: Path) -> None:
         read_baseline(tmp_path / "greet.baseline.json")
 
 
+@pytest.mark.process  # the page names the commit, which git knows
 @pytest.mark.parametrize("exists", [True, False])
 def test_no_report_and_no_baseline_is_written_through_a_link(tmp_path: Path, exists: bool) -> None:
     outside, link = tmp_path / "outside", tmp_path / "link"

@@ -23,6 +23,7 @@ from prompty import (
     Steering,
     Tokens,
     loads,
+    pipeline,
     turn,
     user,
 )
@@ -54,6 +55,7 @@ Hi {{q}} {{items}} {{who}}
 """
 AGENT = loads(TEXT)
 ANY: Any = prompty  # takes what a type checker would refuse
+PARTS: Any = pipeline
 CALL_OPTIONS = (*get_type_hints(CallOptions), "output_type", "stream")
 TURN_OPTIONS = (*get_type_hints(TurnOptions), "output_type", "stream")
 
@@ -148,16 +150,16 @@ CALLS: dict[str, Call] = {
         f"loads({name}=_)": partial(with_load_option, name)
         for name in ("base_dir", "allowed_roots", "env", "trusted_endpoints", "registry")
     },
-    "run(_, messages)": lambda value: ANY.run(value, [user("x")]),
-    "run(agent, [_])": lambda value: ANY.run(AGENT, [value]),
+    "run(_, messages)": lambda value: PARTS.run(value, [user("x")]),
+    "run(agent, [_])": lambda value: PARTS.run(AGENT, [value]),
     "turn(tools=[_])": lambda value: ANY.turn(AGENT, tools=[value]),
     "turn(fallbacks=[_])": lambda value: ANY.turn(AGENT, tools=[look], fallbacks=[value]),
     "resume(agent, _, [])": lambda value: ANY.resume(AGENT, value, []),
     "repair(_)": cast(Call, repair),
     "repair([], _)": lambda value: repair([], value),
     "repair([], provider, _)": lambda value: repair([], "openai", value),
-    "cast(_, int)": lambda value: ANY.cast(value, int),
-    "cast(text, _)": lambda value: ANY.cast("1", value),
+    "cast(_, int)": lambda value: PARTS.cast(value, int),
+    "cast(text, _)": lambda value: PARTS.cast("1", value),
     "assistant(tool_calls=_)": lambda value: ANY.assistant("x", tool_calls=value),
     "Message(content=_)": lambda value: Message(role="user", content=value),
     "Message.from_json(_)": Message.from_json,
@@ -237,7 +239,7 @@ DEEP = nested(100_000, lambda value: [value])
         (lambda: ANY.loads(TEXT.encode()), WrongArgument, "loads(data.decode())"),
         (lambda: ANY.load(None), WrongArgument, "load() takes the path of a .prompty file, not None"),
         (lambda: ANY.prepare(3), WrongArgument, "prepare() takes a PromptAgent or the path of a .prompty file"),
-        (lambda: ANY.run(AGENT, "text"), RequestError, "expected a list of messages, got str"),
+        (lambda: PARTS.run(AGENT, "text"), RequestError, "expected a list of messages, got str"),
         (lambda: ANY.invoke(AGENT, ["x"]), InputError, "inputs is"),
         (lambda: ANY.invoke(3), WrongArgument, "takes a PromptAgent or the path of a .prompty file, not a int"),
         (
@@ -253,7 +255,7 @@ DEEP = nested(100_000, lambda value: [value])
             "invoke(timeout=…) takes a number of seconds, not a str",
         ),
         (lambda: ANY.invoke(AGENT, {"items": DEEP}), PromptyError, ""),
-        (lambda: ANY.run(AGENT, [{"role": "user", "content": DEEP}]), PromptyError, ""),
+        (lambda: PARTS.run(AGENT, [{"role": "user", "content": DEEP}]), PromptyError, ""),
         (lambda: ANY.invoke(AGENT, output_type=3), WrongArgument, "output_type takes a type"),
     ],
 )
@@ -283,16 +285,18 @@ def test_a_number_that_is_too_small_is_an_error_before_anything_happens(
     function: str, option: str, value: float, fix: str, tmp_path: Path
 ) -> None:
     """The file is not there, and nobody has looked."""
+    call = getattr(ANY, function)
     with pytest.raises(RequestError) as caught:
-        asyncio.run(getattr(ANY, function)(tmp_path / "none.prompty", [], **{option: value}))
+        asyncio.run(call(tmp_path / "none.prompty", [], **{option: value}))
     assert str(caught.value) == f"{option} is {value:g}\n    {fix}"
 
 
 @pytest.mark.parametrize("function", ["run", "run_async", "invoke", "invoke_async"])
 @pytest.mark.parametrize(("option", "value"), [("max_retries", -1), ("timeout", 0), ("timeout", -1)])
 def test_so_it_is_for_single_calls(function: str, option: str, value: int, tmp_path: Path) -> None:
+    call = getattr(PARTS if function.startswith("run") else ANY, function)
     with pytest.raises(RequestError, match=f"{option} is {value}"):
-        asyncio.run(getattr(ANY, function)(tmp_path / "none.prompty", [], **{option: value}))
+        asyncio.run(call(tmp_path / "none.prompty", [], **{option: value}))
 
 
 def test_a_policy_for_a_tool_that_does_not_exist_is_an_error_with_the_nearest_match() -> None:
