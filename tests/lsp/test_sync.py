@@ -24,7 +24,7 @@ def test_a_change_moves_and_removes_diagnostics(tmp_path: Path) -> None:
     editor.change(uri, insert(4, 5, " {{ who }}"))
     [found] = editor.diagnostics[uri]
     assert found["code"] == "undeclared-variable"
-    assert found["codeDescription"]["href"].endswith("/docs/reference/problems.md#undeclared-variable")
+    assert found["codeDescription"]["href"].endswith("/reference/problems/#undeclared-variable")
     assert found["range"] == {"start": {"line": 4, "character": 9}, "end": {"line": 4, "character": 12}}
     editor.change(uri, insert(0, 0, "\n\n"), version=3)
     assert editor.diagnostics[uri][0]["range"]["start"]["line"] == 6

@@ -12,7 +12,6 @@ from prompty.errors import LoadError, Problem
 from prompty.lsp.documents import Text, to_path, to_uri
 from prompty.pipeline.files import Unreadable, read_file
 
-PAGE = "https://github.com/prompty-python/prompty/blob/main/docs/reference/problems.md"
 _SEVERITIES = {"error": 1, "warning": 2, "info": 3}
 _TEST_SUFFIXES = (".test.yaml", ".test.yml")
 
@@ -127,7 +126,7 @@ def build_diagnostic(problem: Problem, text: Text) -> dict[str, Any]:
         "range": _build_range(problem, text),
         "severity": _SEVERITIES[problem.severity],
         "code": problem.code,
-        "codeDescription": {"href": f"{PAGE}#{problem.code}"},
+        "codeDescription": {"href": problem.url},
         "source": "prompty",
         "message": f"{problem.message}\n{problem.fix}",
     }

@@ -29,7 +29,8 @@ class Names:
     """The names of the documents that belong to one document."""
 
     def __init__(self, uri: str, workspace: Workspace) -> None:
-        self.uri, self._workspace = uri, workspace
+        self.uri: str = uri
+        self._workspace = workspace
         self.own: FileOutline = self.read(uri)
         path = to_path(uri)
         self.prompt: Path | None = self._find_prompt(path, self.own) if is_test_file(uri) and path else path

@@ -42,9 +42,11 @@ class FileOutline:
     def __init__(self, text: str, *, is_test: bool) -> None:
         # The same length as the text, so that offsets stay valid.
         flat = text.replace("\r\n", " \n").replace("\r", "\n")
-        self.text = " " + flat[1:] if flat.startswith("\ufeff") else flat
+        self.text: str = " " + flat[1:] if flat.startswith("\ufeff") else flat
         self.is_test = is_test
-        self.start, self.end, self.body_start = 0, len(flat), len(flat)  # of the YAML, and of the body
+        self.start: int = 0  # of the YAML
+        self.end: int = len(flat)
+        self.body_start: int = len(flat)
         if not is_test:
             try:
                 parts = split(self.text)

@@ -31,7 +31,7 @@ class LanguageServer:
 
     def __init__(self, connection: RpcConnection) -> None:
         self._connection = connection
-        self.workspace = Workspace()
+        self.workspace: Workspace = Workspace()
         self._versions: dict[str, int] = {}
         self._shown: dict[str, list[JsonObject]] = {}  # the diagnostics that the client has, by URI
         self._pending: dict[str, None] = {}  # roots to check, the most urgent first

@@ -55,7 +55,7 @@ class SameAgent:
     __slots__ = ("agent",)
 
     def __init__(self, agent: PromptAgent) -> None:
-        self.agent = agent
+        self.agent: PromptAgent = agent
 
     def __hash__(self) -> int:
         return id(self.agent)
