@@ -142,6 +142,34 @@ ARGUMENTS = {
 # The functions whose entries have the tables of options.
 OPTIONS: dict[str, type] = {"invoke": CallOptions, "turn": TurnOptions}
 
+# The options of `turn` by task, the most used first, with an example of each task.
+TURN_TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Tools": (
+        'turn("shop.prompty", inputs, tools=[find_order], tool_timeout=10)',
+        ("tools", "tool_timeout", "max_parallel", "tool_execution", "provider_tools"),
+    ),
+    "Conversation": (
+        'turn("shop.prompty", inputs, memory=SqliteMemory("sessions.db"), session_id="ada")',
+        ("memory", "session_id", "messages", "context_budget", "steering"),
+    ),
+    "Approval": (
+        'turn("shop.prompty", inputs, tools=[refund], approval={"refund": "always"})',
+        ("approval", "gate", "guardrails", "paused_key"),
+    ),
+    "Limits": (
+        'turn("shop.prompty", inputs, max_iterations=5, timeout=20, budget=Budget(seconds=60))',
+        ("max_iterations", "timeout", "budget", "max_retries", "stop", "cancel"),
+    ),
+    "Model": (
+        'turn("shop.prompty", inputs, model="ollama:llama3.2", options={"temperature": 0.2})',
+        ("model", "options", "fallbacks"),
+    ),
+    "Inputs, results and events": (
+        'turn("shop.prompty", inputs, outputs_mode="lenient", on_event=print)',
+        ("on_event", "outputs_mode", "extra_inputs", "registry"),
+    ),
+}
+
 # Classes whose values you get, and don't make.
 RECEIVED = {
     "AsyncPromptyStream",
@@ -381,7 +409,8 @@ def describe_function(entry: Entry, function: Callable[..., Any], reference: Ref
         ]
     if home is not entry:
         return [*lines, "", f"The options are those of [`{home.name}`]({find_address(home, entry.page.path)})."]
-    return [*lines, "", "Options:", "", *describe_options(entry, OPTIONS[entry.name], reference)]
+    tables = describe_tasks if entry.name == "turn" else describe_options
+    return [*lines, "", "Options:", "", *tables(entry, OPTIONS[entry.name], reference)]
 
 
 def find_options(function: Callable[..., Any]) -> set[str]:
@@ -402,6 +431,20 @@ def describe_options(entry: Entry, options: type, reference: Reference) -> list[
         shown = f"`{kind}`" if default is None else f"`{kind}`, default `{format_default(default)}`"
         rows.append(f"| `{name}` | {shown} | {link_names(documented, entry, reference, frozenset(parameters))} |")
     return ["| option | type | effect |", "|---|---|---|", *rows]
+
+
+def describe_tasks(entry: Entry, options: type, reference: Reference) -> list[str]:
+    """Return a table of options for each task of a turn, with an example."""
+    head, line, *rows = describe_options(entry, options, reference)
+    by_name = {row.split("`")[1]: row for row in rows}
+    listed = [name for _, names in TURN_TASKS.values() for name in names]
+    if sorted(listed) != sorted(by_name):
+        raise ValueError(f"an option is in no task, or in two: {sorted({*listed} ^ by_name.keys())}")
+    lines: list[str] = []
+    for title, (example, names) in TURN_TASKS.items():
+        lines += [f"**{title}**", "", "```python", example, "```", ""]
+        lines += [head, line, *(by_name[name] for name in names), ""]
+    return lines[:-1]
 
 
 def describe_class(entry: Entry, cls: type, reference: Reference) -> list[str]:
