@@ -29,7 +29,7 @@ FIXTURES = {
 SECOND_DATABASES = ("postgres", "temporal")  # in the id of a test
 
 _STARTING = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"})
-_HARMLESS = frozenset({"uname", "lsb_release"})  # what the standard library asks about the machine, once
+_HARMLESS = frozenset({"uname", "lsb_release", "file"})  # what the standard library asks about the machine, once
 _started: list[str] = []  # commands that the current test has started
 
 

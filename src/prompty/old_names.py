@@ -39,6 +39,7 @@ _MODULES = [
     "durable",
     "pipeline",
 ]
+_MOVED = ("run", "run_async", "prepare_async", "load_async")  # v1 had them here
 _CORE_TYPES = {"PromptyStream": PromptyStream, "AsyncPromptyStream": AsyncPromptyStream, "ToolCall": ToolCall}
 _OPTIONS = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "stop": "stop_sequences"}
 
@@ -96,6 +97,9 @@ def find_name(name: str, known: list[str]) -> object:
     """Return a function of v1 that still works. Raise AttributeError for any other name, with what to write."""
     if name in ("execute", "execute_async"):
         return globals()[name]
+    if name in _MOVED:
+        warnings.warn(f"Write: from prompty.pipeline import {name}", DeprecationWarning, stacklevel=3)
+        return import_object(f"prompty.pipeline:{name}")
     raise AttributeError(f"module 'prompty' has no attribute '{name}'. {_find_fix(name, known)}".rstrip())
 
 

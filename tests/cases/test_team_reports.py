@@ -206,7 +206,7 @@ def test_all_outputs_name_the_same_results_that_got_better(reports: Reports) -> 
 
 
 def test_the_page_says_when_it_was_made_and_by_which_command(reports: Reports) -> None:
-    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC · (commit [0-9a-f]+\+? · )?prompty ", reports.page["origin"])
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC · (commit [0-9a-f]+\+? · )?prompty", reports.page["origin"])
 
 
 def test_what_got_worse_comes_first(reports: Reports) -> None:

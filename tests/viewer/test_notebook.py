@@ -165,7 +165,7 @@ CELLS = [
     "read_trace(find_traces(folder)[0])",
     "with Script('One.', 'One.'):\n    rows = prompty.batch(agent, [{'q': 'a'}, {'q': 'b'}], tools=[look])\n"
     "[row.value for row in rows]",
-    "(await prompty.prepare_async(agent, {'q': 'x'}))[0]",
+    "from prompty.pipeline import prepare_async\n(await prepare_async(agent, {'q': 'x'}))[0]",
 ]
 
 
