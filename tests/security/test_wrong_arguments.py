@@ -126,22 +126,19 @@ def play(item: Any) -> object:
 
 FIRST_ARGUMENT = "load loads check prepare render validate_inputs invoke turn executor_of processor_of user system"
 OF_AN_AGENT = "prepare render validate_inputs invoke turn run parse process process_stream bind_tools message_to_wire"
+FUNCTIONS: dict[str, Any] = {name: getattr(module, name) for module in (pipeline, prompty) for name in module.__all__}
 CALLS: dict[str, Call] = {
-    **{f"{name}(_)": getattr(prompty, name) for name in f"{FIRST_ARGUMENT} trace".split() if hasattr(prompty, name)},
     **{
-        f"{name}_async(_)": getattr(prompty, f"{name}_async")
-        for name in FIRST_ARGUMENT.split()
-        if hasattr(prompty, f"{name}_async")
+        f"{name}(_)": FUNCTIONS[name]
+        for word in f"{FIRST_ARGUMENT} trace".split()
+        for name in (word, f"{word}_async")
+        if name in FUNCTIONS
     },
     **{
-        f"{name}(agent, _)": partial(getattr(ANY, name), AGENT)
-        for name in OF_AN_AGENT.split()
-        if hasattr(prompty, name)
-    },
-    **{
-        f"{name}_async(agent, _)": partial(getattr(ANY, f"{name}_async"), AGENT)
-        for name in OF_AN_AGENT.split()
-        if hasattr(prompty, f"{name}_async")
+        f"{name}(agent, _)": partial(FUNCTIONS[name], AGENT)
+        for word in OF_AN_AGENT.split()
+        for name in (word, f"{word}_async")
+        if name in FUNCTIONS
     },
     **{f"invoke({name}=_)": partial(with_option, ANY.invoke, name) for name in CALL_OPTIONS},
     **{f"turn({name}=_)": partial(with_option, ANY.turn, name) for name in TURN_OPTIONS},
