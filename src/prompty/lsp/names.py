@@ -125,7 +125,7 @@ class Names:
         if not any(one.is_declaration for _, one in found):
             raise RequestFailed(REFUSED, f"`{name.text}` is not declared under `inputs`")
         if any(one.is_local for _, one in found):
-            raise RequestFailed(REFUSED, f"the template gives `{name.text}` a value of its own: rename it by hand")
+            raise RequestFailed(REFUSED, f"the template sets `{name.text}` itself: rename it by hand")
         partials = set(self.list_partials())
         if files := [uri.rpartition("/")[2] for uri, _ in found if uri in partials]:
             raise RequestFailed(REFUSED, f"{files[0]} reads `{name.text}`, and other prompts may use that file")

@@ -84,7 +84,7 @@ def _load(path: Path, workspace: Workspace, roots: tuple[Path, ...]) -> PromptAg
 
 
 def _read_case(path: Path, workspace: Workspace, name: str | None) -> Mapping[str, Any]:
-    """Return the inputs of a case, or nothing if there is none. The test file's own problems are shown in it."""
+    """Return the inputs of a case, or nothing without a test file. Problems of that file are shown in it."""
     tests = find_test_file(path)
     try:
         cases = read_suite(tests, workspace.buffers).cases if tests else ()

@@ -1,4 +1,4 @@
-"""The place of the cursor in YAML, which is rarely valid while somebody types, and what fits there."""
+"""The place of the cursor in YAML, which is rarely valid while you type, and what fits there."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """What the batch APIs of providers have in common: a client, a spool of requests, and the outcomes of rows.
 
-Each API has the same verbs. `create` is the only one that costs money, and nobody repeats it. `upload` sends the
+Each API has the same verbs. `create` is the only one that costs money, so it is never repeated. `upload` sends the
 requests if the API wants them in a file, and `discard` deletes that file, so that no batch can be made of it any more.
 `find` looks for the batch of a chunk in the account. `get` returns a batch that has ended, and `read` the outcomes of
 its rows in any order; a row without one was not run.

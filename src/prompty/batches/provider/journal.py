@@ -24,7 +24,7 @@ End = Literal["collected", "refused", "lost"]
 @dataclass(slots=True)
 class Chunk:
     """Rows in one batch of the provider. `file` is their uploaded input, `at` the time of the intent, and `batch` the
-    provider's id, which is None while nobody knows if it has one."""
+    provider's id. It is None until the create has been answered, or its batch found."""
 
     nonce: str
     rows: list[str]

@@ -32,7 +32,7 @@ from prompty.model.request import WireRequest
 from prompty.pricing import get_pricer
 from prompty.wire.json_bytes import parse_reply
 
-GRACE_SECONDS = 600.0  # after which a create that nobody can find was not made
+GRACE_SECONDS = 600.0  # after which a create that cannot be found was not made
 POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 30.0
 MAX_BACKOFF_SECONDS = 600.0
 MAX_TRIES = 5  # of a row that the provider fails to answer
@@ -181,7 +181,7 @@ class ProviderBatch(Batch):
         return request
 
     def _on_failed_create(self, chunk: Chunk, error: ModelError) -> None:
-        """A refused create was not made. After any other failure nobody knows, so the chunk is looked for."""
+        """A refused create was not made. After any other failure its batch may exist, so look for it."""
         if error.status not in _REFUSED:
             logger.warning("Nobody knows if the batch %s was created (%s): looking for it.", chunk.nonce, error.cause)
             self._delay_submits(error)
