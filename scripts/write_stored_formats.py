@@ -146,7 +146,7 @@ def write_runs(folder: Path) -> None:
 
 
 def _scripted(script: list[Any]) -> PromptAgent:
-    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": script}}}
+    model = {"id": "m", "provider": "scripted", "script": script}
     return PromptAgent.model_validate({"model": model, "instructions": "user:\nWhat colour is it?"})
 
 

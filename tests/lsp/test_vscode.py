@@ -41,9 +41,7 @@ descripton: Greets a person.
 model:
   provider: scripted
   id: example
-  options:
-    additionalProperties:
-      script: ["Hello Ada, how are you?"]
+  script: ["Hello Ada, how are you?"]
 inputs:
   who: {kind: string, default: Ada}
 ---

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, ToolError, UnknownName, nearest
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import SCRIPTED, PromptAgent
 from prompty.model.conditions import get_conditions
 from prompty.model.connection import ApiKeyConnection, OAuthConnection
 from prompty.model.property import Kind, walk_properties
@@ -242,6 +242,22 @@ def find_refused_unions(agent: PromptAgent, source_map: SourceMap, registry: Reg
             yield source_map.locate(keys, "strict-one-of", cause, fix, on_key=True, replacement="anyOf")
 
 
+def find_unread_script(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for a script among the options, and for one beside another provider."""
+    keys: KeyPath = ("model", "script")
+    if agent.model.provider == SCRIPTED:
+        if "script" not in (agent.model.options.additional_properties or {}):
+            return
+        keys = ("model", "options", "additionalProperties", "script")
+        message, fix = "`script` has no effect here", "Write it as `model: {provider: scripted, script: […]}`."
+    elif agent.model.script is not None:
+        message = f"`script` has no effect with the provider `{agent.model.provider}`"
+        fix = "Write `provider: scripted`, or remove the script."
+    else:
+        return
+    yield source_map.locate(keys, "misplaced-key", message, fix, severity="warning", on_key=True)
+
+
 def find_raw_tools(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield an error for each tool under `additionalProperties` that a call refuses (K1)."""
     names = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool)]
@@ -304,6 +320,10 @@ def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> 
     """Yield an error for an empty file, and a warning for a file without a model."""
     if not body.strip() and not source_map.text.strip():
         yield source_map.locate((), "empty-file", "the file is empty", "Write a prompt: `user:`, and text below it.")
+    elif agent.model.provider == SCRIPTED and not agent.model.model_fields_set & {"script", "id"}:
+        message = "the scripted model has no script"
+        fix = "Write its replies below `model:`, for example `script: [Hello]`."
+        yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")
     elif not agent.model.id:
         message = "the file names no model"
         fix = "Write `model: <id>` in the frontmatter, or set PROMPTY_MODEL."
