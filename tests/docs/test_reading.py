@@ -4,17 +4,12 @@ The fast test looks at the Markdown. The other one opens the built site in a bro
 """
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.pages import DOCS, ROOT
+from scripts.pages import DOCS
 from tests.docs.walk import TASKS, Site
-from tests.viewer.browser import Browser
-from tests.viewer.conftest import browser as browser  # the fixture, for this module
 
 SCREEN = 45  # lines of a page that a reader sees without scrolling
 LINK = re.compile(r"\]\((?!https?:)([^)#]+\.md)[^)]*\)")
@@ -33,16 +28,6 @@ def test_a_newcomer_finds_the_answer(task: dict[str, str]) -> None:
     assert page in first | second
     lines = page.read_text(encoding="utf-8").splitlines()
     assert re.search(task["answer"], "\n".join(lines[:SCREEN]))
-
-
-@pytest.fixture(scope="module")
-def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Site:
-    folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(DOCS, folder / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", folder)
-    command = [str(Path(sys.executable).with_name("zensical")), "build", "--clean"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)  # noqa: S603  our own pages
-    return Site(browser, folder / "build" / "site")
 
 
 @pytest.mark.parametrize("task", range(len(TASKS)), ids=NAMES)

@@ -10,14 +10,15 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from tests.viewer.browser import Browser
+from tests.viewer.browser import Browser, Page
 
 TASKS: list[dict[str, str]] = yaml.safe_load(Path(__file__).with_name("newcomer_tasks.yaml").read_text("utf-8"))
 WIDTH, HEIGHT = 1280, 800
 
 # The links that can be clicked, each with the words next to it, and for each pattern the bottom of its highest match.
 _READ = """((patterns) => {
-  const links = [...document.querySelectorAll("a[href]")].filter((link) => link.checkVisibility()).map((link) => {
+  const isShown = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+  const links = [...document.querySelectorAll("a[href]")].filter(isShown).map((link) => {
     const around = link.closest(".md-content") && link.closest("li, td, p");
     const isAlone = around && around.querySelectorAll("a:not(.headerlink)").length === 1;
     return [link.href, (isAlone ? around : link).innerText];
@@ -25,7 +26,7 @@ _READ = """((patterns) => {
   const nodes = [], article = document.querySelector("article");
   let text = "";
   for (let walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT), node; (node = walker.nextNode()); ) {
-    if (!node.parentElement.checkVisibility()) continue;
+    if (!isShown(node.parentElement)) continue;
     nodes.push([text.length, node]);
     text += node.data;
   }
@@ -73,18 +74,17 @@ class Site:
         self._browser, self._folder = browser, folder.resolve()
         self.visit = cache(self._visit)
 
-    def _visit(self, address: str) -> Visit:
+    def open(self, address: str, width: int = WIDTH) -> Page:
+        """Open a page, or a place on it."""
         path, _, fragment = address.partition("#")
-        file = self._folder / path / "index.html"
-        opened = self._browser.open(
-            file,
-            fragment=f"#{fragment}" * bool(fragment),
-            width=WIDTH,
-            height=HEIGHT,
-            ready="document.readyState === 'complete'",
+        file, ready = self._folder / path / "index.html", "document.readyState === 'complete'"
+        return self._browser.open(
+            file, fragment=f"#{fragment}" * bool(fragment), width=width, height=HEIGHT, ready=ready
         )
+
+    def _visit(self, address: str) -> Visit:
         patterns = [task["answer"] for task in TASKS]
-        links, bottoms = opened.evaluate(f"{_READ}({json.dumps(patterns)})")
+        links, bottoms = self.open(address).evaluate(f"{_READ}({json.dumps(patterns)})")
         return Visit(list(self._keep_own(links)), bottoms)
 
     def _keep_own(self, links: list[Any]) -> Iterator[tuple[str, str]]:
