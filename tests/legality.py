@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jsonschema_rs
@@ -27,7 +26,8 @@ from openai.types.responses.response_create_params import (
 )
 from pydantic import TypeAdapter
 
-SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[2] / "shared"))
+from tests.public_data import SHARED
+
 DOCUMENT = SHARED / "openapi" / "openai.json"
 
 # Keys that a test puts into `additionalProperties` begin so; no API knows them.

@@ -5,14 +5,15 @@ Run `python -m tests.spec_statements [FINGERPRINT or SECTION…]` to print state
 """
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SPEC = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[2] / "shared")) / "spec"
+from tests.public_data import SHARED
+
+SPEC = SHARED / "spec"
 DOCUMENTS = ("000", "001", "002", "003", "004")
 
 STRENGTHS = {  # of each keyword

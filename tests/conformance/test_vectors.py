@@ -19,8 +19,8 @@ from prompty.model.content import part_to_json
 from prompty.model.message import Message, parse_messages
 from prompty.pipeline import parse, validate_inputs
 from prompty.pipeline.prepare import insert_rich_inputs
+from tests.public_data import SHARED
 
-SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 VECTORS = SHARED / "vectors"
 
 WAIVED = {

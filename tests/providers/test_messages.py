@@ -1,12 +1,10 @@
 """Anthropic Messages: requests its API takes, replies, and streams that end in the same reply (§7.5, §8.5, §8.6)."""
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +25,9 @@ from prompty.tools.calls import parse_arguments
 from prompty.wire.stream import EventReader
 from prompty.wire.structured import build_function
 from tests.legality import assert_legal
+from tests.public_data import SHARED
 
 Json = dict[str, Any]
-SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 WEATHER = Function(name="get_weather", description="Get weather", parameters={"type": "object", "properties": {}})

@@ -1,11 +1,9 @@
 """The Responses API: requests its schema takes, replies, and streams that end in the same reply (004, §8.4, §8.6)."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -22,9 +20,9 @@ from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, system, tool_result, user
 from prompty.model.request import Function
 from prompty.providers.openai.responses import API, ResponsesDecoder, reply, request
+from tests.public_data import SHARED
 
 Json = dict[str, Any]
-SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
 OPENAPI = SHARED / "openapi" / "openai.json"
 
 

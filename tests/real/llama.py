@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[3] / "shared"))
+from tests.public_data import SHARED
+
 MAKE_MODEL = SHARED / "tools" / "make_tiny_gguf.py"
 SERVE = SHARED / "tools" / "serve_tiny.py"
 PACKAGES = ("xllamacpp", "gguf", "numpy")

@@ -19,6 +19,7 @@ from prompty.tools.openapi.document import parse_document
 from prompty.tools.openapi.operations import list_operations
 from prompty.tools.openapi.request import build_call
 from tests.machine import time_factor
+from tests.public_data import SHARED
 from tests.tools.openapi_parts import document, read
 
 YAML = """
@@ -165,13 +166,13 @@ def test_a_server_that_is_no_url_is_an_error_of_ours(url: str) -> None:
         find_base_url(found, None, Permissions())
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "openapi" / "openai-full.json"
+OPENAI = SHARED / "openapi" / "openai-full.json"
 
 
 @pytest.mark.timing
 def test_the_document_of_openai_is_projected_within_two_seconds() -> None:
-    assert SHARED.exists(), "set PROMPTY_SHARED to the folder that holds openapi/openai-full.json"
-    check_large(SHARED, 288)
+    assert OPENAI.exists(), "set PROMPTY_SHARED to the folder that holds openapi/openai-full.json"
+    check_large(OPENAI, 288)
 
 
 def check_large(path: Path, number: int) -> None:

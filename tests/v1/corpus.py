@@ -6,8 +6,9 @@ from typing import Any
 
 from prompty import PromptAgent, load
 from prompty.errors import PromptyWarning
+from tests.public_data import SHARED
 
-ROOT = Path(__file__).parents[3] / "shared" / "corpus" / "v1"
+ROOT = SHARED / "corpus" / "v1"
 # Files whose companions are missing or lie outside their folders, with the key that names each of these.
 BROKEN = {
     "eager_flows/stream_prompty/chat.prompty": {"sample": "file-missing"},

@@ -1,17 +1,15 @@
 """Valid inputs that mutations start from: the shared corpora where they are at hand, and some of our own."""
 
 import json
-import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from prompty.model.message import Reply, ToolCall, Usage
 from prompty.testing.encoding import WIRES
+from tests.public_data import SHARED
 
-SHARED = Path(os.environ.get("PROMPTY_SHARED", Path(__file__).parents[4] / "shared"))
 MAX_SEED = 3_000
 
 FRONTMATTER: dict[str, Any] = {
