@@ -203,7 +203,7 @@ CHOICES: dict[str, Test] = {
 BANNED = re.compile(r"\b(stored|live|our|we|us|I)\b|(^|\s)~?/\w", re.I)  # no remarks about this project, no paths
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """YAML without repeated keys."""
 
 
@@ -212,14 +212,14 @@ def _construct_mapping(loader: Loader, node: yaml.MappingNode) -> dict[Any, Any]
     for key, times in Counter(keys).items():
         if times > 1:
             raise yaml.YAMLError(f"key written twice: {key} (line {node.start_mark.line + 1})")
-    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+    return yaml.CSafeLoader.construct_mapping(loader, node, deep=True)
 
 
 Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
 
 
 def load(path: Path = FILE) -> dict[str, Any]:
-    data: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506  it derives from SafeLoader
+    data: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506  it derives from CSafeLoader
     return data
 
 

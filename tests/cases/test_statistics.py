@@ -187,7 +187,7 @@ def test_a_comparison_of_correlated_results_does_not_cry_wolf_and_sees_what_brok
     check_simulation(rho, runs=100)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("rho", RHOS)
 def test_two_thousand_comparisons_do_not_cry_wolf_and_see_what_broke(rho: float) -> None:
     check_simulation(rho, runs=2000)

@@ -17,10 +17,6 @@ PROGRAM = Path(__file__).with_name("hostile_bodies.py")
 SECONDS = 1.0
 LATE = 0.5
 MEGABYTES = 200
-_packer = zlib.compressobj(wbits=31)
-BOMB = (
-    _packer.compress(b'{"text": "') + b"".join(_packer.compress(b" " * 1_000_000) for _ in range(300)) + _packer.flush()
-)
 OK, FAILED = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 500 No\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
 WORD = event({"choices": [{"index": 0, "delta": {"content": "ha"}}]})
@@ -30,31 +26,40 @@ def chunk(content: bytes) -> bytes:
     return f"{len(content):x}\r\n".encode() + content + b"\r\n"
 
 
-HOSTILE: dict[str, Reply] = {
-    "packed": reply(BOMB, headers={"content-encoding": "gzip"}),
-    "packed error": reply(BOMB, 500, {"content-encoding": "gzip"}),
-    "endless body": [OK + CHUNKED, Forever(chunk(b" " * 1_000_000), 0)],
-    "endless error": [FAILED + CHUNKED, Forever(chunk(b" " * 1_000_000), 0)],
-    "endless events": [OK + b"content-type: text/event-stream\r\n" + CHUNKED, Forever(chunk(WORD * 100), 0)],
-    "headers in drops": [OK, Forever(b"x-more: header\r\n", 0.1)],
-    "endless 100 Continue": [Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.01)],
-    "error in drops": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
-    "body in drops": [OK + b"content-length: 1000000\r\n\r\n", Forever(b" ", 0.1)],
-    "headers in drops, budget": [OK, Forever(b"x-more: header\r\n", 0.1)],
-    "error in drops, budget": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
-}
+def pack_bomb() -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    parts = [b'{"text": "', *[b" " * 1_000_000] * 300]
+    return b"".join(map(packer.compress, parts)) + packer.flush()
+
+
+@pytest.fixture(scope="module")
+def hostile() -> dict[str, Reply]:
+    bomb = pack_bomb()
+    return {
+        "packed": reply(bomb, headers={"content-encoding": "gzip"}),
+        "packed error": reply(bomb, 500, {"content-encoding": "gzip"}),
+        "endless body": [OK + CHUNKED, Forever(chunk(b" " * 1_000_000), 0)],
+        "endless error": [FAILED + CHUNKED, Forever(chunk(b" " * 1_000_000), 0)],
+        "endless events": [OK + b"content-type: text/event-stream\r\n" + CHUNKED, Forever(chunk(WORD * 100), 0)],
+        "headers in drops": [OK, Forever(b"x-more: header\r\n", 0.1)],
+        "endless 100 Continue": [Forever(b"HTTP/1.1 100 Continue\r\n\r\n", 0.01)],
+        "error in drops": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
+        "body in drops": [OK + b"content-length: 1000000\r\n\r\n", Forever(b" ", 0.1)],
+        "headers in drops, budget": [OK, Forever(b"x-more: header\r\n", 0.1)],
+        "error in drops, budget": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
+    }
 
 
 @pytest.mark.parametrize("way", ["sync", "sync stream", "async", "async stream"])
-def test_a_hostile_answer_takes_no_more_memory_or_time_than_allowed(way: str) -> None:
+def test_a_hostile_answer_takes_no_more_memory_or_time_than_allowed(way: str, hostile: dict[str, Reply]) -> None:
     environment = {**os.environ, "HOSTILE_SECONDS": str(SECONDS)}
     with Server() as server:
-        server.answer(*HOSTILE.values())
-        names = ",".join(name.replace(",", "") for name in HOSTILE)
+        server.answer(*hostile.values())
+        names = ",".join(name.replace(",", "") for name in hostile)
         command = [sys.executable, str(PROGRAM), server.url, way, names]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)  # noqa: S603  our own program
     ends = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(ends) == len(HOSTILE), done.stderr
+    assert len(ends) == len(hostile), done.stderr
     late = [end for end in ends if end["seconds"] > (SECONDS + LATE) * time_factor()]
     large = [end for end in ends if end["megabytes"] > MEGABYTES]
     answered = [end for end in ends if end["told"].startswith("answer")]

@@ -6,10 +6,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from hypothesis import given, strategies as st
-from nbclient import NotebookClient
 
 import prompty
 from prompty import Message, Result, loads, tool_result, trace_to, user
@@ -173,6 +171,9 @@ CELLS = [
 def test_a_notebook_shows_an_agent_a_message_a_stream_a_result_and_a_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat  # late: it builds a grammar, which takes a fifth of the time to collect all tests
+    from nbclient import NotebookClient  # late: it imports nbformat
+
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))

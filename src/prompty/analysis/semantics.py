@@ -73,11 +73,16 @@ def _locate(source_map: SourceMap, keys: tuple[str | int, ...], code: str, error
 
 
 def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
-    key = agent.model.provider
-    if registry[EXECUTORS].has(key):
-        return
+    """Yield the findings about a provider, unless an executor takes its place. Few prompts have some, so that packages
+    are seldom searched for executors, which takes milliseconds."""
+    findings = list(_find_provider_problems(agent, source_map, registry))
+    if findings and not registry[EXECUTORS].has(agent.model.provider):
+        yield from findings
+
+
+def _find_provider_problems(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     try:
-        provider = registry[PROVIDERS].get(key)
+        provider = registry[PROVIDERS].get(agent.model.provider)
     except UnknownName as error:
         yield _locate(source_map, ("model", "provider"), "unknown-provider", error)
         return
@@ -233,12 +238,13 @@ _STRICT_APIS = ("chat", "responses", "messages")
 def find_refused_unions(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     """Yield an error for each `oneOf` in a strict schema, if the API has only `anyOf` there (F17)."""
     providers, key = registry[PROVIDERS], agent.model.provider
-    if registry[EXECUTORS].has(key) or not providers.has(key):
+    unions = list(find_strict_one_of(agent))
+    if not unions or registry[EXECUTORS].has(key) or not providers.has(key):
         return
     with suppress(PromptyError):  # other findings report an unknown `apiType` or a missing package
         if providers.get(key).api(agent.model.api_type).name not in _STRICT_APIS:
             return
-        for keys, cause, fix in find_strict_one_of(agent):
+        for keys, cause, fix in unions:
             yield source_map.locate(keys, "strict-one-of", cause, fix, on_key=True, replacement="anyOf")
 
 
