@@ -124,7 +124,7 @@ nightly: setup dist code-server helix
 	$(BIN)/python -m benchmarks.run --quick
 
 soak: setup
-	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/analysis tests/conversations tests/memory tests/durable tests/batch tests/cases tests/transports tests/real
+	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/analysis tests/conversations tests/memory tests/durable tests/batch tests/cases tests/transports tests/lsp tests/real
 
 docs: setup
 	$(BIN)/python -m scripts.write_model_facts

@@ -36,7 +36,7 @@ LIMIT = 1.3
 
 def agent() -> PromptAgent:
     """An agent that answers at once."""
-    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": ["Fine."]}}}
+    model = {"id": "m", "provider": "scripted", "script": ["Fine."]}
     body = {"instructions": "system:\nBe brief.\nuser:\nquestion {{q}}", "inputs": {"q": "one"}}
     return PromptAgent.model_validate({"model": model, **body})
 

@@ -52,8 +52,7 @@ Run = Callable[[int], list[object]]
 def agent() -> PromptAgent:
     """Return an agent that asks for three rounds of four calls and then answers."""
     rounds = [[{"call": "look", "arguments": {"at": f"{n}/{at}"}} for at in range(CALLS)] for n in range(ROUNDS)]
-    options = {"additionalProperties": {"script": [*rounds, "Done."]}}
-    model = {"id": "m", "provider": "scripted", "options": options}
+    model = {"id": "m", "provider": "scripted", "script": [*rounds, "Done."]}
     return PromptAgent.model_validate({"model": model, "instructions": "system:\nBe brief.\nuser:\nLook around."})
 
 

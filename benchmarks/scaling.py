@@ -61,7 +61,7 @@ SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid
 
 def agent(rounds: int, calls: int) -> PromptAgent:
     script = [[{"call": "look", "arguments": {"at": f"{n}/{at}"}} for at in range(calls)] for n in range(rounds)]
-    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": [*script, "Done."]}}}
+    model = {"id": "m", "provider": "scripted", "script": [*script, "Done."]}
     return PromptAgent.model_validate({"model": model, "instructions": "system:\nBe brief.\nuser:\nLook around."})
 
 

@@ -18,10 +18,12 @@ from prompty import ModelError, Paused, PromptAgent, load, tool, trace_to, turn
 from prompty.batches.job import BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
+from prompty.batches.provider.journal import End, Journal
 from prompty.cases.comparison import write_baseline
 from prompty.durable import Worker
 from prompty.errors import IterationsExceeded
 from prompty.memory import SqliteMemory
+from prompty.providers.endpoint import Endpoint
 from prompty.providers.keys import KeyFile
 from prompty.testing import Fault, Recorder, Script, answer, call
 from prompty.tools.mcp import Pins
@@ -43,6 +45,7 @@ user:
 QUESTION = {"question": "What colour is it?"}
 ROWS = b'{"question": "What colour is it?"}\n{"question": "How heavy is it?"}\n'
 STARTED_ROW = "0" * 32  # its process died
+ACCOUNT = Endpoint(base_url="https://api.openai.com/v1", secrets=("a-key-that-opens-nothing",))
 
 
 @tool
@@ -116,6 +119,18 @@ def write_batch(folder: Path) -> None:
         ledger.begin(STARTED_ROW)
 
 
+def write_provider_batch(folder: Path) -> None:
+    """Write the journal of a provider batch with a chunk in each state."""
+    journal = Journal(folder / "provider-batch.jsonl")
+    journal.bind(ACCOUNT)
+    ends: tuple[End, ...] = ("collected", "lost")
+    for how in ends:
+        journal.end(journal.begin([how], f"file-{how}", how), how)
+    journal.add_batch(journal.begin(["created"], "file-created", "created"), "batch-created")
+    journal.begin(["intended"], "file-intended", "intended")
+    journal.close()
+
+
 def write_runs(folder: Path) -> None:
     """Write a database of durable runs: done, paused and failed."""
     asked = [{"call": "look", "arguments": {"at": "the box"}}]
@@ -131,7 +146,7 @@ def write_runs(folder: Path) -> None:
 
 
 def _scripted(script: list[Any]) -> PromptAgent:
-    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": script}}}
+    model = {"id": "m", "provider": "scripted", "script": script}
     return PromptAgent.model_validate({"model": model, "instructions": "user:\nWhat colour is it?"})
 
 
@@ -155,6 +170,7 @@ WRITERS: list[Callable[[Path], None]] = [
     write_recording,
     write_traces,
     write_batch,
+    write_provider_batch,
     write_runs,
     write_test_baseline,
     write_keys,

@@ -12,8 +12,8 @@ ERROR = 0.3  # of texts in Latin script
 FACTOR = 3  # of all other texts
 
 _LATIN = r"A-Za-z\u00c0-\u024f\u1e00-\u1eff"
-_PIECES = re.compile(
-    rf"""
+# Compiled when a text is first estimated: it takes long, and most commands estimate none.
+_PIECES = rf"""(?sx)
       [^\r\n\w]?(?P<word>[A-Z]*[a-z]+|[A-Z]+|_+)(?![\u00c0-\u024f\u1e00-\u1eff])
     | [^\r\n\w]?(?P<accented>[{_LATIN}]+)
     | (?P<digits>[0-9]{{1,3}})
@@ -23,9 +23,7 @@ _PIECES = re.compile(
     | (?P<wide>[\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])
     | (?P<letter>[ ]?[\u0370-\u1fff])
     | (?P<other>.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
 _WEIGHTS = {
     "digits": 1.0,
     "marks": 1.0,
@@ -47,7 +45,7 @@ _FOREIGN_LETTERS = 1 / 20  # a text with a larger share is not in Latin script
 def estimate_tokens(text: str) -> int:
     """Return about how many tokens a model reads for a text."""
     counts: Counter[str] = Counter()
-    for piece in _PIECES.finditer(text):
+    for piece in re.finditer(_PIECES, text):
         kind = piece.lastgroup or ""
         counts[kind] += 1
         if kind in ("word", "accented"):

@@ -201,6 +201,7 @@ HERE_ALONE = """metadata:
   fallbacks: [gpt-4o]
   reasoning: none
 model:
+  script: [Hi]
   connection: {endpoint: "https://x", apiKey: "${env:KEY}",
     apiVersion: "1"}
 inputs:
@@ -230,7 +231,7 @@ def extension_lines(text: str) -> list[int]:
 
 
 def test_a_file_that_is_to_be_portable_is_told_what_this_runtime_alone_reads() -> None:
-    assert extension_lines(HERE_ALONE) == [3, 4, 6, 7, 10, 13, 14, 16, 17, 19, 20, 21, 22, 24, 26]
+    assert extension_lines(HERE_ALONE) == [3, 4, 6, 7, 8, 11, 14, 15, 17, 18, 20, 21, 22, 23, 25, 27]
     assert "extension" not in dict(codes(frontmatter(HERE_ALONE)))
 
 

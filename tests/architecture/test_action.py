@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
-PAGE = ROOT / "docs" / "how-to" / "test-prompts.md"
+PAGE = ROOT / "docs" / "how-to" / "test-in-ci.md"
 CHANGES = {
     "for 30 days": "for 14 days",
     "so we can refund it. You get 40 EUR back.": "so it is too late. You had 99 days.",
@@ -123,7 +123,7 @@ def test_a_mistake_in_a_prompt_fails_the_job(shop: Path, environment: dict[str, 
     prompt.write_text(prompt.read_text().replace("{{ question }}", "{{ question }} <b> {{ answr"))
     run_action(shop, environment, code=1)
     problems = Path(environment["GITHUB_STEP_SUMMARY"]).read_text().partition("## Problems")[2]
-    assert "refund.prompty:27" in problems
+    assert f"refund.prompty:{len(prompt.read_text().splitlines())}:" in problems
     assert "&lt;b>" in problems
 
 

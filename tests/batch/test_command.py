@@ -31,7 +31,7 @@ SCRIPTED = """\
 model:
   id: m
   provider: scripted
-  options: {{additionalProperties: {{script: [[{{call: look, arguments: {{at: here}}}}], Done.]}}}}
+  script: [[{{call: look, arguments: {{at: here}}}}], Done.]
 tools:
   - name: look
     kind: function

@@ -15,7 +15,7 @@ ROWS = 200_000 if SOAK else 5_000
 MOST_MEGABYTES = 200
 PROMPT = """\
 ---
-model: {id: m, provider: scripted, options: {additionalProperties: {script: [Fine., Good., Well.]}}}
+model: {id: m, provider: scripted, script: [Fine., Good., Well.]}
 ---
 user:
 question {{q}}

@@ -28,7 +28,7 @@ model:
   provider: scripted
   options:
     temperature: 0.2
-    additionalProperties: {script: [Hello Ada.]}
+  script: [Hello Ada.]
 inputs:
   name: {kind: string}
 ---

@@ -12,8 +12,7 @@ name: greet
 model:
   id: m
   provider: scripted
-  options:
-    additionalProperties: {script: [Hello Ada.]}
+  script: [Hello Ada.]
 inputs:
   name: {kind: string}
 ---
@@ -88,8 +87,7 @@ name: shop
 model:
   id: m
   provider: scripted
-  options:
-    additionalProperties: {script: [{call: look}, It is here.]}
+  script: [{call: look}, It is here.]
 tools:
   - {name: look, kind: function, description: Look., parameters: {properties: []}}
 ---

@@ -335,16 +335,14 @@ def test_a_check_in_python_that_breaks_is_an_error_and_an_assertion_a_failure(tm
 
 def test_similarity_compares_vectors_of_an_embedding_prompt(tmp_path: Path) -> None:
     (tmp_path / "embed.prompty").write_text(
-        "---\nmodel:\n  id: e\n  provider: scripted\n  apiType: embedding\n  options:\n"
-        "    additionalProperties: {script: [[1.0, 0.0]]}\ninputs:\n  text: {kind: string}\n---\nuser:\n{{text}}\n"
+        "---\nmodel:\n  id: e\n  provider: scripted\n  apiType: embedding\n"
+        "  script: [[1.0, 0.0]]\ninputs:\n  text: {kind: string}\n---\nuser:\n{{text}}\n"
     )
     case = (
         "cases: [{name: a, inputs: {name: Ada}, "
         "expect: {replay: {similar: {to: Hi, prompt: embed.prompty, at_least: 0.9}}}}]"
     )
-    scripted = GREET.replace("provider: openai", "provider: scripted").replace(
-        "topK: 3", "topK: 3, additionalProperties: {script: [Hello Ada.]}"
-    )
+    scripted = GREET.replace("provider: openai", "provider: scripted\n  script: [Hello Ada.]")
     assert run_only_case(tmp_path, case, scripted, mode=RECORD).status == "passed"
     result = run_only_case(tmp_path, case, scripted)
     assert (result.status, result.runs[0].checks[0].score) == ("passed", 1.0)

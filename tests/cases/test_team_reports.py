@@ -71,7 +71,7 @@ def write_project(folder: Path, url: str) -> None:
         "greet.prompty": HEAD.format(name="greet", url=url, more="") + "user:\n{{ text }}\n",
         "translate.prompty": HEAD.format(name="translate", url=url, more="")
         .replace("provider: openai", "provider: scripted")
-        .replace("id: good", "id: demo\n  options: {additionalProperties: {script: [Hallo Welt]}}")
+        .replace("id: good", "id: demo\n  script: [Hallo Welt]")
         + "user:\n{{ text }}\n",
         "capital.test.yaml": MODELS
         + "cases:\n"

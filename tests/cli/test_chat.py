@@ -34,9 +34,7 @@ name: bank
 model:
   id: any
   provider: scripted
-  options:
-    additionalProperties:
-      script: {script}
+  script: {script}
 inputs:
   question: {{kind: string, required: true}}
 tools:

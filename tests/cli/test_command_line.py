@@ -13,7 +13,7 @@ from prompty.cli.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 
-MODEL = "{id: m, provider: scripted, options: {additionalProperties: {script: [Hello.]}}}"
+MODEL = "{id: m, provider: scripted, script: [Hello.]}"
 PROMPT = f"---\nname: hi\nmodel: {MODEL}\n---\nuser:\nHi\n"
 COMMAND = [sys.executable, "-m", "prompty"]
 

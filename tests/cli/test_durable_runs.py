@@ -40,11 +40,9 @@ PROMPT = """\
 model:
   id: m
   provider: scripted
-  options:
-    additionalProperties:
-      script:
-        - [{{call: {name}, arguments: {arguments}}}]
-        - Done.
+  script:
+    - [{{call: {name}, arguments: {arguments}}}]
+    - Done.
 tools:
   - name: {name}
     kind: function
@@ -58,7 +56,7 @@ PAY = {"name": "pay", "arguments": "{at: here}", "parameters": "{at: {kind: stri
 WAIT = {"name": "wait", "parameters": "{folder: {kind: string}}", "approval": "never"}
 LOGIN = """\
 ---
-model: {id: m, provider: scripted, options: {additionalProperties: {script: [Welcome.]}}}
+model: {id: m, provider: scripted, script: [Welcome.]}
 inputs:
   pin: {kind: string, sensitive: true}
 ---

@@ -23,7 +23,7 @@ from tests.loopback import Hold, Server, json_reply, reply
 SNAPSHOTS = Path(__file__).with_name("mistakes.txt")
 WRITE = bool(os.environ.get("PROMPTY_WRITE_MISTAKES"))
 
-SCRIPTED = "{id: m, provider: scripted, options: {additionalProperties: {script: [Hi]}}}"
+SCRIPTED = "{id: m, provider: scripted, script: [Hi]}"
 HEAD = f"---\nname: shop\nmodel: {SCRIPTED}\n"
 BODY = "---\nuser:\nHello\n"
 REMOTE = "---\nmodel: {id: m, connection: {kind: key, apiKey: a-key-of-the-file, endpoint: '%s'}}\n" + BODY
@@ -33,9 +33,7 @@ INPUTS = (
 )
 CALL = "{call: look, arguments: {}}"
 TOOL = (
-    "---\nname: shop\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: ["
-    + CALL
-    + ", Hi]}}}\n"
+    "---\nname: shop\nmodel: {id: m, provider: scripted, script: [" + CALL + ", Hi]}\n"
     "tools:\n  - {name: look, kind: function}\n" + BODY
 )
 
@@ -122,9 +120,9 @@ FILES: dict[str, tuple[str, list[str]]] = {
     "65 no answer in time": (REMOTE, ["run", "--timeout", "0.2"]),
     "65 no time at all": (HEAD + BODY, ["run", "--timeout", "0"]),
     "66 too many rounds": (
-        "---\nname: shop\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: ["
+        "---\nname: shop\nmodel: {id: m, provider: scripted, script: ["
         + ", ".join([CALL] * 12)
-        + "]}}}\ntools:\n  - {name: look, kind: function}\n"
+        + "]}\ntools:\n  - {name: look, kind: function}\n"
         + BODY,
         ["run", "--tools", "looking.py"],
     ),

@@ -160,9 +160,7 @@ def test_traces_go_to_a_folder_inside(folder: str, project: Path, monkeypatch: p
     monkeypatch.setattr("prompty.tracing.spans._sinks", {})
     monkeypatch.setattr("prompty.tracing.spans._active", ())
     configure(project, f'roots = ["."]\ntrace = "{folder}"\n')
-    prompt = (
-        "---\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: [Hello]}}}\n---\nuser:\nHi"
-    )
+    prompt = "---\nmodel: {id: m, provider: scripted, script: [Hello]}\n---\nuser:\nHi"
     (project / "one" / "greet.prompty").write_text(prompt)
     shown = run("run", "one/greet.prompty")
     assert (shown.exit_code, shown.output) == (0, "Hello\n")

@@ -16,7 +16,7 @@ model:
   id: m
   provider: scripted
   apiType: responses
-  options: {additionalProperties: {script: [Found.]}}
+  script: [Found.]
 tools: [TOOL]
 ---
 user:

@@ -31,11 +31,9 @@ name: bank
 model:
   id: any
   provider: scripted
-  options:
-    additionalProperties:
-      script:
-        - [{call: look, arguments: {account: ada}}, {call: pay, arguments: {amount: 5}}]
-        - Paid.
+  script:
+    - [{call: look, arguments: {account: ada}}, {call: pay, arguments: {amount: 5}}]
+    - Paid.
 inputs:
   question: {kind: string, default: Pay my debts}
 tools:
@@ -231,7 +229,7 @@ def test_calls_of_an_allowed_tool_run_without_a_question(folder: Path) -> None:
 
 def test_functions_that_the_file_does_not_declare_need_a_flag(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(TOOLS)
-    script = "options: {additionalProperties: {script: [{call: wipe}, Clean.]}}"
+    script = "script: [{call: wipe}, Clean.]"
     (tmp_path / "p.prompty").write_text(f"---\nmodel: {{id: a, provider: scripted, {script}}}\n---\nuser:\nWipe\n")
     refused = run(tmp_path, "run", "p.prompty", "--tools", "tools.py")
     assert refused.returncode == 1

@@ -68,7 +68,5 @@ def test_the_collector_is_on_when_a_command_runs(tmp_path: Path) -> None:
         "import gc\nimport prompty\nassert gc.isenabled()\n@prompty.tool\ndef f() -> str:\n    return ''\n"
     )
     prompt = tmp_path / "hi.prompty"
-    prompt.write_text(
-        "---\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: [Hi]}}}\n---\nuser:\nHi\n"
-    )
+    prompt.write_text("---\nmodel: {id: m, provider: scripted, script: [Hi]}\n---\nuser:\nHi\n")
     list_modules("run", str(prompt), "--tools", str(tmp_path / "tools.py"), "--all-tools")

@@ -17,7 +17,7 @@ BASE = """\
 model:
   provider: scripted
   id: small
-  options: {additionalProperties: {script: [Small.]}}
+  script: [Small.]
 inputs:
   question: {kind: string, required: true}
   tone: {kind: string, default: warm}
@@ -29,7 +29,7 @@ BIG = """\
 ---
 model:
   id: big
-  options: {additionalProperties: {script: [Big.]}}
+  script: [Big.]
 inputs: {tone: null}
 ---
 user:
@@ -141,7 +141,7 @@ def test_every_command_sends_the_same_text(answer: Path, tmp_path: Path) -> None
         server.answer(whole, whole, stream(*Chat().stream("Hello.")))
         connection = f"{{kind: key, endpoint: {server.url}, apiKey: sk-none}}"
         head = BIG.replace("model:\n", f"model:\n  provider: openai\n  connection: {connection}\n")
-        answer.with_name("answer.big.prompty").write_text(head.replace("additionalProperties: {script: [Big.]}", ""))
+        answer.with_name("answer.big.prompty").write_text(head.replace("script: [Big.]", "script: null"))
         for command, arguments in more.items():
             line = [sys.executable, "-m", "prompty", command, str(answer), *arguments, "--variant", "big"]
             subprocess.run(line, input="hi\n", capture_output=True, text=True, check=True)  # noqa: S603  our own command

@@ -14,7 +14,7 @@ from prompty import invoke, load, prepare, render, turn
 from prompty.analysis.explain import explain
 from prompty.cli.app import app
 from prompty.errors import PromptyError, PromptyWarning
-from prompty.testing import Player, Recorder, Script
+from prompty.testing import Player, Recorder, Script, register_script, script
 from prompty.tools.kinds import register_tool_kind
 from tests.loopback import refusing_port
 
@@ -226,7 +226,13 @@ def test_a_test_that_sends_nothing_needs_no_variable(file: File, tmp_path: Path)
     assert shown.exit_code == 0, shown.output
 
 
+@pytest.fixture
+def no_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "_registered", {})
+
+
 @files
+@pytest.mark.usefixtures("no_scripts")
 def test_python_needs_no_variable_before_a_call(file: File, tmp_path: Path) -> None:
     agent = load(write(file, tmp_path))
     assert "Hi" in render(agent)
@@ -236,7 +242,8 @@ def test_python_needs_no_variable_before_a_call(file: File, tmp_path: Path) -> N
     assert explain(agent).messages
     with Script("Hello"):
         assert invoke(agent) == "Hello"
-    assert invoke(agent, model="scripted:x", options={"additionalProperties": {"script": ["Hello"]}}) == "Hello"
+    register_script("x", Script("Hello"))
+    assert invoke(agent, model="scripted:x") == "Hello"
 
 
 @files
@@ -262,10 +269,11 @@ def test_the_command_names_the_variable_the_connection_and_the_line(file: File, 
 
 
 @files
+@pytest.mark.usefixtures("no_scripts")
 def test_another_model_needs_no_variable_of_the_file(file: File, tmp_path: Path) -> None:
     prompt = write(file, tmp_path)
-    script = '{"script": ["Hello"]}'
-    shown = run("run", prompt.name, "--model", "scripted:x", "--option", f"additionalProperties={script}")
+    register_script("x", Script("Hello"))
+    shown = run("run", prompt.name, "--model", "scripted:x")
     if file.lists:
         assert shown.exit_code == 1
         assert_said(shown.output, file, prompt)
@@ -274,12 +282,13 @@ def test_another_model_needs_no_variable_of_the_file(file: File, tmp_path: Path)
         assert "not set" not in shown.output
 
 
+@pytest.mark.usefixtures("no_scripts")
 def test_a_migrated_file_runs_on_another_model_without_its_variables(tmp_path: Path) -> None:
     prompt = write(FILES["v1 with Azure"], tmp_path)
     assert run("migrate", "--write", prompt.name).exit_code == 0
     assert "${env:UNSET_KEY}" in prompt.read_text()
-    script = '{"script": ["Hello"]}'
-    shown = run("run", prompt.name, "--model", "scripted:x", "--option", f"additionalProperties={script}")
+    register_script("x", Script("Hello"))
+    shown = run("run", prompt.name, "--model", "scripted:x")
     assert (shown.exit_code, shown.output) == (0, "Hello\n")
 
 

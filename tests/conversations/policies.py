@@ -73,7 +73,7 @@ class Scene:
         model = {
             "id": "m",
             "provider": "scripted",
-            "options": {"additionalProperties": {"script": [arguments, "Done."]}},
+            "script": [arguments, "Done."],
         }
         inputs = {f"of_{one.name}": {"kind": one.kind} for one in self._bound()}
         return self._agent(model, {one.name: {"input": f"of_{one.name}"} for one in self._bound()}, inputs=inputs)

@@ -12,7 +12,7 @@ Script = list[Any]
 
 def scripted(script: Script, **parts: Any) -> PromptAgent:
     """An agent whose model answers by a script that it brings along: any process can go on with it."""
-    model = {"id": "m", "provider": "scripted", "options": {"additionalProperties": {"script": script}}}
+    model = {"id": "m", "provider": "scripted", "script": script}
     body = {"instructions": "system:\nBe brief.\nuser:\n{{q}}", "inputs": {"q": "Hi"}}
     return PromptAgent.model_validate({"model": model, **body, **parts})
 

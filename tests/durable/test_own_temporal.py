@@ -593,8 +593,8 @@ async def test_the_history_grows_with_what_is_new_in_a_conversation(
     script = [[{"call": "read", "arguments": {"at": f"{n:04}"}}] for n in range(rounds)]
     sizes = {}
     for count in (rounds // 2, rounds):
-        options = {"additionalProperties": {"script": [*script[:count], "Done."]}}
-        agent = {"model": {"id": "m", "provider": "scripted", "options": options}, "instructions": "user:\nRead."}
+        model = {"id": "m", "provider": "scripted", "script": [*script[:count], "Done."]}
+        agent = {"model": model, "instructions": "user:\nRead."}
         queue = new_id()
         async with AsyncExitStack() as stack:
             only = {"disable_eager_activity_execution": True}  # so that any worker gets an activity

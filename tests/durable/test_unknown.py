@@ -131,9 +131,7 @@ CHILD = """\
 model:
   id: m
   provider: scripted
-  options:
-    additionalProperties:
-      script: [The child says hello.]
+  script: [The child says hello.]
 ---
 user:
 Hello?
@@ -143,12 +141,10 @@ PARENT = """\
 model:
   id: m
   provider: scripted
-  options:
-    additionalProperties:
-      script:
-        - [{call: wait}]
-        - [{call: child}]
-        - Done.
+  script:
+    - [{call: wait}]
+    - [{call: child}]
+    - Done.
 tools:
   - name: child
     kind: prompty

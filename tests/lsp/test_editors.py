@@ -63,25 +63,27 @@ vim.cmd("qa!")
 EMACS = """\
 (require 'flymake)
 (require 'json)
-(setq eglot-send-changes-idle-time 0.05 eglot-sync-connect 20)
-(defun wait-until (state)
-  (let ((tries 0))
-    (while (not (funcall state))
-      (when (> (setq tries (1+ tries)) 1000) (error "waited in vain"))
-      (accept-process-output nil 0.02))))
+(setq eglot-sync-connect 60)
 (defun place (position)
-  (save-excursion (goto-char position) (list (line-number-at-pos) (1+ (- (point) (point-at-bol))))))
+  (save-excursion (goto-char position) (vector (1- (line-number-at-pos)) (- (point) (point-at-bol)))))
 (defun describe (one)
-  (vconcat (place (flymake-diagnostic-beg one)) (place (flymake-diagnostic-end one))))
+  (let ((spec (alist-get 'eglot-lsp-diag (flymake-diagnostic-data one))))
+    (vector (plist-get spec :code) (place (flymake-diagnostic-beg one)) (place (flymake-diagnostic-end one)))))
+(defun ask-for-fixes () ; answered after the diagnostics
+  (let* ((start '(:line 0 :character 0))
+         (range (list :textDocument (eglot--TextDocumentIdentifier) :range (list :start start :end start))))
+    (jsonrpc-request (eglot--current-server-or-lose) :textDocument/codeAction
+                     (append range '(:context (:diagnostics []))) :timeout 60)))
 (let (files)
   (dolist (file (with-temp-buffer (insert-file-contents "files.txt") (split-string (buffer-string) "\\n" t)))
     (find-file file)
-    (unless (eglot-managed-p) (call-interactively 'eglot))
     (eglot--maybe-activate-editing-mode)
+    (unless (eglot-managed-p) (call-interactively 'eglot))
+    (ask-for-fixes)
     (flymake-mode 1)
     (flymake-start)
-    (wait-until (lambda () (flymake-diagnostics)))
-    (push (cons file (vconcat (mapcar 'describe (flymake-diagnostics)))) files))
+    (push (cons file (vconcat (mapcar 'describe (flymake-diagnostics)))) files)
+    (kill-buffer))
   (with-temp-file "seen.json" (insert (json-encode files))))
 (kill-emacs 0)
 """
@@ -143,13 +145,13 @@ def run_editor(folder: Path, files: Iterable[str], program: str, *arguments: str
     return json.loads((folder / "seen.json").read_text(encoding="utf-8"))
 
 
-def count_bytes(folder: Path, file: str, place: Place) -> Place:
-    """Return a place as Neovim counts."""
+def count_units(folder: Path, file: str, place: Place, encoding: str) -> Place:
+    """Return a place as an editor counts: Neovim in bytes of UTF-8, ALE in units of UTF-16."""
     lines = (folder / file).read_bytes().decode().replace("\r\n", "\n").split("\n")
 
     def count(position: tuple[int, int]) -> tuple[int, int]:
         line, column = position
-        return line, len(lines[line][:column].encode())
+        return line, len(lines[line][:column].encode(encoding)) // len("a".encode(encoding))
 
     return Place(place.code, count(place.start), count(place.end))
 
@@ -163,20 +165,22 @@ def test_neovim_shows_fixes_and_renames(tmp_path: Path) -> None:
     seen = run_editor(tmp_path, files, *command)
     for file, places in expected.items():
         shown = [Place(code, (line, column), (*end,)) for code, line, column, *end in seen["files"][file][1:]]
-        assert sorted(shown) == sorted(count_bytes(tmp_path, file, place) for place in places), file
+        assert sorted(shown) == sorted(count_units(tmp_path, file, place, "utf-8") for place in places), file
     assert seen["fixed"] == "model: gpt-6-luna"
     assert seen["modified"]  # the fix is in the buffer, and the problem is gone before it is saved
     assert "  person: {kind: string}" in seen["renamed"]
 
 
 def test_emacs_shows_the_problems(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()  # one project, so one server
     (tmp_path / "init.el").write_text(f"(require 'package)\n(package-initialize)\n{SETTINGS['init.el']}")
     (tmp_path / "drive.el").write_text(EMACS)
-    files = [f"{name}.prompty" for name in MISTAKES]
-    seen = run_editor(tmp_path, files, "emacs", "--batch", "-l", "init.el", "-l", "drive.el")
-    for file in files:
-        expected = [[one.line, one.column, one.end_line, one.end_column] for one in find_problems(tmp_path / file)]
-        assert sorted(seen[file]) == sorted(expected), file
+    expected = write_samples(tmp_path)
+    seen = run_editor(tmp_path, expected, "emacs", "--batch", "-l", "init.el", "-l", "drive.el")
+    for file, places in expected.items():
+        empty = {place.code for place in places if place.start == place.end}  # Emacs shows a word there, or nothing
+        shown = [Place(code, (*start,), (*end,)) for code, start, end in seen[file] if code not in empty]
+        assert sorted(shown) == sorted(place for place in places if place.code not in empty), file
 
 
 def test_vim_shows_the_problems(tmp_path: Path) -> None:

@@ -69,6 +69,32 @@ def test_the_inputs_are_those_of_the_test_file_even_if_it_is_not_saved(tmp_path:
     assert preview(editor, uri)["inputs"] == {"who": "Dee", "age": 1}
 
 
+def test_a_form_has_a_field_for_each_input_and_each_variable_without_one(tmp_path: Path) -> None:
+    inputs = "age: {kind: integer, description: In years.}\n  tone: {kind: string, enumValues: [warm, cold]}\n"
+    text = PROMPT.replace("age: {kind: integer}\n", inputs).replace("{{ age }}", "{{ age }} {{ tone }} {{ nobody }}")
+    editor = Editor()
+    shown = preview(editor, editor.open(tmp_path / "a.prompty", text), inputs={"age": 36, "tone": "cold"})
+    assert shown["fields"] == [
+        {"name": "who", "kind": "string", "description": None, "choices": None, "value": "you"},
+        {"name": "age", "kind": "integer", "description": "In years.", "choices": None, "value": 36},
+        {"name": "tone", "kind": "string", "description": None, "choices": ["warm", "cold"], "value": "cold"},
+        {"name": "nobody", "kind": "string", "description": None, "choices": None, "value": "text"},
+    ]
+
+
+def test_a_value_of_the_wrong_kind_from_a_form_is_refused_with_its_name(tmp_path: Path) -> None:
+    editor = Editor()
+    uri = editor.open(tmp_path / "a.prompty", PROMPT)
+    with pytest.raises(ServerError, match="age"):
+        preview(editor, uri, inputs={"age": "many"})
+
+
+def test_a_value_for_an_input_that_was_renamed_is_left_out(tmp_path: Path) -> None:
+    editor = Editor()
+    uri = editor.open(tmp_path / "a.prompty", PROMPT)
+    assert preview(editor, uri, inputs={"whom": "Ada", "age": 1})["inputs"] == {"who": "you", "age": 1}
+
+
 def test_values_of_the_environment_never_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOUSE_WORD", "value-of-the-word")
     monkeypatch.setenv("HOUSE_KEY", "value-of-the-key")
@@ -78,12 +104,14 @@ def test_values_of_the_environment_never_appear(tmp_path: Path, monkeypatch: pyt
     text = PROMPT.replace("provider: openai", f"provider: openai, connection: {connection}")
     text = text.replace("default: you", "default: '${env:HOUSE_WORD} ${env:HOUSE_FILE}'")
     (tmp_path / "a.prompty").write_text(text)
+    (tmp_path / "a.test.yaml").write_text("cases: [{inputs: {who: '${env:HOUSE_WORD} ${env:HOUSE_FILE}'}}]\n")
     editor = Editor(PULLING)
     uri = editor.open(tmp_path / "a.prompty")
     editor.ask("completion", uri, 0, 0)  # reads `.env`
     shown = preview(editor, uri, inputs={"age": 1})
     assert "${env:HOUSE_WORD} ${env:HOUSE_FILE}" in str(shown["messages"])
     assert "${env:HOUSE_URL}" in str(shown["request"])
+    assert "${env:HOUSE_WORD}" in str(shown["fields"])
     content = editor.request("workspace/textDocumentContent", {"uri": f"prompty-preview:/a.md?{quote(uri)}"})
     assert "Hello" in content["text"]
     assert "value-of" not in str(editor.received)

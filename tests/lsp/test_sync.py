@@ -135,3 +135,23 @@ def test_an_unsaved_file_without_a_path_is_checked(tmp_path: Path) -> None:
     document = {"uri": "untitled:Untitled-1", "languageId": "prompty", "version": 1, "text": "{{ who }}"}
     editor.notify("textDocument/didOpen", {"textDocument": document})
     assert "undeclared-variable" in codes(editor, "untitled:Untitled-1")
+
+
+def test_a_file_without_problems_is_said_to_have_none_each_time_it_is_opened(tmp_path: Path) -> None:
+    editor = Editor()
+    for _ in range(2):
+        uri = editor.open(tmp_path / "a.prompty", PROMPT)
+        assert editor.diagnostics.pop(uri) == []
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+
+
+def test_a_request_for_fixes_right_after_a_change_does_not_keep_its_diagnostics_back(tmp_path: Path) -> None:
+    editor = Editor()
+    uri = editor.open(tmp_path / "a.prompty", PROMPT)
+    document = {"uri": uri, "version": 2}
+    change = {"textDocument": document, "contentChanges": [insert(4, 5, " {{ who }}")]}
+    everything = {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}
+    waiting = {"method": "textDocument/didChange", "params": change}
+    editor.connection.receive(waiting, editor.server)  # and the request arrives before the server has checked
+    editor.request("textDocument/codeAction", {"textDocument": document, "range": everything, "context": {}})
+    assert codes(editor, uri) == ["undeclared-variable"]

@@ -18,6 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 from urllib.request import urlopen
+from zipfile import ZipFile
 
 import pytest
 
@@ -41,9 +42,7 @@ descripton: Greets a person.
 model:
   provider: scripted
   id: example
-  options:
-    additionalProperties:
-      script: ["Hello Ada, how are you?"]
+  script: ["Hello Ada, how are you?"]
 inputs:
   who: {kind: string, default: Ada}
 ---
@@ -52,6 +51,25 @@ You greet people in one sentence.
 
 user:
 Greet {{ who }}.
+"""
+
+
+# Says "theirs" where Microsoft's extension would answer.
+MICROSOFT = {
+    "name": "prompty",
+    "publisher": "ms-toolsai",
+    "version": "0.0.1",
+    "engines": {"vscode": "^1.91.0"},
+    "main": "./main.js",
+    "activationEvents": ["onLanguage:prompty"],
+}
+THEIRS = """\
+const { CompletionItem, CompletionItemKind, Hover, languages } = require('vscode');
+exports.activate = () => {
+  languages.registerHoverProvider('prompty', { provideHover: () => new Hover('theirs') });
+  const provideCompletionItems = () => [new CompletionItem('theirs', CompletionItemKind.Variable)];
+  languages.registerCompletionItemProvider('prompty', { provideCompletionItems });
+};
 """
 
 
@@ -75,7 +93,7 @@ def reports() -> Iterator[tuple[str, SimpleQueue[dict[str, Any]]]]:
         server.shutdown()
 
 
-def write_workspace(folder: Path, url: str) -> dict[str, list[list[Any]]]:
+def write_workspace(folder: Path, url: str, *, is_alone: bool) -> dict[str, list[list[Any]]]:
     """Write a hundred files, and return the problems of `prompty check` in each."""
     folder.mkdir()
     (folder / "greet.prompty").write_text(GREET)
@@ -85,9 +103,9 @@ def write_workspace(folder: Path, url: str) -> dict[str, list[list[Any]]]:
         problems = [problem for problem in find_problems(file) if Path(problem.path).name == file.name]
         expected[f"{number}/{file.name}"] = sorted(map(show_range, problems))
     files = [(name, not problems) for name, problems in expected.items()]
-    (folder / "driver.json").write_text(json.dumps({"url": url, "files": files}))
+    (folder / "driver.json").write_text(json.dumps({"url": url, "files": files, "isAlone": is_alone}))
     (folder / ".vscode").mkdir()
-    settings = {"prompty.python": sys.executable, "files.autoSave": "off"}
+    settings = {"prompty.python": sys.executable, "files.autoSave": "off", "editor.unusualLineTerminators": "off"}
     (folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
     return expected
 
@@ -99,7 +117,7 @@ def show_range(problem: Problem) -> list[Any]:
 
 
 @contextmanager
-def run_code_server(folder: Path, home: Path) -> Iterator[str]:
+def run_code_server(folder: Path, home: Path, *others: Path) -> Iterator[str]:
     """Install the extensions into a fresh home, and serve a folder."""
     home.mkdir()
     (home / "config.yaml").write_text("")
@@ -107,7 +125,7 @@ def run_code_server(folder: Path, home: Path) -> Iterator[str]:
     command += ["--extensions-dir", home / "extensions"]
     environment = {**os.environ, "HOME": str(home)}
     with (home / "log.txt").open("w") as log:
-        for extension in EXTENSIONS:
+        for extension in (*EXTENSIONS, *others):
             install = [*command, "--install-extension", extension]
             subprocess.run(install, env=environment, stdout=log, stderr=log, check=True)  # noqa: S603  our own command
         port = find_port()
@@ -149,22 +167,29 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("code-server did not start")
 
 
-def test_the_extension_works_in_vs_code(tmp_path: Path, reports: tuple[str, SimpleQueue[dict[str, Any]]]) -> None:
+def find_chromium() -> str:
     if not SERVER.exists() and not os.environ.get("CI"):
         pytest.skip("code-server is not installed: make code-server")
     program = chromium()
     assert program is not None, NEEDED
+    return program
+
+
+def test_the_extension_works_in_vs_code(tmp_path: Path, reports: tuple[str, SimpleQueue[dict[str, Any]]]) -> None:
+    browser = Browser(find_chromium(), tmp_path / "profile")
     url, received = reports
     folder = tmp_path / "work"
-    expected = write_workspace(folder, url)
-    browser = Browser(program, tmp_path / "profile")
+    expected = write_workspace(folder, url, is_alone=True)
     try:
         with run_code_server(folder, tmp_path / "home") as address:
-            session = open_page(browser, address)
+            tab = Tab(browser, address)
             seen = received.get(timeout=SECONDS)
+            if "error" not in seen:
+                tab.fill_in("person", "Grace")
+                tab.wait_for(f"{PANEL}.querySelector('main').innerText.includes('Greet Grace.')")
+                still_there = tab.evaluate(f"{PANEL}.querySelector('[name=person]').value")
             time.sleep(2)  # for the picture alone
-            picture = browser.call("Page.captureScreenshot", session)["data"]
-            (BUILD / "vscode.png").write_bytes(b64decode(picture))
+            (BUILD / "vscode.png").write_bytes(tab.take_picture())
     finally:
         browser.close()
     assert seen.get("error") is None
@@ -182,12 +207,64 @@ def test_the_extension_works_in_vs_code(tmp_path: Path, reports: tuple[str, Simp
     assert "Words that are not saved." in seen["preview"]
     assert seen["dirty"]
     assert seen["run"] == 0
+    assert still_there == "Grace"
 
 
-def open_page(browser: Browser, address: str) -> str:
-    """Open an address and return the session of its tab."""
-    target = browser.call("Target.createTarget", url=address)["targetId"]
-    session: str = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-    size = {"width": 1400, "height": 820, "deviceScaleFactor": 1, "mobile": False}
-    browser.call("Emulation.setDeviceMetricsOverride", session, **size)
-    return session
+def test_next_to_microsofts_extension_only_problems_are_shown(
+    tmp_path: Path, reports: tuple[str, SimpleQueue[dict[str, Any]]]
+) -> None:
+    browser = Browser(find_chromium(), tmp_path / "profile")
+    url, received = reports
+    write_workspace(tmp_path / "work", url, is_alone=False)
+    other = tmp_path / "other.vsix"
+    with ZipFile(other, "w") as archive:
+        archive.writestr("extension/package.json", json.dumps(MICROSOFT))
+        archive.writestr("extension/main.js", THEIRS)
+    try:
+        with run_code_server(tmp_path / "work", tmp_path / "home", other) as address:
+            Tab(browser, address)
+            seen = received.get(timeout=SECONDS)
+    finally:
+        browser.close()
+    assert seen.get("error") is None
+    assert seen["problem"] == ["prompty", "unknown-key", 2, 0, 2, 10]
+    assert seen["hover"] == ["theirs"]
+    assert seen["completion"] == ["theirs"]
+    assert seen["others"] == []
+
+
+# The page of the preview panel, which VS Code puts into two frames.
+PANEL = "document.querySelector('iframe.webview').contentDocument.querySelector('iframe').contentDocument"
+
+
+class Tab:
+    """The tab with VS Code."""
+
+    def __init__(self, browser: Browser, address: str) -> None:
+        self._browser = browser
+        target = browser.call("Target.createTarget", url=address)["targetId"]
+        self._session: str = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        size = {"width": 1400, "height": 820, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", self._session, **size)
+
+    def evaluate(self, expression: str) -> Any:
+        answer = self._browser.call("Runtime.evaluate", self._session, expression=expression, returnByValue=True)
+        return answer["result"].get("value")
+
+    def wait_for(self, expression: str) -> None:
+        end = time.monotonic() + 60
+        while not self.evaluate(expression):
+            assert time.monotonic() < end, f"never became true: {expression}"
+            time.sleep(0.1)
+
+    def fill_in(self, name: str, value: str) -> None:
+        """Type into a field of the preview's form, a character at a time."""
+        self.wait_for(f"{PANEL}.querySelector('[name={name}]') !== null")
+        self.evaluate(
+            f"{PANEL}.querySelector('[name={name}]').focus(); {PANEL}.querySelector('[name={name}]').select()"
+        )
+        for character in value:
+            self._browser.call("Input.insertText", self._session, text=character)
+
+    def take_picture(self) -> bytes:
+        return b64decode(self._browser.call("Page.captureScreenshot", self._session)["data"])

@@ -623,7 +623,7 @@ def test_check_warns_of_the_endpoint_of_a_fallback(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PROMPTY_TEST_KEY", "of-the-environment")
     path = tmp_path / "a.prompty"
     path.write_text(
-        "---\nmodel: {id: m, provider: scripted, options: {additionalProperties: {script: [Hi]}}}\n"
+        "---\nmodel: {id: m, provider: scripted, script: [Hi]}\n"
         "metadata:\n  fallbacks:\n    - id: f\n      provider: openai\n"
         "      connection: {kind: key, endpoint: 'https://elsewhere.invalid/v1', apiKey: '${env:PROMPTY_TEST_KEY}'}\n"
         "---\nuser:\nHi\n"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from prompty import Paused, resume, turn
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
+from prompty.batches.provider.journal import Journal
 from prompty.cases.comparison import read_baseline
 from prompty.durable import Worker
 from prompty.errors import IterationsExceeded
@@ -19,7 +21,7 @@ from prompty.providers.keys import KeyFile
 from prompty.testing import Player, Script
 from prompty.tools.mcp import Pins
 from prompty.viewer.trace import read_trace
-from scripts.write_stored_formats import QUESTION, SECONDS, STARTED_ROW, batch_job, look, write_formats
+from scripts.write_stored_formats import ACCOUNT, QUESTION, SECONDS, STARTED_ROW, batch_job, look, write_formats
 
 pytestmark = pytest.mark.database
 
@@ -72,6 +74,16 @@ def test_a_batch_repeats_no_row_that_it_has(folder: Path) -> None:
         assert list(ledger.index.list_interrupted()) == [STARTED_ROW]
         assert asyncio.run(LocalBatch(job, ledger).run())
     assert script.requests == []
+
+
+def test_a_provider_batch_knows_its_account_and_its_chunks(folder: Path) -> None:
+    journal = Journal(folder / "provider-batch.jsonl")
+    assert journal.is_bound_to(ACCOUNT)
+    assert not journal.is_bound_to(replace(ACCOUNT, secrets=("another-key",)))
+    assert journal.lost == [["lost"]]
+    chunks = [(chunk.rows, chunk.file, chunk.batch) for chunk in journal.chunks.values()]
+    assert chunks == [(["created"], "file-created", "batch-created"), (["intended"], "file-intended", None)]
+    journal.close()
 
 
 def test_durable_runs_are_read_and_go_on(folder: Path) -> None:

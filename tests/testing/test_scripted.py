@@ -2,12 +2,14 @@
 
 import asyncio
 import contextvars
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings, strategies as st
 
 from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, user
@@ -33,8 +35,7 @@ every_mode = pytest.mark.parametrize("way", WAYS, ids=str)
 
 
 def agent_of(api_type: str = "chat", script: object = None, **model: Any) -> PromptAgent:
-    options = {"additionalProperties": {"script": script}} if script is not None else {}
-    model = {"id": "m", "provider": "scripted", "apiType": api_type, "options": options, **model}
+    model = {"id": "m", "provider": "scripted", "apiType": api_type, "script": script, **model}
     return PromptAgent.model_validate({"model": model, "instructions": "user:\nHi", "tools": [LOOK]})
 
 
@@ -151,7 +152,7 @@ def test_the_innermost_script_answers_and_a_context_ends_with_its_block() -> Non
         with Script("inner"):
             assert invoke(agent_of()) == "inner"
         assert invoke(agent_of()) == "outer again"
-    with pytest.raises(ModelError, match=r"no script is registered for the model 'm'\n    .*register_script\('m'"):
+    with pytest.raises(ModelError, match=r"the model 'm' has no script\n    .*register_script\('m'"):
         invoke(agent_of())
 
 
@@ -277,7 +278,59 @@ def test_a_text_at_the_end_of_a_file_repeats_and_calls_do_not(api_type: str) -> 
     assert run(agent_of(api_type, ["done"]), history) == "done"
 
 
-@pytest.mark.parametrize("script", ["Hello", [1], [{}], [{"txt": "a"}], [{"call": 1}], [[{"call": "a", "with": 1}]]])
+call_entries = st.builds(lambda name, arguments: {"call": name, "arguments": arguments}, names, json_objects)
+file_replies = (
+    call_entries
+    | st.lists(call_entries, min_size=1, max_size=3)
+    | st.builds(lambda text, calls: {"text": text, "calls": calls}, texts, st.lists(call_entries, min_size=1))
+)
+
+
+def expect_calls(entry: Any) -> list[tuple[str, Any]]:
+    """Return the names and the arguments of the calls in a reply of a file."""
+    calls = entry if isinstance(entry, list) else entry.get("calls", [entry])
+    return [(one["call"], one["arguments"]) for one in calls]
+
+
+@every_api
+@settings(deadline=None)
+@given(rounds=st.lists(file_replies, max_size=4), last=texts.filter(bool))
+def test_any_script_of_a_file_answers_in_its_order(api_type: str, rounds: list[Any], last: str) -> None:
+    model = {"provider": "scripted", "apiType": api_type, "script": [*rounds, last]}
+    agent = loads(f"---\n{yaml.safe_dump({'model': model})}---\nuser:\nHi")
+    found = list(followed(agent, [user("Hi")], len(rounds) + 1))
+    calls = [[(one.name, json.loads(one.arguments)) for one in reply] for reply in found[:-1]]
+    assert calls == [expect_calls(entry) for entry in rounds]
+    assert found[-1] == last
+
+
+def test_a_scripted_model_needs_no_id_and_ignores_the_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMPTY_MODEL", "openai:gpt-test")
+    assert invoke(loads("---\nmodel: {provider: scripted, script: [Hello]}\n---\nuser:\nHi")) == "Hello"
+
+
+def test_the_script_of_a_file_is_saved_with_it() -> None:
+    agent = loads("---\nmodel: {provider: scripted, script: [{call: look}, Hello]}\n---\nuser:\nHi")
+    for unset in (True, False):
+        assert PromptAgent.model_validate_json(agent.model_dump_json(exclude_unset=unset)).model == agent.model
+    assert "script" not in loads("user:\nHi").model.model_dump()
+
+
+def test_a_variable_in_a_script_may_be_set_after_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = loads("---\nmodel: {provider: scripted, script: ['${env:LATE_REPLY}']}\n---\nuser:\nHi")
+    monkeypatch.setenv("LATE_REPLY", "Hello")
+    assert invoke(agent) == "Hello"
+
+
+@pytest.mark.parametrize(
+    "model", ["{provider: scripted}", "{provider: scripted, options: {additionalProperties: {script: [Hi]}}}"]
+)
+def test_a_model_without_a_script_says_how_to_write_one(model: str) -> None:
+    with pytest.raises(ModelError, match=r"`model: \{provider: scripted, script: \[Hello\]\}`"):
+        invoke(loads(f"---\nmodel: {model}\n---\nuser:\nHi"))
+
+
+@pytest.mark.parametrize("script", [[1], [{}], [{"txt": "a"}], [{"call": 1}], [[{"call": "a", "with": 1}]]])
 def test_a_script_of_a_file_that_cannot_be_read_says_what_can(script: object) -> None:
     with pytest.raises(RequestError, match="Write a text"):
         invoke(agent_of(script=script))
@@ -407,8 +460,7 @@ def test_what_is_written_is_read_back_whole_and_in_pieces(api_type: str, data: s
 
 
 def vectors_file(script: str, body: str = "user:\nOne\n") -> str:
-    options = f"options: {{additionalProperties: {{script: {script}}}}}"
-    return f"---\nmodel: {{id: any, provider: scripted, apiType: embedding, {options}}}\n---\n{body}"
+    return f"---\nmodel: {{provider: scripted, apiType: embedding, script: {script}}}\n---\n{body}"
 
 
 def test_the_script_of_a_file_answers_each_text_with_a_vector() -> None:
@@ -418,7 +470,7 @@ def test_the_script_of_a_file_answers_each_text_with_a_vector() -> None:
     assert invoke(loads(vectors_file("[[0.5, -1]]", two))) == [[0.5, -1], [0.5, -1]]
 
 
-@pytest.mark.parametrize("script", ["[]", "[Hello]", "[[a]]", "Hello", "[0.5]"])
+@pytest.mark.parametrize("script", ["[]", "[Hello]", "[[a]]", "[0.5]"])
 def test_a_script_without_vectors_cannot_answer_for_embeddings(script: str) -> None:
     with pytest.raises(RequestError, match="not a list of vectors"):
         invoke(loads(vectors_file(script)))

@@ -259,7 +259,7 @@ def test_without_that_request_no_exchange_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_the_command_line_traces_too(tmp_path: Path) -> None:
-    model = "{id: m, provider: scripted, options: {additionalProperties: {script: [Hello.]}}}"
+    model = "{id: m, provider: scripted, script: [Hello.]}"
     (tmp_path / "greet.prompty").write_text(f"---\nname: greet\nmodel: {model}\n---\nuser:\nHi")
     command = [sys.executable, "-m", "prompty.cli", "run", "greet.prompty", "--trace", "console,file:out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  our own code

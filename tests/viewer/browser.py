@@ -73,13 +73,21 @@ class Browser:
         return answer
 
     def open(
-        self, file: Path, *, fragment: str = "", width: int = 1440, height: int = 900, dark: bool = False
+        self,
+        file: Path,
+        *,
+        fragment: str = "",
+        width: int = 1440,
+        height: int = 900,
+        dark: bool = False,
+        ready: str = "document.documentElement?.dataset.ready !== undefined",
     ) -> "Page":
         if self._target:
             self.call("Target.closeTarget", targetId=self._target)
         self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
-        return Page(self, session, file.resolve().as_uri() + fragment, width, height, "dark" if dark else "light")
+        address = file.resolve().as_uri() + fragment
+        return Page(self, session, address, width, height, "dark" if dark else "light", ready)
 
     def close(self) -> None:
         self.call("Browser.close")
@@ -89,16 +97,18 @@ class Browser:
 
 
 class Page:
-    """A tab with the page of a trace."""
+    """A tab. Its page is ready when the expression `ready` is true."""
 
-    def __init__(self, browser: Browser, session: str, address: str, width: int, height: int, scheme: str) -> None:
+    def __init__(
+        self, browser: Browser, session: str, address: str, width: int, height: int, scheme: str, ready: str
+    ) -> None:
         self._browser, self._session = browser, session
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url=address)
-        self.wait_for("document.documentElement?.dataset.ready !== undefined")
+        self.wait_for(f"location.href !== 'about:blank' && ({ready})")
 
     def call(self, method: str, **parameters: Any) -> Answer:
         return self._browser.call(method, self._session, **parameters)

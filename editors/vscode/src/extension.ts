@@ -94,11 +94,11 @@ async function findEnvironment(resource?: vscode.Uri): Promise<string | undefine
   return environment?.executable?.uri?.fsPath;
 }
 
-async function askForPreview(uri: string): Promise<Preview> {
+async function askForPreview(uri: string, inputs: Record<string, unknown>): Promise<Preview> {
   if (client === undefined) {
     throw new Error('The server does not run.');
   }
-  return client.sendRequest(ExecuteCommandRequest.type, { command: 'prompty.preview', arguments: [uri] });
+  return client.sendRequest(ExecuteCommandRequest.type, { command: 'prompty.preview', arguments: [uri, { inputs }] });
 }
 
 /** Run a command on a file in the terminal, where a person can answer questions of a tool or give inputs. */

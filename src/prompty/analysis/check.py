@@ -35,6 +35,7 @@ from prompty.analysis.semantics import (
     find_refused_unions,
     find_text_in_frontmatter,
     find_unknown_names,
+    find_unread_script,
     find_untrusted_endpoints,
     find_wrong_tool_names,
 )
@@ -285,6 +286,7 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     yield from find_provider_tools(built.agent.model_copy(update={"registry": registry}), source_map)
     yield from find_open_outputs(built.agent, source_map)
     yield from find_refused_unions(built.agent, source_map, registry)
+    yield from find_unread_script(built.agent, source_map)
     yield from find_raw_tools(built.agent, source_map)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
 

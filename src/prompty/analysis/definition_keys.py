@@ -51,6 +51,7 @@ _CONNECTIONS: dict[str, type[BaseModel]] = {
 }
 EXTENSIONS: Mapping[type[BaseModel], tuple[str, ...]] = {
     Property: ("sensitive",),
+    Model: ("script",),
     connection.ApiKeyConnection: ("apiVersion", "headers"),
     connection.ReferenceConnection: ("headers",),
     connection.AnonymousConnection: ("headers",),
@@ -150,6 +151,7 @@ def find_extensions(data: Mapping[str, Any], source_map: SourceMap) -> Iterator[
 _ALTERNATIVES = {
     "approvalMode": "Remove it, and pass `approval=` in your program.",
     "apiVersion": "Remove it, and set OPENAI_API_VERSION.",
+    "script": "Remove it, and name a model of another provider.",
     "operations": "Remove it, and keep only these operations in the document.",
     "tags": "Remove it, and keep only the operations with these tags in the document.",
     "methods": "Remove it, and keep only the operations with these methods in the document.",

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, ToolError, UnknownName, nearest
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import SCRIPTED, PromptAgent
 from prompty.model.conditions import get_conditions
 from prompty.model.connection import ApiKeyConnection, OAuthConnection
 from prompty.model.property import Kind, walk_properties
@@ -73,11 +73,16 @@ def _locate(source_map: SourceMap, keys: tuple[str | int, ...], code: str, error
 
 
 def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
-    key = agent.model.provider
-    if registry[EXECUTORS].has(key):
-        return
+    """Yield the findings about a provider, unless an executor takes its place. Few prompts have some, so that packages
+    are seldom searched for executors, which takes milliseconds."""
+    findings = list(_find_provider_problems(agent, source_map, registry))
+    if findings and not registry[EXECUTORS].has(agent.model.provider):
+        yield from findings
+
+
+def _find_provider_problems(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     try:
-        provider = registry[PROVIDERS].get(key)
+        provider = registry[PROVIDERS].get(agent.model.provider)
     except UnknownName as error:
         yield _locate(source_map, ("model", "provider"), "unknown-provider", error)
         return
@@ -233,13 +238,30 @@ _STRICT_APIS = ("chat", "responses", "messages")
 def find_refused_unions(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
     """Yield an error for each `oneOf` in a strict schema, if the API has only `anyOf` there (F17)."""
     providers, key = registry[PROVIDERS], agent.model.provider
-    if registry[EXECUTORS].has(key) or not providers.has(key):
+    unions = list(find_strict_one_of(agent))
+    if not unions or registry[EXECUTORS].has(key) or not providers.has(key):
         return
     with suppress(PromptyError):  # other findings report an unknown `apiType` or a missing package
         if providers.get(key).api(agent.model.api_type).name not in _STRICT_APIS:
             return
-        for keys, cause, fix in find_strict_one_of(agent):
+        for keys, cause, fix in unions:
             yield source_map.locate(keys, "strict-one-of", cause, fix, on_key=True, replacement="anyOf")
+
+
+def find_unread_script(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for a script among the options, and for one beside another provider."""
+    keys: KeyPath = ("model", "script")
+    if agent.model.provider == SCRIPTED:
+        if "script" not in (agent.model.options.additional_properties or {}):
+            return
+        keys = ("model", "options", "additionalProperties", "script")
+        message, fix = "`script` has no effect here", "Write it as `model: {provider: scripted, script: […]}`."
+    elif agent.model.script is not None:
+        message = f"`script` has no effect with the provider `{agent.model.provider}`"
+        fix = "Write `provider: scripted`, or remove the script."
+    else:
+        return
+    yield source_map.locate(keys, "misplaced-key", message, fix, severity="warning", on_key=True)
 
 
 def find_raw_tools(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
@@ -304,6 +326,10 @@ def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> 
     """Yield an error for an empty file, and a warning for a file without a model."""
     if not body.strip() and not source_map.text.strip():
         yield source_map.locate((), "empty-file", "the file is empty", "Write a prompt: `user:`, and text below it.")
+    elif agent.model.provider == SCRIPTED and not agent.model.model_fields_set & {"script", "id"}:
+        message = "the scripted model has no script"
+        fix = "Write its replies below `model:`, for example `script: [Hello]`."
+        yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")
     elif not agent.model.id:
         message = "the file names no model"
         fix = "Write `model: <id>` in the frontmatter, or set PROMPTY_MODEL."

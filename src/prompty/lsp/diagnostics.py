@@ -105,16 +105,16 @@ def find_problems(uri: str, text: str, buffers: Mapping[Path, str]) -> list[Prob
     from prompty.analysis.check import check_text  # the server answers `initialize` before this import
     from prompty.cases.checking import check_in_project  # as above
     from prompty.cases.file_names import find_test_file  # as above
-    from prompty.cases.reading import check_suite  # as above
 
     path = to_path(uri)
     try:
         if path is None:
             return check_text(text)
-        if is_test_file(uri):
-            return check_suite(path, buffers)
-        problems = check_in_project(path, buffers=dict(buffers.items()))
-        if tests := find_test_file(path):
+        is_prompt = not is_test_file(uri)
+        problems = check_in_project(path, buffers=dict(buffers.items())) if is_prompt else []
+        if tests := find_test_file(path) if is_prompt else path:
+            from prompty.cases.reading import check_suite  # most prompts have no test file
+
             problems += check_suite(tests, buffers)
     except LoadError as error:  # of the project file, or of `.env`
         return list(error.problems)

@@ -23,6 +23,7 @@ from prompty.lsp.documents import to_path
 from prompty.lsp.wire import INVALID_PARAMS, REFUSED, RequestFailed
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Reply, Usage
+from prompty.model.property import Property
 from prompty.pipeline.load import load_unsaved
 from prompty.pipeline.references import References, VariableMissing
 from prompty.pricing import get_pricer
@@ -34,10 +35,11 @@ PREVIEW_SCHEME = "prompty-preview"
 def build_preview(
     uri: str, workspace: Workspace, inputs: Mapping[str, Any] | None = None, case: str | None = None
 ) -> dict[str, Any]:
-    """Return the messages, the request, its estimated cost, and the inputs that were used.
+    """Return the messages, the request, its estimated cost, the inputs that were used, and the fields to change them.
 
-    The inputs are those of the first case in the prompt's test file, or of the one named `case`. `inputs` replace them
-    by name. Others get their example, their default, or a value of their kind.
+    The inputs are those of the first case in the prompt's test file, or of the one named `case`. `inputs`, which may
+    come from a form for an earlier text, replace those that are still there. Others get their example, their default,
+    or a value of their kind.
     """
     path = to_path(uri)
     if path is None:
@@ -48,8 +50,9 @@ def build_preview(
             warnings.simplefilter("ignore", PromptyWarning)
             project = find_project(path)
             agent = override_in_project(_load(path, workspace, project.roots), project)
-            chosen = {**_read_case(path, workspace, case), **(inputs or {})}
-            values = {**dict(choose_inputs(agent)), **chosen}
+            values = {**dict(choose_inputs(agent)), **_read_case(path, workspace, case)}
+            known = values.keys() | {entry.name for entry in agent.inputs}
+            values |= {name: value for name, value in (inputs or {}).items() if name in known}
             explanation = explain(agent, values)
     except PromptyError as error:
         raise RequestFailed(REFUSED, str(error)) from None
@@ -65,6 +68,7 @@ def build_preview(
         },
         "cost": _estimate_cost(agent, tokens),
         "inputs": values,
+        "fields": _list_fields(agent, values),
         "text": _write(explanation),
     }
 
@@ -91,6 +95,22 @@ def _read_case(path: Path, workspace: Workspace, name: str | None) -> Mapping[st
     except LoadError:
         return {}
     return next((case.inputs for case in cases if name in (None, case.name)), {})
+
+
+def _list_fields(agent: PromptAgent, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a form needs for each input, and for each variable without one."""
+    declared = {entry.name: entry for entry in agent.inputs}
+    undeclared = [Property(name=name) for name in values if name not in declared]
+    return [
+        {
+            "name": entry.name,
+            "kind": entry.kind,
+            "description": entry.description,
+            "choices": entry.enum_values,
+            "value": values.get(entry.name),
+        }
+        for entry in (*agent.inputs, *undeclared)
+    ]
 
 
 def _estimate_cost(agent: PromptAgent, tokens: int) -> dict[str, Any]:

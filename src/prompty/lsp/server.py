@@ -119,6 +119,8 @@ class LanguageServer:
         self._previews = {preview: source for preview, source in self._previews.items() if source != uri}
         self._invalidate()
         self._publish()
+        if not self._shown.get(uri):
+            self._shown.pop(uri, None)
 
     def _invalidate(self, uri: str = "") -> None:
         """Check the root of a document next, and then all others: they may use it."""
@@ -155,12 +157,12 @@ class LanguageServer:
 
     def _publish(self, answered: str = "") -> None:
         """Send the diagnostics that changed. A client that pulls is told to ask again about its open documents."""
-        uris = {uri for found in self.workspace.found.values() for uri in found} | self._shown.keys()
+        checked = self.workspace.found
         is_stale = False
-        for uri in sorted(uris):
+        for uri in sorted({uri for found in checked.values() for uri in found} | checked.keys() | self._shown.keys()):
             current = self.workspace.build_diagnostics(uri)
-            if current == self._shown.get(uri, []) and (uri in self._shown or uri not in self.workspace.texts):
-                continue
+            if current == self._shown.get(uri, []) and (self._pulls or uri in self._shown):
+                continue  # an editor that gets them also learns that a file has none
             self._shown[uri] = current
             if self._pulls and uri in self.workspace.texts:
                 is_stale |= uri != answered
@@ -187,6 +189,7 @@ class LanguageServer:
             raise RequestFailed(INVALID_PARAMS, "there is no range")
         start, end = text.to_offset(place.get("start")), text.to_offset(place.get("end"))
         self._check_now(uri)
+        self._publish()  # what is shown must not wait for the next check
         return build_fixes(self.workspace.list_problems(uri), uri, text, start, end)
 
     def complete(self, params: JsonObject) -> list[JsonObject]:

@@ -92,6 +92,9 @@ class ModelOptions(Definition):
     )
 
 
+SCRIPTED = "scripted"
+
+
 class Model(Definition):
     """The model that answers, its provider and its API (§2.4)."""
 
@@ -100,6 +103,19 @@ class Model(Definition):
     api_type: str = Field("chat", description="chat, responses, embedding or image.")
     connection: Connection | None = None
     options: ModelOptions = ModelOptions.model_construct()
+    # A field of every model, so that the schema, the editor and the checks know it without a special case.
+    script: tuple[Any, ...] | None = Field(
+        None,
+        exclude_if=lambda script: script is None,
+        description="The replies of `provider: scripted`, in order: texts, calls, or lists of calls.",
+    )
+
+    @model_validator(mode="after")
+    def _name_script(self) -> Self:
+        """Name a scripted model without an `id`. Only a registered script needs one."""
+        if self.provider == SCRIPTED and not self.id:
+            self.__dict__["id"] = "script"
+        return self
 
 
 def _from_id(value: Any) -> Any:

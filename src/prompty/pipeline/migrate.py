@@ -99,6 +99,8 @@ def _edit_model(written: Any, old: PromptAgent, new: PromptAgent) -> Iterator[st
         written["provider"] = new.model.provider
         if written.pop("connection", None) is not None:
             yield f"the connection of {old.model.provider} is removed"
+        if written.pop("script", None) is not None:
+            yield f"the script is removed: {new.model.id} answers itself"
     options = written.setdefault("options", {}) or {}
     if before.get("thinks") == "no" and _can_stop_reasoning(after) and "reasoningEffort" not in options:
         options["reasoningEffort"] = "none"

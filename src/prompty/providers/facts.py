@@ -97,7 +97,7 @@ class ModelFacts:
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Row:
     host: str
-    pattern: re.Pattern[str] | None
+    pattern: str | None  # compiled only for ids at its host
     ids: frozenset[str]
     known: Mapping[str, Any]
     hints: Mapping[str, Any]
@@ -162,7 +162,7 @@ def _find(host: str, id: str, setting: str) -> ModelFacts | None:
     hints: dict[str, Any] = {}
     for rows in _list_tables(setting):
         own = [row for row in rows if row.host == host]
-        matching = [row for row in own if row.pattern and row.pattern.fullmatch(plain)][:1]
+        matching = [row for row in own if row.pattern and re.fullmatch(row.pattern, plain, re.IGNORECASE)][:1]
         for row in (*matching, *(row for row in own if row.ids & exact)):
             for name in row.known.keys() | row.hints.keys():  # one fact is either known or a hint
                 known.pop(name, None)
@@ -213,7 +213,7 @@ def _read_own_rows() -> tuple[_Row, ...]:
     return tuple(
         _Row(
             host=row["host"],
-            pattern=re.compile(row["match"], re.IGNORECASE) if "match" in row else None,
+            pattern=row.get("match"),
             ids=frozenset(id.lower() for id in row.get("ids", ())),
             known=row.get("facts", {}),
             hints=row.get("hints", {}),
@@ -253,7 +253,7 @@ def _build_row(host: str, match: str, facts: Mapping[str, object]) -> _Row:
             allowed = VALUES.get(name)
             fix = f"Known facts: {', '.join(VALUES)}." if allowed is None else f"Write {_describe(allowed)}."
             raise RequestError(f"`{name}: {value!r}` is not a fact about a model", fix)
-    return _Row(host=host, pattern=re.compile(match, re.IGNORECASE), ids=frozenset(), known=dict(facts), hints={})
+    return _Row(host=host, pattern=re.compile(match).pattern, ids=frozenset(), known=dict(facts), hints={})
 
 
 def _is_valid(name: str, value: object) -> bool:

@@ -16,11 +16,11 @@ from jinja2 import (
     Undefined,
     nodes,
 )
-from jinja2.meta import find_undeclared_variables
 
 from prompty.errors import RenderError, nearest
 from prompty.model.marker import ROLE_MARK
 from prompty.renderers import Include, NameUse, TemplateBlock, WrongInclude
+from prompty.renderers.jinja2_names import find_undeclared
 from prompty.renderers.jinja2_sandbox import CHARACTERS, LimitedEnvironment, LimitExceeded, Meter
 
 NONCE = "__prompty_nonce"
@@ -30,6 +30,7 @@ _FIX = "Move the markers outside it, or only apply filters to the text of a mess
 _Token = tuple[int, str, str]
 _UNKNOWN_FILTER = re.compile(r"No filter named '(.+)'")
 _UNCLOSED_BLOCK = re.compile(r"innermost block that needs to be closed is '(\w+)'")
+_FILE_TAG = re.compile("include|import|extends")
 _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
 # Errors of Python's compiler: nested too deep, too many lines, a number with too many digits.
@@ -44,7 +45,7 @@ def check_structure(template: nodes.Template) -> None:
     value with markers may only be written unchanged, or through filters that don't change marks.
     """
     marked = _Marked(template)
-    for use in _find_uses(template, marked):
+    for use in _find_uses(template, marked) if marked.names or marked.holders else ():
         name = _describe(use)
         raise RenderError(f"{name} contains role markers, which this use could change", _FIX, use.lineno)
 
@@ -63,7 +64,7 @@ class _Marked:
 
     def __init__(self, template: nodes.Template) -> None:
         self.names: set[str] = set()
-        self._holders: set[nodes.Node] = set()
+        self.holders: set[nodes.Node] = set()
         self._parents: dict[nodes.Node, nodes.Node | None] = {}
         self._users: dict[str, list[nodes.Node]] = {}
         direct: list[nodes.Node] = []
@@ -72,7 +73,7 @@ class _Marked:
             self._add(direct.pop(), direct)
 
     def __contains__(self, node: nodes.Node) -> bool:
-        return node in self._holders
+        return node in self.holders
 
     def _visit(self, node: nodes.Node, holder: nodes.Node | None, direct: list[nodes.Node]) -> None:
         if isinstance(node, _HOLDERS):
@@ -90,9 +91,9 @@ class _Marked:
 
     def _add(self, holder: nodes.Node, found: list[nodes.Node]) -> None:
         """Add a node, and queue those that contain it or use its name."""
-        if holder in self._holders:
+        if holder in self.holders:
             return
-        self._holders.add(holder)
+        self.holders.add(holder)
         if (parent := self._parents[holder]) is not None:
             found.append(parent)
         name = _held_name(holder)
@@ -291,7 +292,7 @@ class Jinja2Renderer:
         """Return the names that a template reads from its inputs, with the line of the first use."""
         try:
             parsed = _parse(_environment(False), template)
-            names = find_undeclared_variables(parsed) - _environment(False).globals.keys() - _MACRO_VARIABLES
+            names = find_undeclared(parsed) - _environment(False).globals.keys() - _MACRO_VARIABLES
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
         lines: dict[str, int] = {}
@@ -374,7 +375,8 @@ def find_marked_names(parsed: nodes.Template) -> set[str]:
 
 def _parse(environment: LimitedEnvironment, template: str) -> nodes.Template:
     parsed = environment.parse(template)
-    for node in parsed.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
+    reads_files = _FILE_TAG.search(template)
+    for node in parsed.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)) if reads_files else ():
         raise TemplateAssertionError("a template cannot read other files; `load` inserts partials", node.lineno)
     if ROLE_MARK in template:
         check_structure(parsed)

@@ -1,20 +1,19 @@
 """The provider `scripted`: the real providers' wire formats over a transport that answers from a script, which may be
-in the file (`model.options.additionalProperties.script`).
+in the file (`model: {provider: scripted, script: […]}`).
 
 The transport returns the bytes that a server would send.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count, groupby, takewhile
 from typing import Any, NamedTuple, cast
 
 from prompty.errors import ModelError, RequestError
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, Reply, ToolCall
-from prompty.model.request import Function, WireRequest
-from prompty.providers import Api, Provider
+from prompty.model.agent import SCRIPTED, PromptAgent
+from prompty.model.message import Json, Reply, ToolCall
+from prompty.model.request import WireRequest
+from prompty.providers import Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, responses
 from prompty.testing.script import (
@@ -35,10 +34,8 @@ from prompty.wire.json_bytes import write_bytes
 _FORMS = "Write a text, `{call: name, arguments: {…}}`, a list of such calls, or `{text: …, calls: […], reasoning: …}`."
 
 
-def parse_file_script(entries: object) -> Responder:
+def parse_file_script(entries: Sequence[object]) -> Responder:
     """Return a responder for the `script` of a file."""
-    if not isinstance(entries, list):
-        raise RequestError("the file's `script` is not a list", _FORMS)
     replies = [_parse_reply(entry) for entry in entries]
 
     def respond(request: WireRequest, /) -> Reply | Fault:
@@ -54,11 +51,11 @@ def parse_file_script(entries: object) -> Responder:
     return respond
 
 
-def parse_file_vectors(entries: object) -> Callable[[WireRequest], Chunks]:
+def parse_file_vectors(entries: Sequence[object]) -> Callable[[WireRequest], Chunks]:
     """Return a function that answers embedding requests with one vector per text, repeating the last."""
-    if not isinstance(entries, list) or not entries or not all(map(_is_vector, entries)):
+    if not entries or not all(map(_is_vector, entries)):
         raise RequestError("the file's `script` is not a list of vectors", "Write a list, such as `[[0.1, 0.2]]`.")
-    vectors = cast(list[list[float]], entries)
+    vectors = cast(Sequence[list[float]], entries)
 
     def get_chunks(request: WireRequest, /) -> Chunks:
         texts = request.body["input"]
@@ -156,34 +153,20 @@ def _find_answers(agent: PromptAgent) -> Callable[[WireRequest], Chunks]:
     return partial(respond, parse_file_script(_get_entries(agent)) if script is None else script)
 
 
-def _get_entries(agent: PromptAgent) -> object:
+def _get_entries(agent: PromptAgent) -> Sequence[object]:
     """Return the script in the file."""
-    entries = (agent.model.options.additional_properties or {}).get("script")
-    if entries is None:
+    if agent.model.script is None:
         raise ModelError(
-            f"no script is registered for the model '{agent.model.id}'\n"
-            f"    Call it within `with Script(…):`, or `register_script('{agent.model.id}', Script(…))`, "
-            "or write `model.options.additionalProperties.script` in the file."
+            f"the model '{agent.model.id}' has no script\n"
+            "    Write it in the file: `model: {provider: scripted, script: [Hello]}`. "
+            f"In a test, call it within `with Script(…):`, or `register_script('{agent.model.id}', Script(…))`."
         )
-    return entries
+    return agent.model.script
 
-
-def _omit_script(api: Api) -> Api:
-    """Return the API with requests that omit the file's script, like a real provider's."""
-
-    def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-        body = api.request(agent, messages, functions)
-        body.pop("script", None)
-        return body
-
-    return replace(api, request=request)
-
-
-_APIS = {"chat": chat.API, "responses": responses.API, "messages": messages.API, "embedding": embeddings.API}
 
 PROVIDER = Provider(
-    key="scripted",
-    apis={name: _omit_script(api) for name, api in _APIS.items()},
+    key=SCRIPTED,
+    apis={"chat": chat.API, "responses": responses.API, "messages": messages.API, "embedding": embeddings.API},
     transport=lambda agent: LocalTransport(_find_answers(agent)),
     transport_async=lambda agent: AsyncLocalTransport(_find_answers(agent)),
     hosts=None,

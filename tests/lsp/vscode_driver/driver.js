@@ -18,16 +18,40 @@ const show = (range) => [range.start.line, range.start.character, range.end.line
 
 exports.activate = async () => {
   const folder = vscode.workspace.workspaceFolders[0].uri.fsPath;
-  const { url, files } = JSON.parse(fs.readFileSync(path.join(folder, 'driver.json'), 'utf8'));
+  const { url, files, isAlone } = JSON.parse(fs.readFileSync(path.join(folder, 'driver.json'), 'utf8'));
   const report = (seen) => fetch(url, { method: 'POST', body: JSON.stringify(seen) });
   const seen = { version: vscode.version };
   try {
-    await drive(folder, files, seen);
+    await (isAlone ? drive(folder, files, seen) : look(folder, seen));
   } catch (error) {
     seen.error = String(error?.stack ?? error);
   }
   await report(seen);
 };
+
+/** Note who answers about a prompt when another extension does so, too. */
+async function look(folder, seen) {
+  const uri = vscode.Uri.file(path.join(folder, 'greet.prompty'));
+  const document = await vscode.workspace.openTextDocument(uri);
+  await vscode.window.showTextDocument(document);
+  const [problem] = await until('problems', () => vscode.languages.getDiagnostics(uri).length > 0 && vscode.languages.getDiagnostics(uri));
+  seen.problem = [problem.source, problem.code.value, ...show(problem.range)];
+  const place = document.positionAt(document.getText().indexOf('{{ who }}') + 4);
+  const ask = (name, ...rest) => vscode.commands.executeCommand(`vscode.execute${name}Provider`, uri, ...rest);
+  const hovers = await until('the other extension', async () => {
+    const found = await ask('Hover', place);
+    return found.length > 0 && found;
+  });
+  seen.hover = hovers.flatMap((one) => one.contents.map((part) => part.value));
+  const own = [vscode.CompletionItemKind.Text, vscode.CompletionItemKind.Snippet]; // of the editor, and of files
+  const items = (await ask('CompletionItem', place)).items.filter((one) => !own.includes(one.kind));
+  seen.completion = items.map((one) => one.label.label ?? one.label);
+  seen.others = [
+    ...(await ask('CodeLens', 10)), ...(await ask('Definition', place)), ...(await ask('Reference', place)),
+    ...((await ask('DocumentSymbol')) ?? []),
+    ...(await ask('CodeAction', problem.range)).filter((one) => one.edit), // without an edit, the editor's own
+  ].map((one) => JSON.stringify(one));
+}
 
 async function drive(folder, files, seen) {
   await vscode.commands.executeCommand('workbench.action.closeAuxiliaryBar'); // it hides the editor in pictures
