@@ -8,7 +8,7 @@ from importlib import import_module
 from secrets import token_hex
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 from prompty.registry import DEFAULT, Registry
 from prompty.safety import redaction
@@ -37,6 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Keep the tests themselves out of garbage collection, which would search ten thousand of them again and again."""
+    # Hypothesis warns if it does not find what refers to its random numbers. From Python 3.14 on, freezing hides that.
+    given(strategies.none())(lambda _: None)()
     gc.collect()
     gc.freeze()
 
