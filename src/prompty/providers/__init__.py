@@ -186,7 +186,7 @@ class _ChosenApi(NamedTuple):
 
 
 _chosen_apis: dict[tuple[int, int, int, bool], _ChosenApi] = {}
-_MAX_CHOSEN = 1024
+_MAX_CHOSEN = 128  # each keeps its agent, and in an editor every keystroke makes one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
