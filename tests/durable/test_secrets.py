@@ -34,10 +34,10 @@ model:
       client_secret: ${env:DURABLE_TEST_KEY}
       user: ${env:DURABLE_TEST_USER}
       signing_key: literal-77d0a2
-      script:
-        - [{call: look, arguments: {at: here}}]
-        - [{call: look, arguments: {at: there}}]
-        - Done.
+  script:
+    - [{call: look, arguments: {at: here}}]
+    - [{call: look, arguments: {at: there}}]
+    - Done.
 inputs:
   password:
     kind: string
