@@ -12,10 +12,12 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
+from prompty.cli.doctor import print_report
 from tests.loopback import Server, json_reply
 
 pytestmark = pytest.mark.process
@@ -50,6 +52,21 @@ def test_a_sound_environment_has_no_problems(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("prompty-runtime ")
     assert done.stdout.endswith("no problems\n")
+
+
+def test_only_all_lists_the_extras_that_are_not_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    report: dict[str, Any] = {
+        "versions": {},
+        "extras": {"openai": [], "otel": ["opentelemetry-sdk"]},
+        "keys": [],
+        "variables": [],
+    }
+    report |= {"servers": [], "problems": []}
+    print_report(report, everything=False)
+    assert capsys.readouterr().out.startswith("extras: openai (--all lists the others)\nkeys: none")
+    print_report(report, everything=True)
+    lacking = "    otel lacks opentelemetry-sdk: pip install 'prompty-runtime[otel]'\n"
+    assert capsys.readouterr().out.startswith(f"extras: openai\n{lacking}keys: none")
 
 
 def test_keys_are_named_with_their_places_and_never_shown(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def doctor(
     if as_json:
         print_json(report)
     else:
-        _print(report, everything=everything)
+        print_report(report, everything=everything)
     if problems:
         raise Exit(1)
 
@@ -144,7 +144,8 @@ def _list_used_models(provider: str) -> list[str]:
     return list(used)
 
 
-def _print(report: dict[str, Any], *, everything: bool) -> None:
+def print_report(report: dict[str, Any], *, everything: bool) -> None:
+    """Print the report for people. With `everything`, also the extras that are not installed."""
     for name, version in report["versions"].items():
         out.print(visible(f"{name} {version}"))
     complete = [extra for extra, missing in report["extras"].items() if not missing]
