@@ -1,5 +1,6 @@
 """The language server: keeps open documents and their problems up to date, and answers requests about them."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -147,6 +148,9 @@ class LanguageServer:
             self.workspace.check(uri)
         except Exception as error:  # a mistake of ours in one file must not end the server
             print(masked_traceback(error), file=sys.stderr, flush=True)  # noqa: T201  the log of the server
+        if not gc.isenabled():  # `start_server` has disabled it
+            gc.freeze()  # modules live as long as the process
+            gc.enable()
 
     def _check_now(self, uri: str) -> None:
         """Bring the problems of a document up to date, before an answer about them."""
@@ -304,4 +308,6 @@ def start_server() -> int:
     # A copy of standard input: at the end, Python would wait for the thread that reads `sys.stdin`.
     stdin, stdout = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to find them, it reads the metadata of all packages
+    gc.disable()  # until the first check has imported what it needs
     return serve(stdin, stdout, LanguageServer)
