@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from prompty.cli.app import app
-from prompty.pipeline.migrate import migrate_text
+from prompty.pipeline.migrate import change_model, migrate_text
 
 V1 = """---
 # What this prompt is for.
@@ -202,3 +202,10 @@ def test_running_a_v1_file_says_nothing_about_v1(old: Path, monkeypatch: pytest.
     assert result.exit_code == 1
     assert "Prompty v1" not in result.stderr
     assert "Set AZURE_OPENAI_ENDPOINT" in result.stderr
+
+
+def test_another_model_has_no_script() -> None:
+    scripted = "---\nmodel:\n  provider: scripted\n  script: [Hello]\n---\nuser:\nHi\n"
+    changed = change_model(scripted, "a.prompty", "openai:gpt-test")
+    assert changed.text == "---\nmodel:\n  provider: openai\n  id: gpt-test\n---\nuser:\nHi\n"
+    assert [note.message for note in changed.notes] == ["the script is removed: gpt-test answers itself"]
