@@ -17,7 +17,7 @@ PICTURE = DOCS / "images" / "explain-cache.svg"
 NAME = "triage.prompty"
 _WIDTH = 110
 # Rich loads a font from another host. A page of ours loads nothing from elsewhere.
-_FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+SVG_FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
 def draw_picture() -> str:
@@ -29,7 +29,9 @@ def draw_picture() -> str:
         agent = prompty.load(Path(folder, NAME))
     console = Console(record=True, width=_WIDTH, file=StringIO(), force_terminal=True, highlight=False)
     console.print(draw_cache(agent))
-    return console.export_svg(title=f"prompty explain {NAME} --cache", code_format=_FORMAT, unique_id="explain-cache")
+    return console.export_svg(
+        title=f"prompty explain {NAME} --cache", code_format=SVG_FORMAT, unique_id="explain-cache"
+    )
 
 
 if __name__ == "__main__":

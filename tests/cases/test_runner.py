@@ -53,6 +53,13 @@ def test_a_case_without_a_recording_is_an_error_that_names_the_command(tmp_path:
     ]
 
 
+def test_a_case_without_a_recording_names_that_of_another_model(tmp_path: Path) -> None:
+    with Script("Hello Ada."):
+        run_only_case(tmp_path, ANSWERED.replace("name: a,", "name: a, models: ['openai:other'],"), mode=RECORD)
+    [reason] = run_only_case(tmp_path, ANSWERED).reasons
+    assert reason.endswith("to write a.jsonl. To replay a.openai-other.jsonl, add its --model or --variant.")
+
+
 def test_a_recorded_case_passes_without_a_key_or_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Script("Hello Ada."):
         assert run_only_case(tmp_path, ANSWERED, mode=RECORD).status == "passed"

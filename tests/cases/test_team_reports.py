@@ -251,7 +251,7 @@ def test_all_outputs_have_totals_by_model_and_variant(reports: Reports) -> None:
         "openai:flaky": "26 of 30 passed (87%), 1 worse, 2 better",
         "short, openai:good": "30 of 30 passed (100%)",
         "short, openai:flaky": "23 of 30 passed (77%), 4 worse, 2 better",
-        "the file's model": "10 of 10 passed (100%)",
+        "demo": "10 of 10 passed (100%)",
         "short": "10 of 10 passed (100%)",
     }
     section = re.search(r"^By model and variant\n((?:  .*\n)*)", reports.terminal, re.MULTILINE)

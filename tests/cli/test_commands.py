@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,18 +97,19 @@ def test_check_fails_on_warnings_if_it_is_strict(tmp_path: Path) -> None:
     assert (run("check", file).returncode, run("check", "--strict", file).returncode) == (0, 1)
 
 
-def test_check_says_when_a_person_is_asked(tmp_path: Path) -> None:
+def test_tools_says_when_a_call_needs_approval_and_check_does_not(tmp_path: Path) -> None:
     file = tmp_path / "bank.prompty"
     tools = ["{name: look, kind: function}", "{name: pay, kind: function, approvalMode: always}"]
     amount = "parameters: [{name: amount, kind: integer}]"
     tools.append(f"{{name: give, kind: function, {amount}, approvalMode: {{when: {{amount: {{minimum: 100}}}}}}}}")
     file.write_text("---\nmodel: house-model\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
-    done = run("check", file)
-    assert done.stdout.splitlines()[:3] == [
-        "bank.prompty: look: never asks before it runs",
-        "bank.prompty: pay: always asks before it runs",
-        "bank.prompty: give: asks for some values of amount before it runs",
+    done = run("tools", file)
+    assert re.findall(r"^(\w+)  \(function; (.*)\)$", done.stdout, re.MULTILINE) == [
+        ("look", "runs without approval"),
+        ("pay", "needs approval"),
+        ("give", "needs approval for some values of amount"),
     ]
+    assert run("check", file).stdout == "1 file: no problems\n"
 
 
 def test_check_of_a_portable_file_warns_of_what_other_runtimes_do_not_read(tmp_path: Path) -> None:
@@ -278,10 +280,10 @@ def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) ->
     file.write_text(f"---\nname: bank\nmodel: m\ntools:\n  - {pay}\n  - {child}\n---\nuser:\nHi\n")
     done = run("tools", file)
     assert done.stdout.splitlines() == [
-        "pay  (function; always asks)",
+        "pay  (function; needs approval)",
         "    amount (integer): How much",
         "    account: filled in by the host, not seen by the model",
-        "shorten  (prompty shorten; never asks)",
+        "shorten  (prompty shorten; runs without approval)",
         "    Shortens",
         "    text (string)",
         "2 functions for openai (chat)",

@@ -34,11 +34,13 @@ _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
 class Totals(NamedTuple):
     """The results of one model and variant, and how they differ from before. Each case counts once.
 
-    A model and variant that only the earlier run had are a pair of their own, with only `gone`.
+    A model and variant that only the earlier run had are a pair of their own, with only `gone`. `own_model` is the
+    model of the prompts, if they have the same.
     """
 
     variant: str | None
     model: str | None
+    own_model: str = ""
     passed: int = 0
     failed: int = 0
     error: int = 0
@@ -154,8 +156,16 @@ def compute_totals(results: Sequence[TrialResult], comparison: Comparison | None
         variant, _, model = column.strip(" []").rpartition(", ")
         names.setdefault(column, (variant or None, model or None))
         columns.setdefault(column, Counter()).update(["gone"])
-    fields = Totals._fields[2:]
-    return [Totals(*names[column], *(counts[name] for name in fields)) for column, counts in columns.items()]
+    fields = Totals._fields[3:]
+    return [
+        Totals(*names[column], _find_own_model(results, *names[column]), *(counts[name] for name in fields))
+        for column, counts in columns.items()
+    ]
+
+
+def _find_own_model(results: Iterable[TrialResult], variant: str | None, model: str | None) -> str:
+    found = {result.own_model for result in results if (result.variant, result.model) == (variant, model)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def describe_comparison(comparison: Comparison, name: str) -> list[str]:

@@ -30,6 +30,7 @@ from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace
 _RUNS = ("turn", "invoke")
 _RECORD = Mode(level="replay", live=True, record=True)
 _RECORD_AGAIN = "Record a run to the end with --trace file:FOLDER, and name its file."
+_YAML_BLANKS = " \t\r\n"  # not a no-break space, which may be the end of a text
 
 
 class TracedRun(NamedTuple):
@@ -167,7 +168,7 @@ def append_case(text: str | None, case: Json, path: Path) -> str:
         message = f"{path.name} already has a case '{case['name']}'"
         raise RequestError(message, "To add the run once more, give that case another name.")
     for spaces in ("  ", "") if isinstance(cases, list) else ():
-        new = f"{text.rstrip()}\n\n{indent(item, spaces)}"
+        new = f"{text.rstrip(_YAML_BLANKS)}\n\n{indent(item, spaces)}"
         if _read_mapping(new) == {**old, "cases": [*cases, case]}:
             return new
     raise RequestError(

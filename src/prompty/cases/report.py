@@ -69,7 +69,7 @@ def count_standings(results: Iterable[TrialResult], standings: dict[str, Standin
 
 def name_column(totals: Totals) -> str:
     """Return the name of a model and variant."""
-    return ", ".join(filter(None, (totals.variant, totals.model))) or "the file's model"
+    return ", ".join(filter(None, (totals.variant, totals.model))) or totals.own_model or "each file's model"
 
 
 def describe_totals(totals: Totals) -> str:
@@ -146,6 +146,7 @@ def result_to_json(result: TrialResult) -> Json:
         "case": result.case,
         "variant": result.variant,
         "model": result.model,
+        "own_model": result.own_model,
         "status": result.status,
         "passes": result.passes,
         "needed": result.needed,

@@ -60,7 +60,10 @@ class CaseRun(NamedTuple):
 
 
 class TrialResult(NamedTuple):
-    """The outcome of a case with one model and one variant. `note` explains a skipped case, among others."""
+    """The outcome of a case with one model and one variant. `note` explains a skipped case, among others.
+
+    `model` is the one that overrides the prompt's, which is `own_model`.
+    """
 
     suite: str
     case: str
@@ -71,6 +74,7 @@ class TrialResult(NamedTuple):
     runs: tuple[CaseRun, ...] = ()
     needed: int = 1
     note: str = ""
+    own_model: str = ""
 
     @property
     def key(self) -> str:

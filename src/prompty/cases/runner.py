@@ -134,10 +134,10 @@ class Runner:
             if outcome == "error" and number - passed > repeat - needed:
                 break
         if status is None:  # too many runs had an error
-            return _build_result(trial, "error", runs)
+            return _build_result(trial, "error", runs, model=agent.model.id)
         note = NEEDS_LIVE if trial.case.expect.live and not self.options.mode.live else ""
         note = f"skipped the checks in `live`: {note}" if note else ""
-        return _build_result(trial, status, runs, note=note)
+        return _build_result(trial, status, runs, note=note, model=agent.model.id)
 
     def _get_context(self, trial: Trial, number: int, agent: PromptAgent) -> TrialContext:
         options = self.options
@@ -208,9 +208,13 @@ class Runner:
             return self._trust[judge]
 
 
-def _build_result(trial: Trial, status: Status, runs: tuple[CaseRun, ...] = (), note: str = "") -> TrialResult:
-    suite, case = trial.suite.label, trial.case
-    return TrialResult(suite, str(case.name), status, trial.variant, trial.model, case.tags, runs, trial.needed, note)
+def _build_result(
+    trial: Trial, status: Status, runs: tuple[CaseRun, ...] = (), note: str = "", model: str | None = None
+) -> TrialResult:
+    name, own = str(trial.case.name), model or ""
+    return TrialResult(
+        trial.suite.label, name, status, trial.variant, trial.model, trial.case.tags, runs, trial.needed, note, own
+    )
 
 
 def _test_judge(judge: Path) -> JudgeReport:

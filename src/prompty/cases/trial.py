@@ -100,12 +100,20 @@ def run_case(context: TrialContext) -> CaseRun:
             steps.run()
     except RecordingMissing as missing:
         error = f"{missing.cause}\n    Run `prompty test --record` to write {context.recording.name}."
+        if other := _find_other_recording(context.recording):
+            error += f" To replay {other}, add its --model or --variant."
     except PromptyError as failure:
         error = mask_secrets(failure.for_command_line())
     checks = tuple(steps.results)
     if error is None and not steps.observed:
         return _get_plain_run(context.number, steps.level, checks)
     return CaseRun(number=context.number, level=steps.level, checks=checks, error=error, **steps.observed)
+
+
+def _find_other_recording(path: Path) -> str | None:
+    """Return the name of a recording with a model or a variant that the caller may have forgotten to choose."""
+    others = () if path.exists() else path.parent.glob(f"{path.stem}.*.jsonl")
+    return min((other.name for other in others), default=None)
 
 
 def _run_traced(steps: "_Steps") -> None:

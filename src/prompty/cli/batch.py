@@ -269,7 +269,7 @@ def _run_shared(job: BatchJob, url: str, name: str | None) -> tuple[bool, BatchP
     stopping = threading.Event()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: _stop_shared(stopping))
-    with Runs(url) as runs, _run_worker(job, url, name):  # which says if the database is away
+    with Runs(url) as runs, _run_worker(job, url, name):  # which says if the database is unreachable
         lock = _acquire_collector_lock(url, get_batch_name(job.agent, job.output), stopping, wait=name is not None)
         if lock is None:
             return False, BatchProgress(total=len(job.numbers), started=time.monotonic())

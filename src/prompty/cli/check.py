@@ -1,6 +1,5 @@
 """`prompty check`: list errors and warnings for prompts and their test files."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,16 +9,12 @@ from typer import Argument, Exit, Option
 
 from prompty.cases.checking import check_in_project
 from prompty.cases.file_names import SUFFIXES, find_test_file
-from prompty.cases.project_file import find_project
 from prompty.cli.console import fail, out, print_json, print_problem
 from prompty.cli.options import Roots
 from prompty.cli.search import find_files
-from prompty.errors import Problem, PromptyError, PromptyWarning
-from prompty.model.conditions import describe_policy
-from prompty.pipeline.load import load
+from prompty.errors import Problem
 from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.variants import find_base
-from prompty.safety.visible import visible
 
 
 def check_prompts(
@@ -58,8 +53,6 @@ def check_prompts(
     else:
         for problem in problems:
             print_problem(problem, out)
-        for file in prompts:
-            _print_policies(file, roots or ())
         out.print(_summarize(len(prompts) + len(tests), problems))
     if any(problem.severity == "error" or (strict and problem.severity == "warning") for problem in problems):
         raise Exit(1)
@@ -73,18 +66,6 @@ def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
         if not found:
             fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")
         yield from found
-
-
-def _print_policies(file: Path, roots: Sequence[Path]) -> None:
-    """Print each tool's approval policy, as far as the file decides it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PromptyWarning)
-            tools = load(file, variant="", allowed_roots=(*roots, *find_project(file).roots)).tools
-    except PromptyError:
-        return  # its problems are printed above
-    for tool in tools:
-        out.print(visible(f"{file.name}: {tool.name}: {describe_policy(tool.approval_mode)} before it runs"))
 
 
 def _summarize(files: int, problems: Sequence[Problem]) -> str:

@@ -1,9 +1,10 @@
 """Output to a terminal. Text from files and inputs is escaped, so that nothing in it controls the screen."""
 
 import errno
+import os
 import re
 import signal
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from rich.console import Console
 from rich.text import Text
@@ -13,8 +14,10 @@ from prompty.errors import Problem, PromptyError
 from prompty.safety.redaction import mask_secrets, masked_traceback
 from prompty.safety.visible import visible
 
-out: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-err: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
+# Rich leaves bold, dim and links with NO_COLOR. Tests of other programs trip over these.
+_SYSTEM: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+out: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, color_system=_SYSTEM)
+err: Console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, color_system=_SYSTEM, stderr=True)
 
 EXIT_INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)

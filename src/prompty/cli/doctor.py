@@ -39,6 +39,7 @@ def doctor(
     connect: Annotated[
         bool, Option("--connect", help="Ask each server with a key for its models, and when those of your prompts end.")
     ] = False,
+    everything: Annotated[bool, Option("--all", help="Also list the extras that are not installed.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the installation, the keys and the endpoints, and say how to fix each problem.
@@ -68,7 +69,7 @@ def doctor(
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        _print(report, everything=everything)
     if problems:
         raise Exit(1)
 
@@ -143,12 +144,13 @@ def _list_used_models(provider: str) -> list[str]:
     return list(used)
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: dict[str, Any], *, everything: bool) -> None:
     for name, version in report["versions"].items():
         out.print(visible(f"{name} {version}"))
     complete = [extra for extra, missing in report["extras"].items() if not missing]
-    out.print(f"extras: {', '.join(complete) or 'none'}")
-    for extra, missing in report["extras"].items():
+    more = "" if everything or len(complete) == len(report["extras"]) else " (--all lists the others)"
+    out.print(f"extras: {', '.join(complete) or 'none'}{more}")
+    for extra, missing in report["extras"].items() if everything else ():
         if missing:
             out.print(f"    {extra} lacks {', '.join(missing)}: pip install '{OURS}[{extra}]'")
     out.print("keys:" if report["keys"] else "keys: none (to store one, run `prompty keys set PROVIDER`)")

@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option, echo
 from prompty.cases.project_file import find_project
 from prompty.cli.check import find_prompts
 from prompty.cli.console import err, fail, out, print_problem
-from prompty.cli.options import Roots
+from prompty.cli.options import Roots, complete_model
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_prompt
 from prompty.pipeline.migrate import Migration, change_model, migrate_text
@@ -26,7 +26,13 @@ def migrate_files(
     roots: Roots = None,
     model: Annotated[
         str | None,
-        Option("--model", "-m", metavar="[PROVIDER:]ID", help="Also change the model, with its options."),
+        Option(
+            "--model",
+            "-m",
+            metavar="[PROVIDER:]ID",
+            autocompletion=complete_model,
+            help="Also change the model, with its options.",
+        ),
     ] = None,
 ) -> None:
     """Rewrite FILES of Prompty v1 as v2, and with --model for another model.

@@ -50,8 +50,12 @@ TEMPLATES = {
 _LISTING = ", ".join(TEMPLATES)
 
 
+def _complete_template(incomplete: str) -> list[str]:
+    return [name for name in TEMPLATES if name.startswith(incomplete)]
+
+
 def new(
-    template: Annotated[str, Argument(help=f"One of {_LISTING}.")] = "chat",
+    template: Annotated[str, Argument(help=f"One of {_LISTING}.", autocompletion=_complete_template)] = "chat",
     name: Annotated[str | None, Argument(help="The prompt's name. Defaults to the template's name.")] = None,
 ) -> None:
     """Create a small prompt that runs at once, without a key, and print the commands to try next.

@@ -62,10 +62,23 @@ InputFile = Annotated[
     Path | None, Option("--inputs", metavar="FILE", help="Read inputs from a JSON or YAML file. -i overrides them.")
 ]
 Approve = Annotated[bool, Option("--approve", help="Ask before every tool call, regardless of the file.")]
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Return the known servers that a model can begin with."""
+    from prompty.providers.profiles import PROFILES  # only for completion
+
+    return [f"{profile.name}:" for profile in PROFILES if profile.name.startswith(incomplete)]
+
+
 ModelId = Annotated[
     str | None,
     Option(
-        "--model", "-m", metavar="[PROVIDER:]ID", help="Override the model in the file, for example ollama:llama3.2."
+        "--model",
+        "-m",
+        metavar="[PROVIDER:]ID",
+        autocompletion=complete_model,
+        help="Override the model in the file, for example ollama:llama3.2.",
     ),
 ]
 ProviderKey = Annotated[str | None, Option("--provider", help="Override the provider in the file.")]

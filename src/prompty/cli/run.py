@@ -205,17 +205,20 @@ _MODEL_PROBLEMS = frozenset(
 def _report_problems(found: Sequence[Problem], project: Project, *, overridden: bool) -> None:
     """Print the problems of a prompt that is about to run, and exit with 1 if it cannot.
 
-    A variable that is not set is an error of the load, or of the call if that needs it.
+    A variable that is not set is an error of the load, or of the call if that needs it. `prompty check` says that a
+    file is v1, so that each run need not.
     """
     settled: Collection[str] = ()
     if overridden:
         settled = _MODEL_PROBLEMS
     elif project.model or find_default_model(DEFAULT)[0]:
         settled = ("missing-model",)
-    problems = [one for one in found if one.code not in (*settled, "env-missing") and one.severity != "info"]
+    problems = [
+        one for one in found if one.code not in (*settled, "env-missing", "version-1") and one.severity != "info"
+    ]
     for problem in problems:
         print_problem(problem, err)
-    if any(problem.code == "version-1" for problem in problems):  # don't repeat it when the file is loaded
-        warnings.filterwarnings("ignore", message=r"(?s).*this is a Prompty v1 file", category=PromptyWarning)
+    # The load would warn about the same problems again.
+    warnings.filterwarnings("ignore", message=r"(?s).*this is a Prompty v1 file", category=PromptyWarning)
     if any(problem.severity == "error" for problem in problems):
         raise Exit(1)

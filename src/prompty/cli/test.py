@@ -31,7 +31,7 @@ from prompty.cases.trial import Mode
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, print_problem, show
 from prompty.cli.functions import ToolFiles
 from prompty.cli.last_failures import select_failed, store_failures
-from prompty.cli.options import AllowEnv, AsJson, Roots, TraceTo, get_state_path, start_tracing
+from prompty.cli.options import AllowEnv, AsJson, Roots, TraceTo, complete_model, get_state_path, start_tracing
 from prompty.cli.search import find_files
 from prompty.cli.test_output import print_report, write_reports
 from prompty.cli.trace import open_trace
@@ -55,7 +55,14 @@ Record = Annotated[
     bool, Option("--record", help="Record the answers that are missing or changed. With --live, record all of them.")
 ]
 Models = Annotated[
-    list[str] | None, Option("--model", "-m", metavar="[PROVIDER:]ID", help="Use these models instead of the files'.")
+    list[str] | None,
+    Option(
+        "--model",
+        "-m",
+        metavar="[PROVIDER:]ID",
+        autocompletion=complete_model,
+        help="Use these models instead of the files'.",
+    ),
 ]
 Variants = Annotated[
     list[str] | None, Option("--variant", metavar="NAME", help="Use these variants instead of the files'.")

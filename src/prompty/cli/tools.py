@@ -52,7 +52,8 @@ def tools(
         return
     for entry in offered:
         _print_function(entry)
-    out.print(f"{len(offered)} functions for {agent.model.provider} ({agent.model.api_type})")
+    count = "1 function" if len(offered) == 1 else f"{len(offered)} functions"
+    out.print(f"{count} for {agent.model.provider} ({agent.model.api_type})")
 
 
 async def _list_functions(agent: PromptAgent) -> list[OfferedFunction]:

@@ -27,7 +27,7 @@ RowState = Literal["open", "paused", "done", "failed", "cancelled", "quarantined
 POOL_SIZE = 5
 CREATION_SECONDS = 30.0
 IDLE_MILLISECONDS = 5000
-AWAY_SECONDS = 0.5  # between two attempts while the database is away
+UNREACHABLE_SECONDS = 0.5  # between two attempts while the database is unreachable
 NOTICED: tuple[RowState, ...] = ("paused", "failed", "quarantined")
 NOTICE_MILLISECONDS = 1000  # until DBOS has the state as well
 _CREATING = 7166020281  # the lock of whoever creates tables
@@ -282,8 +282,8 @@ class RunFilter(NamedTuple):
 
 
 class RunTable:
-    """The rows of all runs. Each method is one transaction, which waits while the database is away; or a part of the
-    transaction of the `connection` that it gets."""
+    """The rows of all runs. Each method is one transaction, which waits while the database is unreachable; or a part
+    of the transaction of the `connection` that it gets."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
@@ -291,7 +291,7 @@ class RunTable:
         self.notifies: bool = False  # whether `change` leaves a notice for `durable.notices`
 
     def transact(self, query: Callable[[sa.Connection], T], connection: sa.Connection | None = None) -> T:
-        """Run queries in one transaction. While the database is away, wait for it as DBOS does."""
+        """Run queries in one transaction. While the database is unreachable, wait for it as DBOS does."""
         while connection is None:
             try:
                 with self.engine.begin() as own:
@@ -299,7 +299,7 @@ class RunTable:
             except sa.exc.DBAPIError as error:
                 if not _is_passing(error):
                     raise
-                time.sleep(AWAY_SECONDS)
+                time.sleep(UNREACHABLE_SECONDS)
         return query(connection)
 
     def read_clock(self) -> float:
@@ -404,7 +404,7 @@ class RunTable:
 
 
 def _is_passing(error: sa.exc.DBAPIError) -> bool:
-    """Return whether the database is away or busy, so that the same query may succeed later."""
+    """Return whether the database is unreachable or busy, so that the same query may succeed later."""
     code = getattr(error.orig, "sqlstate", None)
     if error.connection_invalidated or (code is not None and code.startswith(_PASSING)):
         return True

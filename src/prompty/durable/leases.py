@@ -29,7 +29,7 @@ logger: Logger = getLogger("prompty")
 
 class Leases:
     """The leases of all workers. Each method is one statement, on a connection of its own beside the load of the runs,
-    and raises if the database is away."""
+    and raises if the database is unreachable."""
 
     def __init__(self, url: str, seconds: float) -> None:
         limit = int(seconds * 500)  # milliseconds: a process that hangs must not keep its locks
@@ -126,7 +126,7 @@ class Lease:
         return self._confirmed == -math.inf
 
     async def fence(self) -> None:
-        """Return when the lease is held. While the database is away, wait. Cancel if another worker took over."""
+        """Return when the lease is held. Wait for an unreachable database. Cancel if another worker took over."""
         while not self.is_held():
             if self.is_lost:
                 raise asyncio.CancelledError("the worker lost its lease")
@@ -168,7 +168,7 @@ class Lease:
         self._confirmed, self._ahead = begun, now - time.time()
 
     def _wait_for_others(self) -> None:
-        """Nobody could beat while the database was away: give everybody time before anybody is declared lost."""
+        """No worker could beat while the database was unreachable: give all of them time before one counts as lost."""
         self._patient_until = read_clock() + GRACE_SHARE * self._seconds
 
     def _look_after_others(self) -> None:

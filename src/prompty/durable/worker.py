@@ -231,7 +231,7 @@ class _Life:
         self._thread = threading.Thread(target=self._loop.run_forever, name="prompty worker", daemon=True)
         self._is_launched = self._is_stopping = False
         self.probation: Probation = Probation()
-        # It does not wait for a database that is away: the lease could not be renewed meanwhile.
+        # It does not wait for an unreachable database: the lease could not be renewed in that time.
         self.client: DBOSClient = DBOSClient(
             system_database_url=worker.url,
             serializer=DBOSPortableJSONSerializer(),

@@ -99,8 +99,8 @@ def check_conditions(policy: object, callees: Sequence[Callee]) -> None:
 
 
 def describe_policy(policy: object) -> str:
-    """Describe when a policy asks for approval."""
+    """Describe when a call needs approval."""
     if policy in (None, "never"):
-        return "never asks"
+        return "runs without approval"
     conditions = get_conditions(policy)
-    return f"asks for some values of {', '.join(conditions)}" if conditions else "always asks"
+    return f"needs approval for some values of {', '.join(conditions)}" if conditions else "needs approval"

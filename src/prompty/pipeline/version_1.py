@@ -89,9 +89,9 @@ def read_version_1(
         *frontmatter.findings,
         *(positions.locate(keys, error.code, error.message, error.fix) for keys, error in failures[:MAX_PROBLEMS]),
     ]
-    message = "this is a Prompty v1 file. It is read as the equivalent v2 file"
+    message = "this is a Prompty v1 file, which prompty reads as v2"
     file = "FILE" if name.startswith("<") else shlex.quote(name)
-    fix = f"Run `prompty migrate {file}` to see that file, and add --write to rewrite this one."
+    fix = f"Run `prompty migrate {file}` to see the v2 file, and add --write to rewrite this one."
     is_kind = first_key[-1] == "type" and _get(frontmatter.data, first_key) in get_args(Kind)
     warning = positions.locate(
         first_key, "version-1", message, fix, severity="warning", on_key=True, replacement="kind" if is_kind else None
