@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
+WAITING := -n 4 --dist worksteal
 NPM := build/npm
 TIERS := process database browser real slow timing nightly
 space := $(subst ,, )
@@ -96,9 +97,10 @@ coverage: setup
 	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "$(FAST)" --cov=src/prompty --cov-report=json:build/coverage.json
 	$(BIN)/python -m scripts.coverage_figures build/coverage.json
 
-# The tests that `make test` leaves out, but for those of `make nightly`.
+# The tests that `make test` leaves out, but for those of `make nightly`. Much of their time they wait: for processes,
+# leases and locks.
 test-rest: setup
-	$(PYTEST) $(PARALLEL) --durations=15 -m "not ($(FAST)) and not (browser or real or nightly)"
+	$(PYTEST) $(WAITING) --durations=15 -m "not ($(FAST)) and not (browser or real or nightly)"
 
 test-timing: setup
 	PROMPTY_TIMING=1 $(PYTEST) -m timing

@@ -69,6 +69,7 @@ def test_no_input_makes_a_reader_raise_a_foreign_error(name: str) -> None:
 
 
 @pytest.mark.timing
+@pytest.mark.nightly  # where time has no limits, it does what the test above does
 @every_target
 def test_no_input_takes_50_ms_per_kilobyte(name: str) -> None:
     @thrown
