@@ -15,7 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prompty.analysis.cache import find_early_inputs
 from prompty.analysis.definition_keys import find_extensions, find_kind_synonyms, find_unknown_keys
 from prompty.analysis.models import find_model_problems
 from prompty.analysis.portability import find_unportable_forms
@@ -243,6 +242,8 @@ def _check(
         refused += source.problems(_find_variant(base, source.path), 0)
         refused += source.problems(_find_includes(built.agent, parts.body, source.path, registry), parts.body_start)
     if cache:
+        from prompty.analysis.cache import find_early_inputs  # an editor never asks, and waits for imports
+
         locate = outdated.locate_in_body if outdated else None
         refused += find_early_inputs(agent, BodyPlaces(document, built.agent), locate)
     problems = [
