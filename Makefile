@@ -117,6 +117,8 @@ conformance: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.temporal
+	$(BIN)/python -m scripts.write_performance
 
 # What is too long, or too unsure on a busy machine, for every change. Costs and times are compared with their limits
 # here; whatever fails, the rest still runs.

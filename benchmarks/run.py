@@ -1,4 +1,4 @@
-"""Measure all costs and compare them with their limits: `python -m benchmarks.run [--quick]`.
+"""Measure all costs and compare them with their limits: `python -m benchmarks.run [--quick] [--only KIND]`.
 
 A full run writes a file of `results/` for each kind; a quick one takes fewer rounds and writes nothing. The exit code
 is 1 when a limit is exceeded by more than the noise of a shared machine, and is so again in a second, longer look.
@@ -38,24 +38,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; the exit code."""
     parser = ArgumentParser(prog="python -m benchmarks.run", description="Compare what prompty costs with its limits.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no file of results")
-    quick = parser.parse_args(arguments).quick
-    effort = 1 if quick else 2
-    stages = measured(lambda rounds: fresh_costs(5 * rounds), effort)
-    stages += measured(lambda rounds: start_costs(5 * rounds), effort)
-    stages += measured(lambda rounds: stage_costs(30 * rounds), effort)
-    calls = measured(call_costs, effort)
-    calls.append(crowd_cost(1000 if quick else FULL))
-    turns = measured(turn_costs, effort)
-    tracing = measured(tracing_costs, effort)
-    durable = measured(durable_costs, effort) + ([] if quick else measured(batch_costs, effort))
-    print(table(stages + calls + turns + tracing + durable))
-    if not quick:
-        write("stages", stages)
-        write("calls", calls)
-        write("turns", turns)
-        write("tracing", tracing)
-        write("durable", durable)
-    return int(exceeded(stages + calls + turns + tracing + durable))
+    parser.add_argument("--only", metavar="KIND", action="append", help="measure only costs of this kind")
+    chosen = parser.parse_args(arguments)
+    quick, effort = chosen.quick, 1 if chosen.quick else 2
+    kinds: dict[str, Callable[[], list[Cost]]] = {
+        "stages": lambda: [
+            *measured(lambda rounds: fresh_costs(5 * rounds), effort),
+            *measured(lambda rounds: start_costs(5 * rounds), effort),
+            *measured(lambda rounds: stage_costs(30 * rounds), effort),
+        ],
+        "calls": lambda: [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)],
+        "turns": lambda: measured(turn_costs, effort),
+        "tracing": lambda: measured(tracing_costs, effort),
+        "durable": lambda: measured(durable_costs, effort) + ([] if quick else measured(batch_costs, effort)),
+    }
+    is_over = False
+    for kind in chosen.only or kinds:
+        costs = kinds[kind]()
+        print(table(costs), flush=True)
+        if not quick:
+            write(kind, costs)
+        is_over |= exceeded(costs)
+    return int(is_over)
 
 
 def measured(measure: Callable[[int], list[Cost]], effort: int) -> list[Cost]:

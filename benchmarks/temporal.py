@@ -6,6 +6,7 @@ other, in a process of its own, which is worker and client. The server is the de
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -136,7 +137,8 @@ async def run_turns(side: str, address: str, turns: int) -> None:
         used, begun = time.process_time(), time.perf_counter()
         await run(turns)
         spent = {"processor time": time.process_time() - used, "time": time.perf_counter() - begun}
-    print(json.dumps({kind: seconds / turns / STEPS for kind, seconds in spent.items()}))
+    print(json.dumps({kind: seconds / turns / STEPS for kind, seconds in spent.items()}), flush=True)
+    os._exit(0)  # a thread of Temporal's SDK sometimes outlives the interpreter, which then aborts
 
 
 if __name__ == "__main__":
