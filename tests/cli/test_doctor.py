@@ -17,7 +17,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from prompty.cli.doctor import print_report
+from prompty.cli.doctor import print_findings
 from tests.loopback import Server, json_reply
 
 pytestmark = pytest.mark.process
@@ -62,9 +62,9 @@ def test_only_all_lists_the_extras_that_are_not_installed(capsys: pytest.Capture
         "variables": [],
     }
     report |= {"servers": [], "problems": []}
-    print_report(report, everything=False)
+    print_findings(report, everything=False)
     assert capsys.readouterr().out.startswith("extras: openai (--all lists the others)\nkeys: none")
-    print_report(report, everything=True)
+    print_findings(report, everything=True)
     lacking = "    otel lacks opentelemetry-sdk: pip install 'prompty-runtime[otel]'\n"
     assert capsys.readouterr().out.startswith(f"extras: openai\n{lacking}keys: none")
 

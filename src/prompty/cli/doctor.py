@@ -69,7 +69,7 @@ def doctor(
     if as_json:
         print_json(report)
     else:
-        print_report(report, everything=everything)
+        print_findings(report, everything=everything)
     if problems:
         raise Exit(1)
 
@@ -144,7 +144,7 @@ def _list_used_models(provider: str) -> list[str]:
     return list(used)
 
 
-def print_report(report: dict[str, Any], *, everything: bool) -> None:
+def print_findings(report: dict[str, Any], *, everything: bool) -> None:
     """Print the report for people. With `everything`, also the extras that are not installed."""
     for name, version in report["versions"].items():
         out.print(visible(f"{name} {version}"))
