@@ -27,7 +27,7 @@ def stage_costs(rounds: int) -> list[Cost]:
     return [
         ratio("load, cold", "yaml.load", 2, seconds),
         ratio("load, cached", "os.stat", 5, seconds),  # it looks at the file once
-        ratio("prepare", "Template.render", 4.5, seconds),  # 3.3 to 4.1, depending on the machine
+        ratio("prepare", "Template.render", 4, seconds),
         ratio("load, cached, with four partials", "os.stat", 10, seconds),  # and here at five
         ratio("prepare, with four partials", "prepare", 1.1, seconds),
     ]

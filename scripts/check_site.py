@@ -1,5 +1,5 @@
 """Check the built site: every link, anchor and image leads somewhere, and no page loads anything from another host.
-Every address of the site in our files, in the help and in the problems of `check` leads somewhere, too.
+So does every address of the site in our files, in the help and in the problems of `check`.
 
 python -m scripts.check_site build/site
 """

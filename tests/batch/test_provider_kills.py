@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ class Killed:
         return subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603  our own code
 
     def kill(self) -> bool:
-        """Start the batch and kill it. Return False if it ended before."""
+        """Start the batch and kill it. Return False if it ended before, as it may on a busy machine."""
         provider, process = self.provider, self.start()
         wanted = len(provider.paths) + self.chance.randint(0, REQUESTS)
         end = time.monotonic() + SECONDS
@@ -58,12 +59,10 @@ class Killed:
             time.sleep(0.002)
         time.sleep(self.chance.random() * 0.2)
         self.moments[provider.last] += 1
-        if process.poll() is not None:
-            assert process.stderr is not None
-            raise AssertionError(f"it ended with {process.returncode}: {process.stderr.read().decode()}")
         process.kill()
-        process.communicate()
-        return True
+        _, stderr = process.communicate()
+        assert process.returncode in (0, -SIGKILL), stderr.decode()
+        return process.returncode != 0
 
     def finish(self) -> None:
         process = self.start()
@@ -101,6 +100,7 @@ def test_a_provider_batch_that_is_killed_at_random_pays_for_each_answer_once(
         killed.finish()
         figures = killed.figures()
     keep(kills=kills, **figures)
+    assert kills
     assert figures["paid_twice"] == 0
     assert figures["answers_billed"] == figures["results"]
 
@@ -110,12 +110,14 @@ def test_a_provider_batch_that_is_killed_at_random_pays_for_each_answer_once(
 def test_a_list_that_lags_and_creates_that_fail_cost_nothing_twice(wire: str, tmp_path: Path, keep: Keep) -> None:
     with Billing(Faults(**FAULTS, lag=4.0)) as provider:
         killed = Killed(tmp_path, provider, wire, grace=6.0, seed=8)
+        kills = 0
         for _ in range(KILLS):
             if killed.chance.random() < 0.3:
                 provider.faults.creates = [killed.chance.choice([429, 500, 503]), 200]
-            killed.kill()
+            kills += killed.kill()
         killed.finish()
         figures = killed.figures()
-    keep(kills=KILLS, **figures)
+    keep(kills=kills, **figures)
+    assert kills
     assert figures["paid_twice"] == 0
     assert figures["answers_billed"] == figures["results"]

@@ -242,7 +242,7 @@ def test_a_worker_denies_what_nobody_answers_and_tells_a_webhook(folder: Folder)
             assert (server.requests[0].body["event"], server.requests[0].body["run"]) == ("run.paused", "mine")
             until(lambda: "done" in folder("runs", "list"))
             shown = folder("runs", "show", "mine")
-    assert 'pay({"at":"here"}) was denied: nobody answered within 0:00:04' in shown
+    assert 'pay({"at":"here"}) was denied: there was no answer within 0:00:04' in shown
     assert "paid" not in shown
 
 

@@ -117,7 +117,7 @@ def test_calls_of_a_pause_that_nobody_answers_are_denied_and_the_run_goes_on(url
         assert isinstance(paused, Paused)
         until(lambda: runs.get(run_id).state == "done")
         assert runs.result(run_id, timeout=SECONDS) == "Done."
-        assert "nobody answered within 0:00:01" in str([event.event for event in runs.events(run_id)])
+        assert "there was no answer within 0:00:01" in str([event.event for event in runs.events(run_id)])
         assert runs.get(run_id).segments == 2
         with pytest.raises(RequestError, match="answered otherwise"):
             runs.answer(paused, [True, True])

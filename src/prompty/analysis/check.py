@@ -396,7 +396,7 @@ class BodyAnalysis(NamedTuple):
 def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysis:
     """Analyze a body. `find_variables`, from its template engine, returns the line of each variable."""
     lines = split_lines(body)
-    structure = read_structure.__wrapped__(body)  # its cache would keep the texts of hundreds of keystrokes
+    structure = read_structure(body)
     findings = [
         *first_findings(_find_secrets(lines)),
         *first_findings(_find_computed_markers(structure)),

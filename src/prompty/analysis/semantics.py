@@ -73,8 +73,8 @@ def _locate(source_map: SourceMap, keys: tuple[str | int, ...], code: str, error
 
 
 def _check_provider(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
-    """Yield the findings about a provider, unless an executor takes its place. Few prompts have some, so that packages
-    are seldom searched for executors, which takes milliseconds."""
+    """Yield the findings about a provider, unless an executor takes its place. Only a prompt with such findings waits
+    for the search for executors, which takes milliseconds."""
     findings = list(_find_provider_problems(agent, source_map, registry))
     if findings and not registry[EXECUTORS].has(agent.model.provider):
         yield from findings

@@ -14,7 +14,7 @@ function element(tag, attributes, ...children) {
 
 function money(cost) { return cost === null ? "" : `$${cost.toFixed(4)}`; }
 function time(seconds) { return seconds === null ? "" : `${seconds.toFixed(1)} s`; }
-function columnOf(result) { return [result.variant, result.model].filter(Boolean).join(", ") || result.own_model || "the file's model"; }
+function columnOf(result) { return [result.variant, result.model].filter(Boolean).join(", ") || result.own_model || "each file's model"; }
 
 // One table for each test file, with the columns that its cases use. The data has the worst files and cases first.
 const suites = new Map();

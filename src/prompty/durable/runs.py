@@ -89,7 +89,7 @@ def add_answer(record: Record, answer: Json | None) -> Record:
     if answer is not None:
         return replace(record, answers=answer)
     paused = Paused.from_json(record.paused)
-    reason = f"nobody answered within {timedelta(seconds=record.pause_timeout or 0)}"
+    reason = f"there was no answer within {timedelta(seconds=record.pause_timeout or 0)}"
     denied = parse_decisions(paused, [deny(reason)] * len(paused.pending))
     return replace(record, answers={key: decision_to_json(decision) for key, decision in denied.items()})
 

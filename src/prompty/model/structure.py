@@ -58,7 +58,6 @@ class ChangedMarker(Exception):
         self.is_computed = is_computed
 
 
-@lru_cache(maxsize=256)
 def read_structure(template: str) -> Structure:
     """Find the role markers of a template."""
     template = template.replace(ROLE_MARK, "").replace(HOLE, "")
@@ -83,7 +82,7 @@ def read_structure(template: str) -> Structure:
     return Structure("".join([*pieces, template[position:]]), tuple(computed))
 
 
-@lru_cache(maxsize=256)  # a separate cache, because every render calls it
+@lru_cache(maxsize=256)  # every render calls it
 def mark(template: str) -> str:
     """Put ROLE_MARK around every role marker of a template, and around its rendered values."""
     return read_structure(template).marked

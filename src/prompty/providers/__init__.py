@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from weakref import ref
 
 from prompty.errors import RequestError, WrongArgument
 from prompty.model.agent import PromptAgent
@@ -179,14 +180,15 @@ class Api:
 
 
 class _ChosenApi(NamedTuple):
-    """An API, and the objects whose ids are its key: as long as they exist, no other has the same id."""
+    """An API, and the objects whose ids are its key. The agent may be gone, and another may have its id."""
 
     api: Api
-    chosen_for: tuple[object, ...]
+    agent: ref[PromptAgent]
+    others: tuple[object, ...]
 
 
 _chosen_apis: dict[tuple[int, int, int, bool], _ChosenApi] = {}
-_MAX_CHOSEN = 128  # each keeps its agent, and in an editor every keystroke makes one
+_MAX_CHOSEN = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,12 +277,12 @@ class Provider:
         profile = self.profile(agent)
         offered = bool(agent.tools) if offers_tools is None else offers_tools
         key = (id(agent), id(self), id(profile), offered)
-        if (known := _chosen_apis.get(key)) is not None:
+        if (known := _chosen_apis.get(key)) is not None and known.agent() is agent:
             return known.api
         api = self._choose_api(agent, profile, offers_tools=offered)
         if len(_chosen_apis) >= _MAX_CHOSEN:
             _chosen_apis.clear()
-        _chosen_apis[key] = _ChosenApi(api, (agent, self, profile))
+        _chosen_apis[key] = _ChosenApi(api, ref(agent), (self, profile))
         return api
 
     def _choose_api(self, agent: PromptAgent, profile: Profile, *, offers_tools: bool) -> Api:

@@ -183,7 +183,7 @@ class ProviderBatch(Batch):
     def _on_failed_create(self, chunk: Chunk, error: ModelError) -> None:
         """A refused create was not made. After any other failure its batch may exist, so look for it."""
         if error.status not in _REFUSED:
-            logger.warning("Nobody knows if the batch %s was created (%s): looking for it.", chunk.nonce, error.cause)
+            logger.warning("The batch %s may have been created (%s): looking for it.", chunk.nonce, error.cause)
             self._delay_submits(error)
             return
         self._journal.end(chunk, "refused")
