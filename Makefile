@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
-WAITING := -n 4 --dist worksteal
+WAITING := -n 3 --dist worksteal
 NPM := build/npm
 TIERS := process database browser real slow timing nightly
 space := $(subst ,, )

@@ -8,7 +8,7 @@ from importlib import import_module
 from secrets import token_hex
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies
+from hypothesis import HealthCheck, given, is_hypothesis_test, settings, strategies
 
 from prompty.registry import DEFAULT, Registry
 from prompty.safety import redaction
@@ -31,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_tiers(items)
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("no_cover")  # written examples reach the floors, and tracing takes three times as long
     if config.getoption("--spec-report"):
         print(report(items))  # noqa: T201  the report is what the option asks for
 

@@ -63,19 +63,19 @@ class SharedBatch(Batch):
     def run(self) -> bool:
         """Submit and collect until no row is left or `should_stop`. Return True if none is left."""
         while not self.should_stop():
-            if not self.is_budget_spent:
-                self._submit()
-            collected = self._collect()
+            may_submit_more = not self.is_budget_spent and self._submit()
+            self._collect()
             if not self._running and (self._exhausted or self.is_budget_spent):
                 break
-            if not collected:
+            if not may_submit_more:
                 time.sleep(POLL_SECONDS)
         return self._exhausted and not self.progress.left
 
-    def _submit(self) -> None:
+    def _submit(self) -> bool:
+        """Submit the next rows, up to the window. Return True if there were some and more are left."""
         size = min(self.window - len(self._running), SUBMIT_SIZE)
         if size <= 0 or self._exhausted:
-            return
+            return False
         chunk = list(islice(self.rows, size))
         self._exhausted = len(chunk) < size
         records: list[Record] = []
@@ -87,6 +87,7 @@ class SharedBatch(Batch):
         if self.job.retry_failed:
             self._retry([record.run_id for record in records])
         self.runs.submit_records(records)
+        return not self._exhausted
 
     def _retry(self, run_ids: list[str]) -> None:
         """Let failed runs go on. One that cannot be read begins again, and so does one whose answer did not fit, if it
@@ -122,14 +123,12 @@ class SharedBatch(Batch):
             validate_run_inputs(agent, inputs, extra_inputs="ignore")
         return replace(self._template, run_id=run_id, inputs=inputs)
 
-    def _collect(self) -> int:
-        """Write the results of runs that have ended. Return their number."""
-        ended = self.runs.find_ended(list(self._running))
-        for row, outcome in ended:
+    def _collect(self) -> None:
+        """Write the results of runs that have ended."""
+        for row, outcome in self.runs.find_ended(list(self._running)):
             # A run that was taken over may have paid for its last call twice.
             planned = replace(self._running.pop(row.id), interrupted=0 if row.taken_over is None else 1)
             self._write(planned, row.id, outcome)
-        return len(ended)
 
     def _write(self, planned: PlannedRow, run_id: str, outcome: RunOutcome) -> None:
         match outcome:
