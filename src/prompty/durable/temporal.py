@@ -519,6 +519,7 @@ class Lease:
             await asyncio.sleep(self._seconds / 4)
             try:
                 await self._renew()
+                activity.heartbeat()  # the library ends an activity that does not
             except AsyncActivityCancelledError:
                 break
             except RPCError as error:
@@ -531,7 +532,6 @@ class Lease:
     async def _renew(self) -> None:
         begun = read_clock()
         await self._handle.heartbeat(rpc_timeout=timedelta(seconds=self._seconds / 2))
-        activity.heartbeat()  # the library ends an activity that does not
         self._until = begun + self._seconds / 2
 
 
