@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from prompty import PromptAgent, loads
 from prompty.analysis.check import check_text
@@ -139,6 +139,7 @@ def read(text: str, *, strict: bool = False) -> PromptAgent:
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(frontmatters, bodies, st.booleans())
+@example({"sample": {"a": [{"name": []}]}}, "{{name}}\n", False)  # a list as the name of an entry
 def test_a_generated_file_and_its_migration_are_the_same_agent(data: dict[str, Any], body: str, as_json: bool) -> None:
     text = write(data, body, as_json)
     assert isinstance(check_text(text, env={}), list)

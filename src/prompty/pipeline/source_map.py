@@ -122,7 +122,7 @@ class SourceMap:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._entry_names: dict[yaml.Node, dict[Any, int]] = {}
+        self._entry_names: dict[yaml.Node, dict[str, int]] = {}
         self._mappings: dict[yaml.Node, tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]] = {}
 
     @cached_property
@@ -213,8 +213,12 @@ class SourceMap:
         names = self._entry_names.get(node)
         if names is None:
             mappings = (self._entries(entry)[0] if isinstance(entry, yaml.MappingNode) else {} for entry in node.value)
-            named = [entries["name"][1].value if "name" in entries else None for entries in mappings]
-            names = self._entry_names[node] = {found: index for index, found in reversed([*enumerate(named)])}
+            named = [entries["name"][1] if "name" in entries else None for entries in mappings]
+            names = self._entry_names[node] = {
+                found.value: index
+                for index, found in reversed([*enumerate(named)])
+                if isinstance(found, yaml.ScalarNode)  # YAML may have a list as a name
+            }
         return names.get(name, int(name) if name.isdecimal() and len(name) < 9 else None)
 
     def _entries(self, node: yaml.MappingNode) -> tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[str]]:
