@@ -109,13 +109,17 @@ async def _launch() -> None:
 
 
 def _bury(loop: asyncio.AbstractEventLoop) -> None:
-    """End what was under way. It cannot store anything any more."""
-    left = asyncio.all_tasks(loop)
+    """End what was under way. It cannot store anything any more.
+
+    A thread of DBOS's executor that has just begun a workflow brings it to this loop and waits for it, so the loop runs
+    until these threads have ended.
+    """
 
     async def end() -> None:
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        while any(thread.name.startswith("dbos-executor") for thread in threading.enumerate()):
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0.005)
         await loop.shutdown_asyncgens()
         await loop.shutdown_default_executor()
 

@@ -21,8 +21,8 @@ ProviderTools = Annotated[
     Option(
         "--provider-tools/--no-provider-tools",
         show_default=False,
-        help="Allow or refuse tools that the provider runs, such as a web search. Files outside the working folder "
-        "need it, or your word.",
+        help="Allow or refuse tools that the provider runs, such as a web search. For a file outside the "
+        "working folder, you are asked.",
     ),
 ]
 
