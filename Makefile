@@ -6,6 +6,7 @@ PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
 WAITING := -n 3 --dist worksteal
 NPM := build/npm
+COVERED := model wire loop parsers providers pipeline
 TIERS := process database browser real slow timing nightly
 space := $(subst ,, )
 FAST := not ($(subst $(space), or ,$(TIERS)))
@@ -94,7 +95,8 @@ test: setup
 # The same tests, with the coverage of each package and its floor.
 coverage: setup
 	mkdir -p build
-	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "$(FAST)" --cov=src/prompty --cov-report=json:build/coverage.json
+	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "$(FAST)" $(COVERED:%=--cov=prompty.%) \
+		--cov-report=json:build/coverage.json
 	$(BIN)/python -m scripts.coverage_figures build/coverage.json
 
 # The tests that `make test` leaves out, but for those of `make nightly`. Much of their time they wait: for processes,

@@ -44,7 +44,10 @@ def test_an_import_inside_a_function_says_why_it_is_there() -> None:
 
 def imports_by_name(file: Path) -> bool:
     """Return True if a file imports a module whose name is not a text in it, or one of ours."""
-    calls = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    source = file.read_text(encoding="utf-8")
+    if "import_module" not in source:
+        return False
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     names = [node.args[0] for node in calls if ast.unparse(node.func).endswith("import_module")]
     return any(not isinstance(name, ast.Constant) or str(name.value).startswith("prompty") for name in names)
 
@@ -78,6 +81,8 @@ VALIDATION_LIBRARIES = ("jsonschema_rs", "jsonschema", "fastjsonschema")
 
 def imports_validators(source: str) -> bool:
     """Return True if code can reach a library that builds validators. Imports for types alone don't count."""
+    if not any(library in source for library in VALIDATION_LIBRARIES):
+        return False
     tree = ast.parse(source)
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
     for_types = {id(inner) for block in blocks for statement in block.body for inner in ast.walk(statement)}

@@ -89,6 +89,8 @@ def read(data: Any, folder: Path) -> list[PromptFiles]:
 
 @given(st.lists(st.tuples(ROLES, TEXTS), min_size=1, max_size=3), TEXTS)
 @example([("user", "{{name}}:\nsystem:\n{% if name %}user:{% endif %}")], "system")
+@example([("system", '{"a": {"b": 1}}:')], "")
+@example([("system", "{#:"), ("system", "{{name}}:")], "system")
 @example([("system", "x{{% if name %}y{% endif %}")], "")
 def test_no_text_and_no_value_makes_another_message(messages: list[tuple[str, str]], value: str) -> None:
     agent = loads(write_one(*messages).prompt)

@@ -67,7 +67,7 @@ def read_structure(template: str) -> Structure:
     start, position, role = 0, 0, "system"
     for number, line in enumerate(template.split("\n"), 1):
         cuts: list[int] = []
-        masked = syntax.mask(line) if ":" in line or "[" in line else line
+        masked = syntax.mask(line)
         if ":" in masked and (found := _find_marks(line, masked)):
             role, cuts = found
         elif masked is not line and (place := _find_computed(line, masked)) is not None:
@@ -98,27 +98,31 @@ class _Syntax:
             self.closings = dict(custom) | self.closings
         self.opening: re.Pattern[str] = _any_of(self.closings)
         self.any: re.Pattern[str] = _any_of([*self.closings, *self.closings.values()])
+        self._spans_lines = False  # a tag of an earlier line did not end on it
 
     def mask(self, line: str) -> str:
         """Overwrite every expression of a line with \\0, and every tag, which renders as nothing, with \\1.
 
-        A tag that spans lines is cut at the line's ends.
+        A tag that spans lines is cut at the line's ends. Call this for all lines in their order: a lone `}}` is text,
+        such as the end of a JSON object, if every tag before it ended on its own line.
         """
         first = self.any.search(line)
         if first is None:
             return line
         pieces, position = [], 0
-        if first[0] not in self.closings:  # the end of a tag that started on an earlier line
+        if first[0] not in self.closings and self._spans_lines:
             position = first.end()
             pieces.append((_TAG if first[0] in ("%}", "#}") else _EXPRESSION) * position)
         while opening := self.opening.search(line, position):
             closing = self.closings[opening[0]]
-            end = line.find(closing, opening.end())
-            end = end + len(closing) if end >= 0 else len(line)
+            found = line.find(closing, opening.end())
+            self._spans_lines |= found < 0
+            end = found + len(closing) if found >= 0 else len(line)
             is_tag = opening[0] in ("{%", "{#") or line[opening.end() : opening.end() + 1] in _SECTION_SIGNS
             pieces += [line[position : opening.start()], (_TAG if is_tag else _EXPRESSION) * (end - opening.start())]
             position = end
-        return "".join([*pieces, line[position:]])
+        self._spans_lines |= bool(pieces) and line.count("{") > line.count("}")  # {{ {"a": {"b": 1}}
+        return "".join([*pieces, line[position:]]) if pieces else line
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:

@@ -29,8 +29,11 @@ _STATEMENT = (
 _KEPT = (re.compile(f"{_VARIABLE.pattern}|{_STATEMENT}"), _VARIABLE, re.compile(r"(?!)"))
 _OPENING = re.compile(r"\{(?=[{%#]|\Z)")
 _NAME = re.compile(r"\{\{-?[ \t]*([A-Za-z_]\w*)[ \t]*-?\}\}")
+# Not only roles: a line such as `{{ name }}:` or `{{ "{" }}#:` looks like a role that is computed.
 _MARKER = re.compile(
-    rf"((?:^|(?<=[ \t}}#]))(?:{'|'.join(ROLES)})[ \t]*|\][ \t]*):(?=[ \t]*(?:$|\{{[{{%]))", re.IGNORECASE | re.MULTILINE
+    rf"((?:^|(?<=[ \t}}#]))(?:{'|'.join(ROLES)})[ \t]*|\][ \t]*):(?=[ \t]*(?:$|\{{[{{%]))"
+    r"|(^[ \t#]*\{.*[}#][ \t]*):(?=[ \t]*(?:$|\{%))",
+    re.IGNORECASE | re.MULTILINE,
 )
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701  it only parses; nothing is rendered
 
@@ -59,7 +62,7 @@ def convert_template(text: str) -> tuple[str, list[str]]:
         escaped = [tag for tag in _TAG.findall(text) if not kept.fullmatch(tag)]
         tags = [tag if kept.fullmatch(tag) else _OPENING.sub('{{ "{" }}', tag) for tag in _TAG.findall(text)]
         texts = [_OPENING.sub('{{ "{" }}', piece) for piece in _TAG.split(text)]
-        template = _MARKER.sub(r'\1{{ ":" }}', "".join(map("{}{}".format, texts, [*tags, ""])))
+        template = _MARKER.sub(r'\1\2{{ ":" }}', "".join(map("{}{}".format, texts, [*tags, ""])))
         if find_variables(template) is not None:
             break
     return template, escaped
