@@ -92,6 +92,7 @@ def test_each_answer_of_a_turn_is_processed(seen: Seen) -> None:
         assert turn(scripted(tools=[LOOK]), tools=[look]) == "Sunny."
     assert [child[0] for child in seen.trees()[0][1]] == [
         "prepare",
+        "connect",
         "execute",
         "process",
         "execute_tool",

@@ -136,6 +136,7 @@ def test_the_spans_of_a_turn_are_a_tree_under_the_agent(run: Run, name: str) -> 
         (root, "INTERNAL", ""): 1,
         ("load", "INTERNAL", root): 1,
         ("prepare", "INTERNAL", root): 1,
+        ("connect", "INTERNAL", root): 1,
         ("render", "INTERNAL", "prepare"): 1,
         ("parse", "INTERNAL", "prepare"): 1,
         ("chat asked-model", "CLIENT", root): 2,

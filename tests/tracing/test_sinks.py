@@ -88,6 +88,7 @@ def test_a_file_holds_the_whole_turn_and_belongs_to_its_owner(tmp_path: Path) ->
     assert root["__usage"] == {"input_tokens": 20, "output_tokens": 10}
     assert [frame["name"] for frame in root["__frames"]] == [
         "prepare",
+        "connect",
         "execute",
         "process",
         "execute_tool",
@@ -95,8 +96,8 @@ def test_a_file_holds_the_whole_turn_and_belongs_to_its_owner(tmp_path: Path) ->
         "execute",
         "process",
     ]
-    assert root["__frames"][3]["inputs"] == {"city": "Paris"}
-    assert root["__frames"][5]["inputs"]["messages"][-1]["content"] == "sunny in Rome"
+    assert root["__frames"][4]["inputs"] == {"city": "Paris"}
+    assert root["__frames"][6]["inputs"]["messages"][-1]["content"] == "sunny in Rome"
 
 
 def test_traces_of_the_same_moment_have_files_of_their_own(tmp_path: Path) -> None:

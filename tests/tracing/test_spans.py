@@ -32,6 +32,7 @@ from tests.tracing.watching import Seen, watching
 from tests.ways import Way, sync_and_async
 
 PREPARED: Any = ("prepare", [("render", []), ("parse", [])])
+CONNECTED: Any = ("connect", [])
 ASKED: Any = (("execute", []), ("process", []))
 TOOL = {"name": "look", "kind": "function", "parameters": [{"name": "city", "kind": "string"}]}
 
@@ -81,7 +82,7 @@ def test_a_call_is_one_tree(seen: Seen, way: Way, stream: bool) -> None:
             said: Any = invoke(scripted(), {"q": "Hi"}, **options)
             result = said.result if stream else said
     assert result == "Hello."
-    assert seen.trees() == [("invoke", [PREPARED, ("execute", []), ("process", [])])]
+    assert seen.trees() == [("invoke", [PREPARED, CONNECTED, ("execute", []), ("process", [])])]
     assert seen.one("invoke").content["result"] == "Hello."
     assert seen.one("invoke").usage == seen.one("execute").usage
 
@@ -90,7 +91,7 @@ def test_a_prompt_that_is_loaded_for_a_call_is_loaded_inside_of_it(seen: Seen, t
     (tmp_path / "hello.prompty").write_text("---\nmodel: {id: m, provider: scripted}\n---\nuser:\nHi")
     with Script("Hello."):
         invoke(tmp_path / "hello.prompty")
-    assert seen.trees() == [("invoke", [("load", []), PREPARED, ("execute", []), ("process", [])])]
+    assert seen.trees() == [("invoke", [("load", []), PREPARED, CONNECTED, ("execute", []), ("process", [])])]
     assert seen.one("invoke").title.startswith("invoke")
 
 
@@ -107,7 +108,7 @@ def test_a_turn_is_one_tree_with_its_tools(seen: Seen, way: Way, stream: bool) -
             result = asyncio.run(streamed()) if way.asynchronous else turn(agent(), tools=[look], stream=True).result
     assert result == "Sunny."
     tools: Any = [("execute_tool", []), ("execute_tool", [])]
-    assert seen.trees() == [("turn", [PREPARED, *ASKED, *tools, *ASKED])]
+    assert seen.trees() == [("turn", [PREPARED, CONNECTED, *ASKED, *tools, *ASKED])]
     assert [span.content["inputs"] for span in seen.named("execute_tool")] == [{"city": "Paris"}, {"city": "Rome"}]
     assert [span.content["result"] for span in seen.named("execute_tool")] == ["sunny in Paris", "sunny in Rome"]
     asked = [span.usage["input_tokens"] for span in seen.named("execute")]
@@ -355,6 +356,6 @@ def test_a_durable_turn_is_one_tree_too(seen: Seen, tmp_path: Any) -> None:
         [intent] = [step for step in DBOS.list_workflow_steps("mine") if step["function_name"].startswith("intent:")]
     tools: Any = [("execute_tool", []), ("execute_tool", [])]
     [tree] = [tree for tree in seen.trees() if tree[0] == "turn"]
-    assert tree == ("turn", [PREPARED, *ASKED, *tools, *ASKED])
+    assert tree == ("turn", [PREPARED, CONNECTED, *ASKED, *tools, *ASKED])
     assert intent["function_name"] == f"intent:{seen.one('turn').attributes[names.RUN_ID]}:1:0"
     assert seen.one("turn").content["result"] == "Done."

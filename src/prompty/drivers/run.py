@@ -58,7 +58,7 @@ from prompty.providers import Api
 from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.registry import DEFAULT, NotebookView, Registry
 from prompty.safety import origins
-from prompty.tracing.spans import NULL_SPAN, is_tracing
+from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
 from prompty.wire.structured import cast, with_output_type
 
 AgentOrPath = PromptAgent | StrPath
@@ -272,24 +272,26 @@ class Run:
         if (settings.memory is None) != (settings.session_id is None):
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
         host = Host(settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
-        tools = None
-        if self._has_tools:
-            tools = ToolRunner(
-                self.agent,
-                settings,
-                self.inputs,
-                run_id=self.run_id,
-                run_tools=self._run_tools,
-                run=self,
-                emit=host.emit,
-                spans=spans,
-                session=host.session,
-            )
-        offers_tools = bool(self.agent.tools or settings.tools)
-        targets = [
-            resolve_target(agent, is_async=is_async, offers_tools=offers_tools, is_fallback=index > 0)
-            for index, agent in enumerate(self.agents)
-        ]
+        # The first connection of a process imports the provider, which a trace would show as a hole.
+        with begin("connect") if spans else NULL_SPAN:
+            tools = None
+            if self._has_tools:
+                tools = ToolRunner(
+                    self.agent,
+                    settings,
+                    self.inputs,
+                    run_id=self.run_id,
+                    run_tools=self._run_tools,
+                    run=self,
+                    emit=host.emit,
+                    spans=spans,
+                    session=host.session,
+                )
+            offers_tools = bool(self.agent.tools or settings.tools)
+            targets = [
+                resolve_target(agent, is_async=is_async, offers_tools=offers_tools, is_fallback=index > 0)
+                for index, agent in enumerate(self.agents)
+            ]
         if spans:
             spans.attach(self.agents, targets, tools.tools if tools else {})
         return driver(
