@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
 WAITING := -n 3 --dist worksteal
+# What CI runs, generates the same examples each time. `make test` and `make nightly` look for others.
+SAME := --hypothesis-seed=0
 NPM := build/npm
 COVERED := model wire loop parsers providers pipeline
 TIERS := process database browser real slow timing nightly
@@ -95,14 +97,14 @@ test: setup
 # The same tests, with the coverage of each package and its floor.
 coverage: setup
 	mkdir -p build
-	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) -m "$(FAST)" $(COVERED:%=--cov=prompty.%) \
+	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) $(SAME) -m "$(FAST)" $(COVERED:%=--cov=prompty.%) \
 		--cov-report=json:build/coverage.json
 	$(BIN)/python -m scripts.coverage_figures build/coverage.json
 
 # The tests that `make test` leaves out, but for those of `make nightly`. Much of their time they wait: for processes,
 # leases and locks.
 test-rest: setup
-	$(PYTEST) $(WAITING) --durations=15 -m "not ($(FAST)) and not (browser or real or nightly)"
+	$(PYTEST) $(WAITING) $(SAME) --durations=15 -m "not ($(FAST)) and not (browser or real or nightly)"
 
 test-timing: setup
 	PROMPTY_TIMING=1 $(PYTEST) -m timing
