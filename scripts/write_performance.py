@@ -33,9 +33,17 @@ def write_page(page: str) -> str:
     """Return the text of the page with the current tables."""
     costs = [(cost["name"], _show(cost, "figure"), _show(cost, "limit")) for kind in KINDS for cost in read_costs(kind)]
     page = _replace(page, "costs", _draw_table(("cost", "measured", "limit"), costs))
+    page = _replace(page, "temporal", _draw_table(("a step", "prompty", "the same activities by hand"), _list_steps()))
     page = _replace(page, "attacks", _draw_table(("attack", "SQLite", "PostgreSQL"), _list_attacks()))
     page = _replace(page, "ended runs", _draw_table(("query", "SQLite", "PostgreSQL"), _list_queries()))
     return _replace(page, "batches", _draw_table(("test", "result"), _list_batches()))
+
+
+def _list_steps() -> list[Iterable[str]]:
+    times = {cost["name"].rpartition(", ")[2]: cost["seconds"] for cost in read_costs("temporal")}
+    return [
+        (name, *(f"{1000 * time[side]:.1f} ms" for side in ("prompty", "temporal"))) for name, time in times.items()
+    ]
 
 
 def _list_attacks() -> list[Iterable[str]]:
