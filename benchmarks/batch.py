@@ -33,7 +33,7 @@ from prompty.durable import Limits, Runs, Worker
 ROWS = 400
 AT_ONCE = 32
 POLL = 0.1
-LIMIT = 1.4
+LIMIT = 1.6
 
 
 def agent() -> PromptAgent:
