@@ -31,7 +31,8 @@ class Terminal:
 
     def tmux(self, *arguments: str) -> str:
         assert TMUX, "tmux is not installed"
-        done = subprocess.run([TMUX, "-L", "prompty", *arguments], capture_output=True, text=True, check=True)  # noqa: S603  our own arguments
+        # Each terminal has its server: one that they share ends with its last session, often just as the next begins.
+        done = subprocess.run([TMUX, "-L", self.name, *arguments], capture_output=True, text=True, check=True)  # noqa: S603  our own arguments
         return done.stdout
 
     def type(self, text: str) -> None:
