@@ -5,11 +5,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from secrets import token_hex
 
 import pytest
-from hypothesis import HealthCheck, given, is_hypothesis_test, settings, strategies
+from hypothesis import HealthCheck, given, settings, strategies
 
 from prompty.registry import DEFAULT, Registry
 from prompty.safety import redaction
@@ -23,24 +22,6 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 NEIGHBOURS = Neighbours()
-# Folders whose tests are about packages without a floor (`scripts/coverage_figures.py`).
-UNTRACED = frozenset(
-    [
-        "architecture",
-        "batch",
-        "cases",
-        "cli",
-        "docs",
-        "examples",
-        "lsp",
-        "models",
-        "security",
-        "testing",
-        "tracing",
-        "transports",
-        "viewer",
-    ]
-)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,10 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_tiers(items)
-    for item in items:  # tracing takes twice as long, and the others reach the floors
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in UNTRACED or is_hypothesis_test(getattr(item, "obj", None)):
-            item.add_marker("no_cover")
     if config.getoption("--spec-report"):
         print(report(items))  # noqa: T201  the report is what the option asks for
 
