@@ -115,9 +115,12 @@ def _bury(loop: asyncio.AbstractEventLoop) -> None:
     until these threads have ended.
     """
 
+    def has_begun() -> bool:
+        return any(thread.name.startswith("dbos-executor") for thread in threading.enumerate())
+
     async def end() -> None:
-        while any(thread.name.startswith("dbos-executor") for thread in threading.enumerate()):
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        while (left := asyncio.all_tasks() - {asyncio.current_task()}) or has_begun():
+            for task in left:
                 task.cancel()
             await asyncio.sleep(0.005)
         await loop.shutdown_asyncgens()
