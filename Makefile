@@ -9,8 +9,6 @@ WAITING := -n 3 --dist worksteal
 SAME := --hypothesis-seed=0
 NPM := build/npm
 COVERED := model wire loop parsers providers pipeline
-# Tests of packages without a floor. Tracing takes twice as long.
-UNTRACED := $(addprefix tests/,architecture batch cases cli docs examples lsp models security testing tracing transports viewer)
 TIERS := process database browser real slow timing nightly
 space := $(subst ,, )
 FAST := not ($(subst $(space), or ,$(TIERS)))
@@ -100,8 +98,7 @@ test: setup
 coverage: setup
 	mkdir -p build
 	COVERAGE_FILE=build/.coverage $(PYTEST) $(PARALLEL) $(SAME) -m "$(FAST)" $(COVERED:%=--cov=prompty.%) \
-		--cov-report=json:build/coverage.json $(UNTRACED:%=--ignore=%)
-	$(PYTEST) $(PARALLEL) $(SAME) -m "$(FAST)" $(UNTRACED)
+		--cov-report=json:build/coverage.json
 	$(BIN)/python -m scripts.coverage_figures build/coverage.json
 
 # The tests that `make test` leaves out, but for those of `make nightly`. Much of their time they wait: for processes,

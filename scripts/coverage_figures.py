@@ -2,7 +2,7 @@
 
     python -m scripts.coverage_figures build/coverage.json
 
-The figures are those of the fast tests of packages with a floor. pytest imports our plugin before it measures, so
+The figures are those of the fast tests alone. pytest imports our plugin before it measures, so
 a few definitions that the plugin needs count as missing.
 """
 
