@@ -24,7 +24,6 @@ from prompty.cli import test as command
 from prompty.errors import ModelError, RequestError
 from prompty.testing import Script, answer, call
 from tests.cases.project import GREET, LIVE, RECORD, RECORD_MISSING, run_only_case, run_suites, write_suite
-from tests.soak import SOAK
 
 
 @pytest.fixture(autouse=True)
@@ -292,8 +291,8 @@ def test_the_early_verdict_is_that_of_all_attempts() -> None:
 
 
 def test_a_flaky_case_passes_as_often_as_the_binomial_says(tmp_path: Path) -> None:
-    """A seeded model fails 30 % of the time; 8 of 10 runs must pass, in 500 simulated runs (100 in CI)."""
-    runs, chance = 500 if SOAK else 100, random.Random(5)  # noqa: S311  not for secrets
+    """A seeded model fails 30 % of the time; 8 of 10 runs must pass, in 500 simulated runs."""
+    runs, chance = 500, random.Random(5)  # noqa: S311  not for secrets
     cases = "\n".join(
         f"  - {{name: run {number}, inputs: {{name: Ada}}, expect: {{replay: {{contains: Hello}}}}}}"
         for number in range(runs)
