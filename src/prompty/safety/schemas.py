@@ -6,6 +6,9 @@ calls the servers that a schema refers to. The validators of this module refuse 
 Its regular expressions are those of JSON Schema (ECMA 262). They take linear time, except for lookarounds and
 backreferences, which have a limit of steps. Python's `re` has no limit, so no pattern from outside goes there. A step
 can read the whole text, so a long text can still take long: with `((?=a*)a)*b`, 2,000 letters take several seconds.
+
+A schema of 2 KB whose parts refer to each other can expand to billions of subschemas. The validator holds the
+interpreter while it goes through them, so no timeout would end it: what a schema expands to has a limit.
 """
 
 import json
@@ -14,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from urllib.parse import unquote
 
 from prompty.safety.visible import visible
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 _DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
 _MAX_SHOWN = 300
+_MAX_SUBSCHEMAS = 10_000  # with references written out; the largest request of OpenAI's API has 2,700
 _MAX_STEPS = 1_000_000  # of a regular expression that backtracks; a search takes at least one for each character
 # Python's syntax that ECMA 262 does not have, and what to write instead.
 _IN_PYTHON_ONLY = {
@@ -32,6 +37,15 @@ _IN_PYTHON_ONLY = {
     "(?>": "`(?:`",
     r"\N{": "the character itself",
 }
+
+
+# Keywords with one or more schemas, and those with a mapping of them.
+_SUBSCHEMAS = {
+    *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "else", "if", "items", "not", "oneOf"),
+    *("prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+}
+_NAMED_SUBSCHEMAS = {"dependencies", "dependentSchemas", "patternProperties", "properties"}
+_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 
 
 class Validator(Protocol):
@@ -46,9 +60,10 @@ class Validator(Protocol):
 def get_validator(schema: str) -> Validator:
     """Return the validator for a JSON Schema, written as JSON.
 
-    Raise `ValueError` if it is invalid or refers to anything outside. The error names the place in the schema, but
-    quotes no value.
+    Raise `ValueError` if it is invalid, expands to too much, or refers to anything outside. The error names the place
+    in the schema, but quotes no value.
     """
+    _check_size(json.loads(schema))
     try:
         return _build(schema)
     except ValueError:
@@ -63,6 +78,81 @@ def _build(schema: str, mask: str | None = None) -> Validator:
         Validator,
         jsonschema_rs.validator_for(schema, retriever=_refuse_reference, mask=mask, pattern_options=patterns),
     )
+
+
+def _check_size(schema: object) -> None:
+    """Raise `ValueError` if a schema with its references written out has too many subschemas.
+
+    A reference inside itself is not written out again: the validator remembers what it found there.
+    """
+    resources, anchors = _find_targets(schema)
+    referenced: dict[str, list[object]] = {}
+    pending = [schema]
+    entered = {"#"}
+    for _ in range(_MAX_SUBSCHEMAS):
+        while pending and isinstance(reference := pending[-1], str):  # all that it refers to has been counted
+            entered.discard(reference)
+            pending.pop()
+        if not pending:
+            return
+        subschema = pending.pop()
+        for key, value in subschema.items() if isinstance(subschema, dict) else ():
+            if key in _SUBSCHEMAS:
+                pending += value if isinstance(value, list) else [value]
+            elif key in _NAMED_SUBSCHEMAS:
+                pending += value.values() if isinstance(value, dict) else ()
+            elif key in _REFERENCES and isinstance(value, str) and value not in entered:
+                if value not in referenced:
+                    referenced[value] = list(_find_referenced(value, resources, anchors))
+                entered.add(value)
+                pending += [value, *referenced[value]]
+    raise ValueError(f"it expands to more than {_MAX_SUBSCHEMAS:,} subschemas")
+
+
+def _find_targets(schema: object) -> tuple[list[tuple[str, object]], dict[str, list[object]]]:
+    """Return what references can name: the schema and its parts with a URI, by file name, and parts with an anchor."""
+    resources = [("", schema)]
+    anchors: dict[str, list[object]] = {}
+    pending = [schema]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.values()
+            for key in ("$id", "id", "$anchor", "$dynamicAnchor"):
+                if isinstance(name := value.get(key), str):
+                    if key.endswith("id") and not name.startswith("#"):
+                        resources.append((_get_file_name(name), value))
+                    else:
+                        anchors.setdefault(name.lstrip("#"), []).append(value)
+        elif isinstance(value, list):
+            pending += value
+    return resources, anchors
+
+
+def _get_file_name(uri: str) -> str:
+    return unquote(uri.partition("#")[0]).rpartition("/")[2]
+
+
+def _find_referenced(
+    reference: str, resources: list[tuple[str, object]], anchors: Mapping[str, list[object]]
+) -> Iterator[object]:
+    """Yield all that a reference can mean. Which one it is depends on the URIs of the parts around it."""
+    pointer = unquote(reference.partition("#")[2])
+    if pointer and not pointer.startswith("/"):
+        yield from anchors.get(pointer, ())
+        return
+    file_name = _get_file_name(reference)
+    for name, resource in resources:
+        if file_name in (name, "", ".", ".."):
+            target = resource
+            for step in pointer.split("/")[1:]:
+                key = step.replace("~1", "/").replace("~0", "~")
+                if isinstance(target, list):
+                    target = target[int(key)] if key.isdecimal() and int(key) < len(target) else None
+                else:
+                    target = target.get(key) if isinstance(target, dict) else None
+            if isinstance(target, dict):
+                yield target
 
 
 def _refuse_reference(reference: str) -> NoReturn:
