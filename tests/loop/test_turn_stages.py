@@ -102,8 +102,12 @@ def test_sequential_tools_never_overlap(way: Way, kind: str, marked: bool, execu
 
 @every_way
 @both_kinds
-def test_no_more_tools_run_at_once_than_may(way: Way, kind: str) -> None:
-    overlaps, meet = Overlaps(), meeting(kind, 2)
+@pytest.mark.parametrize(
+    ("options", "most"), [({"max_parallel": 2}, 2), ({}, 16), ({"max_parallel": None}, 20)], ids=str
+)
+def test_no_more_tools_run_at_once_than_may(way: Way, kind: str, options: dict[str, Any], most: int) -> None:
+    overlaps, meet = Overlaps(), meeting(kind, most)
+    numbers = range(1, 2 * most + 1) if most < 20 else range(1, most + 1)
 
     def counted(number: int) -> str:
         with overlaps.lock:
@@ -122,10 +126,10 @@ def test_no_more_tools_run_at_once_than_may(way: Way, kind: str) -> None:
         return said
 
     run = tool(name="meet")(counted if kind == "functions" else counted_async)
-    with Script(calls("meet", 1, 2, 3, 4), "Done."):
-        seen = way.turn(AGENT, tools=[run], max_parallel=2)
-    assert overlaps.most == 2
-    assert seen.told == [f"met {number}" for number in (1, 2, 3, 4)]
+    with Script(calls("meet", *numbers), "Done."):
+        seen = way.turn(AGENT, tools=[run], **options)
+    assert overlaps.most == most
+    assert seen.told == [f"met {number}" for number in numbers]
 
 
 @every_way

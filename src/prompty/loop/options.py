@@ -89,7 +89,9 @@ class RunOptions(CallData, total=False):
     tool_execution: Annotated[
         Literal["parallel", "sequential"], Doc("Run the tool calls of one answer in parallel, or one at a time.")
     ]
-    max_parallel: Annotated[int | None, Doc("The maximum number of tool calls that run in parallel.")]
+    max_parallel: Annotated[
+        int | None, Doc("The maximum number of tool calls that run in parallel. None for no limit.")
+    ]
     tool_timeout: Annotated[float | None, Doc("Timeout in seconds for one tool call.")]
     max_iterations: Annotated[int, Doc("The maximum number of answers with tool calls.")]
     context_budget: Annotated[
@@ -171,7 +173,7 @@ class Settings:
     session_id: str | None = None
     approval: object = None
     tool_execution: Literal["parallel", "sequential"] = "parallel"
-    max_parallel: int | None = None
+    max_parallel: int | None = 16
     tool_timeout: float | None = None
     max_iterations: int = 10
     context_budget: int | Tokens | Context | None = None
