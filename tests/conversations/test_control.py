@@ -78,6 +78,19 @@ def test_arguments_that_a_guardrail_writes_must_fit_too(way: Way) -> None:
 
 
 @sync_and_async
+@pytest.mark.parametrize("value", ['{"amount": 1}', None, [1], call("pay", amount=1)], ids=repr)
+def test_arguments_that_a_guardrail_rewrites_to_no_mapping_are_a_denial(way: Way, value: object) -> None:
+    @tool
+    def pay(amount: int = 1_000) -> str:
+        return f"paid {amount}"
+
+    with Script(call("pay", amount=5), "Sorry."):
+        seen = way.turn(scripted(), tools=[pay], guardrails=Guardrails(tool=lambda _: rewrite(value)))
+    assert seen.texts[3] == "Tool denied by guardrail: its rewritten arguments are not a mapping"
+    assert seen.of(ToolFinished) == []
+
+
+@sync_and_async
 def test_a_guardrail_comes_before_the_gate(way: Way) -> None:
     judged: list[GatedCall] = []
 

@@ -142,3 +142,24 @@ def test_a_bound_input_that_has_no_value_is_an_error_result_and_not_a_crash(way:
     with Script(call("pay", amount=5), "Done."):
         seen = way.turn(agent, tools=[pay])
     assert seen.told[0].startswith("Error: Tool 'pay' was not run: the parameter 'account' is bound to the input 'who'")
+
+
+@one_way
+def test_a_tool_that_changes_a_bound_value_changes_it_for_no_later_turn(way: Way) -> None:
+    parameters = {"tags": {"kind": "array"}, "fixed": {"kind": "object"}, "given": {"kind": "array"}}
+    bindings = {"tags": {"input": "tags"}, "fixed": {"value": {"seen": []}}, "given": {"input": "given"}}
+    declared = {"name": "note", "kind": "function", "parameters": parameters, "bindings": bindings}
+    inputs = {"tags": {"kind": "array", "default": ["a"]}, "given": {"kind": "array"}}
+    agent = agent_of(tools=[declared], inputs=inputs)
+    given = ["b"]
+
+    def note(tags: list[str], fixed: dict[str, list[str]], given: list[str]) -> str:
+        for found in (tags, fixed["seen"], given):
+            found.append("x")
+        return f"{tags} {fixed} {given}"
+
+    for _ in range(3):
+        with Script(call("note"), call("note"), "Done."):
+            seen = way.turn(agent, {"given": given}, tools=[note])
+        assert seen.told == ["['a', 'x'] {'seen': ['x']} ['b', 'x']"] * 2
+    assert given == ["b"]

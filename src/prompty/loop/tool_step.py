@@ -32,11 +32,11 @@ from prompty.loop.policy import (
 from prompty.model.event import ToolGated
 from prompty.model.message import APPROVAL, Message, ToolCall
 from prompty.model.paused import GatedCall
+from prompty.safety.json import copy_json
 from prompty.safety.redaction import MASK
 from prompty.safety.schemas import Validator, get_validator
 from prompty.tools.calls import (
     complete_arguments,
-    copy_json,
     drop_defaults,
     error_message,
     is_valid,
@@ -166,9 +166,10 @@ def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planne
 
 def _rewrite_call(passed: Planned, position: int, call: PlannedCall, value: object, toolset: Toolset) -> Verdict:
     """Replace a call's arguments, which are validated again. Bound values cannot be rewritten."""
+    if not isinstance(value, dict):
+        return Verdict(False, "its rewritten arguments are not a mapping")
     name = call.call.name
-    rewritten = value if isinstance(value, dict) else {}
-    arguments = {key: copy_json(entry) for key, entry in rewritten.items() if key not in toolset[name].bound}
+    arguments = {key: copy_json(entry) for key, entry in value.items() if key not in toolset[name].bound}
     try:
         arguments = complete_arguments(arguments, toolset.validators[name], toolset[name].defaults)
     except ArgumentsError as error:

@@ -24,7 +24,7 @@ from prompty.model.message import parse_messages
 from prompty.model.property import RICH_KINDS, Property
 from prompty.model.structure import mark
 from prompty.renderers import RENDERERS
-from prompty.safety.json import read_json
+from prompty.safety.json import copy_json, read_json
 from prompty.safety.redaction import is_credential_name
 
 _TAG = re.compile(r"\{[{%][^{}]*")
@@ -103,7 +103,7 @@ def fill_defaults(agent: PromptAgent, inputs: Mapping[str, object] | None) -> di
     """Add defaults to inputs that are already valid."""
     nullable = {entry.name for entry in agent.inputs if accepts_null(entry)}
     values = {name: value for name, value in (inputs or {}).items() if value is not None or name in nullable}
-    defaults = {entry.name: entry.default for entry in agent.inputs if entry.default is not None}
+    defaults = {entry.name: copy_json(entry.default) for entry in agent.inputs if entry.default is not None}
     return {**defaults, **values}
 
 
@@ -123,7 +123,7 @@ def _validate(
             if name in values and accepts_null(declared):
                 continue
             if declared.default is not None:
-                values[name] = declared.default
+                values[name] = copy_json(declared.default)
             else:
                 values.pop(name, None)
                 if name in required:

@@ -52,6 +52,13 @@ def _check_depth(data: str | bytes, value: object) -> object:
     return value
 
 
+def copy_json(value: Any) -> Any:
+    """Return a copy of the lists and dicts of a value. Other objects in it are shared."""
+    if isinstance(value, dict):
+        return {name: copy_json(entry) for name, entry in value.items()}
+    return [copy_json(entry) for entry in value] if isinstance(value, list) else value
+
+
 def is_deeper(value: object, levels: int) -> bool:
     """Return True if containers are nested deeper than this many levels."""
     layer = [value]

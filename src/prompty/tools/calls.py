@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
@@ -13,7 +13,15 @@ from prompty.errors import ArgumentsError, ModelError, PromptyError
 from prompty.model.citation import ProviderCall
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Json, Message, ToolCall, Usage
-from prompty.safety.json import is_deeper, is_larger, may_have_surrogates, read_json, repair_json, repair_text
+from prompty.safety.json import (
+    copy_json,
+    is_deeper,
+    is_larger,
+    may_have_surrogates,
+    read_json,
+    repair_json,
+    repair_text,
+)
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.schemas import Validator
 
@@ -61,12 +69,6 @@ def _is_default(name: str, value: object, defaults: Json) -> bool:
         return False
     # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but they are written differently.
     return not isinstance(value, float | list | dict) or json.dumps(value) == json.dumps(default)
-
-
-def copy_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: copy_json(entry) for name, entry in value.items()}
-    return [copy_json(entry) for entry in value] if isinstance(value, list) else value
 
 
 def parse_arguments(text: str) -> dict[str, object]:

@@ -12,6 +12,7 @@ from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import Binding, CustomTool, FunctionTool, ToolDefinition
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
+from prompty.safety.json import copy_json
 from prompty.tools.calls import drop_defaults
 from prompty.tools.function import Handler, ToolContext, make_handler
 from prompty.tools.kinds import KindRunner, check_function_name, find_unmatched, hide_parameters, project_tools
@@ -45,8 +46,11 @@ class BoundTool:
 def fill_bindings(
     arguments: Mapping[str, object], bindings: Mapping[str, Binding], inputs: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return the arguments of a call with the bindings filled in (§2.9.1). A binding replaces the model's value."""
-    return {**arguments, **{name: _bound_value(name, binding, inputs) for name, binding in bindings.items()}}
+    """Return the arguments of a call with the bindings filled in. A binding replaces the model's value.
+
+    Lists and dicts are copies, because later turns use the same agent and maybe the same inputs.
+    """
+    return {**arguments, **{name: copy_json(_bound_value(name, binding, inputs)) for name, binding in bindings.items()}}
 
 
 def _bound_value(name: str, binding: Binding, inputs: Mapping[str, object]) -> object:
