@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty import PromptAgent
+from prompty.batches.records import PlannedRow
 from prompty.batches.row_index import RowIndex, hash_prompt, hash_row, mask_sensitive, plan_rows
 from prompty.batches.rows import Row, count_rows, get_input_kinds, parse_shard, read_rows, select_rows
 from prompty.errors import RequestError
@@ -62,7 +64,7 @@ def test_no_file_at_all_ends_the_reading(content: bytes, ending: str, tmp_path: 
     try:
         found = list(read_rows(path, {}))
     except RequestError as error:
-        assert "first line" in str(error)
+        assert re.search("first line|is not CSV", str(error))
         return
     assert all(row.inputs == {} for row in found if row.problem)
 
@@ -96,6 +98,30 @@ def test_a_row_that_cannot_be_read_is_told_and_the_next_is_read(line: bytes, tmp
     assert whole.inputs == {"a": 1}
 
 
+NOT_CSV = {
+    "a cell over the limit": ('a\n"' + "word\n" * 820_000 + '"\nsecond\n', "field larger than field limit"),
+    "a quote that is never closed": ('a\n1\n"word\nword\n', "a quote that opens in it is never closed"),
+    "text after a quote": ('a\n1\n"word" word\nsecond\n', "',' expected after"),
+}
+
+
+@pytest.mark.parametrize(("text", "cause"), NOT_CSV.values(), ids=NOT_CSV)
+def test_after_an_error_of_csv_no_line_of_a_cell_becomes_a_row(text: str, cause: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8")
+    line = 2 if text.startswith('a\n"') else 3
+    for use in (count_rows, read):
+        with pytest.raises(RequestError, match=f"begins in line {line} of 'rows.csv' is not CSV: {cause}"):
+            use(path)
+
+
+def test_a_cell_of_a_long_letter_is_one_cell(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    letter = "word\n" * 30_000
+    path.write_text(f'a\n"{letter}"\nsecond\n', encoding="utf-8")
+    assert [row.inputs for row in read(path)] == [{"a": letter}, {"a": "second"}]
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"neither the suffix \.jsonl nor \.csv"):
         read_rows(tmp_path / "rows.xlsx", {})
@@ -105,7 +131,7 @@ def ids(rows: list[Any], folder: Path, asked: PromptAgent, numbers: Any = range(
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with closing(RowIndex()) as index:
-        return [planned.id for planned in plan_rows(path, asked, numbers, index) if planned is not None]
+        return [planned.id for planned in plan_rows(path, asked, numbers, index) if isinstance(planned, PlannedRow)]
 
 
 @FILES

@@ -1,10 +1,13 @@
-"""Rows of a JSONL or CSV file, read one at a time. An invalid row has a problem instead of inputs."""
+"""Rows of a JSONL or CSV file, read one at a time.
+
+An invalid row has a problem instead of inputs. After an error of CSV itself, such as a quote that is never closed,
+nobody knows where the next row begins, so that is an error of the file.
+"""
 
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -20,6 +23,7 @@ Kinds = Mapping[str, str | Property]
 _TEXT_KINDS = frozenset({"string", "image", "audio", "file"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
+_CSV_ERRORS = {"unexpected end of data": "a quote that opens in it is never closed"}
 _SEED = 0  # the same sample of a file every time
 
 
@@ -38,14 +42,14 @@ def get_input_kinds(agent: PromptAgent) -> Kinds:
 
 
 def read_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
-    """Yield the rows of a file, with one in memory at a time."""
+    """Yield the rows of a file, with one in memory at a time. Raise RequestError if a file is not CSV."""
     return _FORMATS[_get_format(path)](path, kinds)
 
 
 def check_columns(path: Path, agent: PromptAgent) -> None:
     """Raise RequestError if a CSV file lacks the column of a required input, before its rows fail one by one."""
     header = next(_read_csv_cells(path, header=True), []) if _get_format(path) == ".csv" else None
-    if not header or isinstance(header, csv.Error):
+    if not header:
         return
     for declared in agent.inputs:
         if declared.required and declared.default is None and declared.name not in header:
@@ -57,6 +61,7 @@ def check_columns(path: Path, agent: PromptAgent) -> None:
 
 
 def count_rows(path: Path) -> int:
+    """Return the number of rows. Raise RequestError if a file is not CSV, before any of its rows has run."""
     return sum(1 for _ in (_read_csv_cells(path) if _get_format(path) == ".csv" else _read_json_lines(path)))
 
 
@@ -125,7 +130,7 @@ def _read_json_lines(path: Path) -> Iterator[bytes]:
 def _read_csv_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
     lines = _read_csv_cells(path, header=True)
     header = next(lines, [])
-    if isinstance(header, csv.Error) or len(set(header)) < len(header) or not all(header):
+    if len(set(header)) < len(header) or not all(header):
         raise RequestError(
             f"the first line of '{path.name}' must name the inputs", "Write each name once, separated by commas."
         )
@@ -133,9 +138,7 @@ def _read_csv_rows(path: Path, kinds: Kinds) -> Iterator[Row]:
         yield _parse_csv_row(number, header, cells, kinds)
 
 
-def _parse_csv_row(number: int, header: list[str], cells: list[str] | csv.Error, kinds: Kinds) -> Row:
-    if isinstance(cells, csv.Error):
-        return _unreadable(number, f"it is not CSV: {cells}", "Quote cells, or write the rows as JSONL.")
+def _parse_csv_row(number: int, header: list[str], cells: list[str], kinds: Kinds) -> Row:
     if len(cells) != len(header):
         cause = f"it has {len(cells)} cells, but the first line has {len(header)}"
         return _unreadable(number, cause, "Write one cell for each name.")
@@ -162,22 +165,23 @@ def _parse_cells(header: list[str], cells: list[str], kinds: Kinds) -> Iterator[
                 raise ValueError(f"'{name}' is declared as {'union' if union else kind}: {error}") from None
 
 
-def _read_csv_cells(path: Path, *, header: bool = False) -> Iterator[list[str] | csv.Error]:
-    """Yield the cells of each row, or its error."""
+def _read_csv_cells(path: Path, *, header: bool = False) -> Iterator[list[str]]:
+    """Yield the cells of each row that is not empty."""
+    # The module's limit is one for the process, and low for a letter in a cell. It is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_JSON_CHARACTERS))
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, strict=True)
-        yield from islice(_catch_errors(reader.__next__), 0 if header else 1, None)
-
-
-def _catch_errors(read: Callable[[], list[str]]) -> Iterator[list[str] | csv.Error]:
-    while True:
+        first, is_wanted = 1, header
         try:
-            if cells := read():
-                yield cells
+            for cells in reader:
+                first = reader.line_num + 1
+                if cells and is_wanted:
+                    yield cells
+                is_wanted |= bool(cells)
         except csv.Error as error:
-            yield error
-        except StopIteration:
-            return
+            place = f"the row that begins in line {first} of '{path.name}'"
+            fix = "Close each quote, double the quotes inside a cell, or write the rows as JSONL."
+            raise RequestError(f"{place} is not CSV: {_CSV_ERRORS.get(str(error), error)}", fix) from None
 
 
 def _unreadable(number: int, cause: str, fix: str) -> Row:
