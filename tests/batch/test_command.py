@@ -66,6 +66,35 @@ def priced(folder: Folder, provider: Hostile, monkeypatch: pytest.MonkeyPatch) -
     return folder
 
 
+def test_rows_that_failed_fail_the_command_until_they_are_retried_or_accepted(
+    folder: Folder, provider: Hostile
+) -> None:
+    folder.rows = folder.path / "rows.csv"
+    folder.rows.write_text("q\none\ntwo,three\nfour\n")
+    first = folder.run(code=1)
+    assert (first.summary["failed"], first.summary["failed_earlier"]) == (1, 0)
+    assert "--accept-failed" not in first.stderr
+    for _ in range(2):
+        again = folder.run(code=1)
+        assert (again.summary["failed"], again.summary["failed_earlier"], again.summary["done"]) == (0, 1, 0)
+        assert "--accept-failed" in again.stderr
+    assert folder.run("--accept-failed").summary["failed_earlier"] == 1
+    folder.rows.write_text("q\none\nfour\ntwo,three\nfive,six\n")
+    assert folder.run("--accept-failed", code=1).summary["failed"] == 2  # of this run
+    folder.rows.write_text("q\none\nfour\n")
+    assert folder.run("--retry-failed").summary["failed_earlier"] == 0
+    assert provider.asked.total() == 2
+
+
+def test_a_csv_error_stops_the_batch_before_a_row_is_sent(folder: Folder, provider: Hostile) -> None:
+    folder.rows = folder.path / "rows.csv"
+    letter = "word\n" * 30_000
+    folder.rows.write_text(f'q\nfirst\n"{letter}"x\nsecond\n')
+    said = folder.run(code=1)
+    assert "the row that begins in line 3 of 'rows.csv' is not CSV" in said.stderr
+    assert (provider.asked.total(), folder.out.exists()) == (0, False)
+
+
 def test_every_row_has_its_line_and_is_not_run_again(folder: Folder, provider: Hostile) -> None:
     summary = folder.run().summary
     assert (summary["done"], summary["failed"], summary["complete"]) == (20, 0, True)
@@ -139,7 +168,7 @@ def test_failed_rows_stand_beside_the_output_until_they_are_tried_again(folder: 
         folder.run("--limit", "4", code=1)
     assert {line["error"]["class"] for line in folder.failures()} == {"RequestError"}
     folder.prompt.write_text(text)
-    assert folder.run("--limit", "4").summary["earlier"] == 4
+    assert folder.run("--limit", "4", code=1).summary["earlier"] == 4
     assert provider.asked.total() == 0
     assert folder.run("--limit", "4", "--retry-failed").summary["done"] == 4
     assert (numbers_of(folder.results()), folder.failed.exists()) == ([1, 2, 3, 4], False)

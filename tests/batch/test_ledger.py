@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as some
 
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import encode_record
+from prompty.batches.row_index import FinishedRow
 from prompty.errors import RequestError
 
 
@@ -37,7 +38,7 @@ def test_an_output_that_is_cut_anywhere_keeps_its_whole_lines(texts: list[str], 
     ends = list(accumulate(map(len, lines)))
     out.write_bytes(b"".join(lines)[:cut])
     with opened(out) as ledger:
-        finished = [at for at in range(len(texts)) if ledger.index.is_finished(f"r{at}")]
+        finished = [at for at in range(len(texts)) if ledger.index.find_finished(f"r{at}")]
         ledger.finish(line("new"), None)
     kept = [json.loads(text) for text in out.read_bytes().splitlines(keepends=False) if text]
     assert [entry["id"] for entry in kept] == [*(f"r{at}" for at in finished), "new"]
@@ -100,9 +101,9 @@ def test_failed_rows_are_finished_until_they_are_to_be_tried_again(tmp_path: Pat
         ledger.begin("bad")
         ledger.fail(line("bad"), None)
     with opened(out) as ledger:
-        assert ledger.index.is_finished("bad")
+        assert ledger.index.find_finished("bad") == FinishedRow(failed=True)
     with opened(out, retry_failed=True) as ledger:
-        assert not ledger.index.is_finished("bad")
+        assert not ledger.index.find_finished("bad")
         assert ledger.index.count_interruptions("bad") == 0
     assert not (tmp_path / "out.failed.jsonl").exists()
 

@@ -8,6 +8,7 @@ import pytest
 
 from prompty.append_files import append, open_to_append, read_at, read_last_line, remove_open_file, replace_and_open
 from prompty.batches.ledger import Ledger
+from prompty.batches.row_index import FinishedRow
 from prompty.cases.answers import CallLedger
 
 EVERY_SYSTEM = pytest.mark.parametrize("has_pread", [True, False], ids=["pread", "no-pread"])
@@ -51,7 +52,7 @@ def test_a_batch_is_continued_after_a_cut_line(
     out = tmp_path / "out.jsonl"
     out.write_bytes(b'{"id": "a", "result": 1}\n{"id": "b", "res')
     with Ledger(out) as ledger:
-        assert (ledger.index.is_finished("a"), ledger.index.is_finished("b")) == (True, False)
+        assert (ledger.index.find_finished("a"), ledger.index.find_finished("b")) == (FinishedRow(failed=False), None)
     assert out.read_bytes() == b'{"id": "a", "result": 1}\n'
 
 

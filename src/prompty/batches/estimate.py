@@ -20,6 +20,7 @@ from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
 from prompty.batches.estimated_prices import PriceRange, RowTokens, TokenRange, price_batch, price_cached, price_live
+from prompty.batches.records import PlannedRow
 from prompty.batches.row_index import RowIndex, plan_rows
 from prompty.batches.rows import get_input_kinds, read_rows
 from prompty.errors import ModelError, PromptyError, RequestError
@@ -250,7 +251,8 @@ def list_unfinished(
         for path in records:
             for record in _read_records(path):
                 index.mark_finished(str(record.get("id")))
-        return array("Q", [planned.row.number for planned in plan_rows(rows, agent, numbers, index) if planned])
+        planned = plan_rows(rows, agent, numbers, index)
+        return array("Q", [row.row.number for row in planned if isinstance(row, PlannedRow)])
 
 
 def extrapolate(

@@ -9,7 +9,7 @@ from typing import Literal
 
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowFailure, RowUsage, build_failure, encode_record
-from prompty.batches.row_index import plan_rows
+from prompty.batches.row_index import FinishedRow, plan_rows
 from prompty.loop.stop import Price, tokens_of
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Usage
@@ -17,11 +17,13 @@ from prompty.model.message import Json, Usage
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchProgress:
-    """Counters. `total`: rows selected; `earlier`: rows finished by a previous run; `cost`: sum of the known costs,
-    a lower bound unless `priced`. Immutable, so that another thread can display it."""
+    """Counters. `total`: rows selected; `earlier`: rows finished by a previous run; `failed_earlier`: those that had
+    failed then; `cost`: sum of the known costs, a lower bound unless `priced`. Immutable, so that another thread can
+    display it."""
 
     total: int
     earlier: int = 0
+    failed_earlier: int = 0
     done: int = 0
     failed: int = 0
     tokens: int = 0
@@ -34,8 +36,8 @@ class BatchProgress:
     def left(self) -> int:
         return max(self.total - self.earlier - self.done - self.failed, 0)
 
-    def count_earlier(self) -> "BatchProgress":
-        return replace(self, earlier=self.earlier + 1)
+    def count_earlier(self, *, failed: bool) -> "BatchProgress":
+        return replace(self, earlier=self.earlier + 1, failed_earlier=self.failed_earlier + failed)
 
     def count_row(self, used: RowUsage, *, failed: bool = False) -> "BatchProgress":
         was_called = used.attempts != 0
@@ -67,7 +69,8 @@ class BatchProgress:
         return (self.done + self.failed) / seconds if seconds > 0 else 0.0
 
     def to_json(self, now: float) -> Json:
-        counts: Json = {name: getattr(self, name) for name in ("total", "earlier", "done", "failed", "left", "tokens")}
+        names = ("total", "earlier", "failed_earlier", "done", "failed", "left", "tokens")
+        counts: Json = {name: getattr(self, name) for name in names}
         cost = None if self.cost is None else float(self.cost)
         return {**counts, "cost": cost, "rate": round(self.rate(now), 3), "seconds": round(now - self.started, 3)}
 
@@ -77,6 +80,8 @@ class BatchProgress:
         if self.cost is not None:
             parts.append(f"{'' if self.priced else '≥ '}${self.cost:,.4f}")
         parts.append(f"{self.failed:,} failed")
+        if self.failed_earlier:
+            parts.append(f"{self.failed_earlier:,} failed earlier")
         if rate and self.left:
             minutes, seconds = divmod(round(self.left / rate), 60)
             parts.append(f"{minutes // 60}:{minutes % 60:02}:{seconds:02} left")
@@ -106,7 +111,7 @@ class Batch:
     def __init__(self, job: BatchJob, ledger: Ledger) -> None:
         self.job = job
         self.ledger = ledger
-        self.rows: Iterator[PlannedRow | None] = plan_rows(job.rows, job.agent, job.numbers, ledger.index)
+        self.rows: Iterator[PlannedRow | FinishedRow] = plan_rows(job.rows, job.agent, job.numbers, ledger.index)
         self.progress: BatchProgress = BatchProgress(total=len(job.numbers), started=time.monotonic())
         self.has_unpriced_calls: bool = False
 
@@ -115,9 +120,9 @@ class Batch:
         """True if the budget is spent, or if a provider ran a tool whose price is unknown, so that it may be."""
         return self.job.budget is not None and (self.has_unpriced_calls or self.ledger.spent >= self.job.budget)
 
-    def _skip(self) -> None:
+    def _skip(self, row: FinishedRow) -> None:
         """Count a row that an earlier run finished."""
-        self.progress = self.progress.count_earlier()
+        self.progress = self.progress.count_earlier(failed=row.failed)
 
     def _count(self, used: RowUsage, *, failed: bool = False) -> None:
         self.progress = self.progress.count_row(used, failed=failed)

@@ -44,7 +44,7 @@ class Ledger:
             self._out = _open(out, resources)
             self._failures = _open(self.failures_path, resources)
             self._read(self._out, out)
-            self._read(self._failures, self.failures_path)
+            self._read(self._failures, self.failures_path, failed=True)
             self._journal = self._rewrite_journal(resources)
             if retry_failed:
                 self._remove_failures()
@@ -91,11 +91,11 @@ class Ledger:
         os.fsync(self._failures)
         self._synced = self._clock()
 
-    def _read(self, file: int, path: Path) -> None:
+    def _read(self, file: int, path: Path, *, failed: bool = False) -> None:
         """Repair the last line of a file, then index its rows and add up their cost."""
         _repair_last_line(file, path)
         for record in read_records(path):
-            self.index.mark_finished(record["id"])
+            self.index.mark_finished(record["id"], failed=failed)
             self.spent += parse_cost(record)
 
     def _rewrite_journal(self, resources: ExitStack) -> int:

@@ -8,6 +8,7 @@ from prompty.batches.calls import Call
 from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
+from prompty.batches.row_index import FinishedRow
 from prompty.batches.throttle import Throttle
 from prompty.errors import ModelError
 from prompty.model.paused import Paused
@@ -49,8 +50,8 @@ class LocalBatch(Batch):
     async def _start_rows(self) -> bool:
         """Start every row. Return False if the batch stopped before the last one."""
         for position, planned in enumerate(self.rows):
-            if planned is None:
-                self._skip()
+            if isinstance(planned, FinishedRow):
+                self._skip(planned)
                 if position % SKIPS_PER_YIELD == 0:
                     await asyncio.sleep(0)
             elif planned.row.problem is not None:

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from prompty.batches.records import PlannedRow
 from prompty.batches.rows import get_input_kinds, read_rows
@@ -22,10 +23,16 @@ PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA cache_size = -16000;
 CREATE TABLE seen (hash TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE finished (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE finished (id TEXT PRIMARY KEY, failed INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE started (id TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 """
 _COUNT = "INSERT INTO {0} VALUES (?, 1) ON CONFLICT DO UPDATE SET count = count + 1 RETURNING count"
+
+
+class FinishedRow(NamedTuple):
+    """A row that an earlier run has finished: it has a result, or it failed."""
+
+    failed: bool
 
 
 class RowIndex:
@@ -40,14 +47,15 @@ class RowIndex:
         """Count a row with this hash, and return how many there have been."""
         return self._increment("seen", hash)
 
-    def mark_finished(self, id: str) -> None:
-        self._tables.execute("INSERT OR IGNORE INTO finished VALUES (?)", (id,))
+    def mark_finished(self, id: str, *, failed: bool = False) -> None:
+        self._tables.execute("INSERT OR IGNORE INTO finished VALUES (?, ?)", (id, failed))
 
     def mark_unfinished(self, id: str) -> None:
         self._tables.execute("DELETE FROM finished WHERE id = ?", (id,))
 
-    def is_finished(self, id: str) -> bool:
-        return self._tables.execute("SELECT 1 FROM finished WHERE id = ?", (id,)).fetchone() is not None
+    def find_finished(self, id: str) -> FinishedRow | None:
+        found = self._tables.execute("SELECT failed FROM finished WHERE id = ?", (id,)).fetchone()
+        return FinishedRow(bool(found[0])) if found else None
 
     def mark_started(self, id: str) -> None:
         self._increment("started", id)
@@ -73,9 +81,9 @@ class RowIndex:
 
 def plan_rows(
     path: Path, agent: PromptAgent, numbers: range | frozenset[int], index: RowIndex
-) -> Iterator[PlannedRow | None]:
-    """Yield the rows with these numbers in order, and None for each finished row, so that the caller can do other work
-    in between. Equal rows are counted from the start of the file, so ids do not depend on the selection."""
+) -> Iterator[PlannedRow | FinishedRow]:
+    """Yield the rows with these numbers in order, and the finished ones among them for the caller to count. Equal rows
+    are counted from the start of the file, so ids do not depend on the selection."""
     prompt, last = hash_prompt(agent), max(numbers, default=0)
     state = _get_state(path)
     for row in read_rows(path, get_input_kinds(agent)):
@@ -88,10 +96,8 @@ def plan_rows(
         id = hash if occurrence == 1 else f"{hash}-{occurrence}"
         if row.number not in numbers:
             continue
-        if index.is_finished(id):
-            yield None
-        else:
-            yield PlannedRow(row=row, id=id, masked_inputs=inputs, interrupted=index.count_interruptions(id))
+        interrupted = index.count_interruptions(id)
+        yield index.find_finished(id) or PlannedRow(row=row, id=id, masked_inputs=inputs, interrupted=interrupted)
     _check_unchanged(path, state)
 
 

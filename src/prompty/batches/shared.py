@@ -18,7 +18,7 @@ from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.job import Batch, BatchJob
 from prompty.batches.ledger import Ledger
 from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, describe_pause, encode_record
-from prompty.batches.row_index import hash_prompt
+from prompty.batches.row_index import FinishedRow, hash_prompt
 from prompty.concurrency import FileLock
 from prompty.durable.outcome import RunOutcome
 from prompty.durable.record import DurableOptions, Record, new_record
@@ -80,8 +80,8 @@ class SharedBatch(Batch):
         self._exhausted = len(chunk) < size
         records: list[Record] = []
         for planned in chunk:
-            if planned is None:
-                self._skip()
+            if isinstance(planned, FinishedRow):
+                self._skip(planned)
             elif (record := self._build_record(planned)) is not None:
                 records.append(record)
         if self.job.retry_failed:

@@ -68,6 +68,7 @@ Estimates = Annotated[
     bool, Option("--estimate", help="Run nothing. Show what the rows would cost. With --output, only what is left.")
 ]
 RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
+AcceptFailed = Annotated[bool, Option("--accept-failed", help="Exit with 0 although rows failed in an earlier run.")]
 RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
 Sample = Annotated[
     int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
@@ -108,6 +109,7 @@ def run_batch(
     estimate: Estimates = False,
     variant: Variant = None,
     retry_failed: RetryFailed = False,
+    accept_failed: AcceptFailed = False,
     limit: RowLimit = None,
     sample: Sample = None,
     shard: ShardOfRows = None,
@@ -167,7 +169,7 @@ def run_batch(
             complete, progress = _run(job, database, name)
     except OSError as error:
         fail(explain_os_error(error))
-    _report(job, progress, complete=complete, as_json=as_json)
+    _report(job, progress, complete=complete, accept_failed=accept_failed, as_json=as_json)
 
 
 def _list_records(output: Path | None, retry_failed: bool) -> list[Path]:
@@ -186,8 +188,9 @@ def _run(job: BatchJob, database: str | None, name: str | None) -> tuple[bool, B
     return asyncio.run(_run_local(job))
 
 
-def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, as_json: bool) -> None:
-    """Print the counters and how to continue. Exit with 0 only if every row has a result."""
+def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, accept_failed: bool, as_json: bool) -> None:
+    """Print the counters and how to continue. Exit with 0 only if every row has a result, or has failed in an earlier
+    run and is accepted."""
     now = time.monotonic()
     version, share = describe_version(job.agent), progress.usage.cached_share
     if as_json:
@@ -200,8 +203,10 @@ def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, as_json: 
     if not complete:
         err.print(visible(mask_secrets(f"To continue: {shlex.join(['prompty', *sys.argv[1:]])}")))
         raise Exit(EXIT_INTERRUPTED)
-    if progress.failed:
-        err.print(visible(f"See {job.output.stem}.failed.jsonl. --retry-failed runs those rows again."))
+    is_accepted = accept_failed or not progress.failed_earlier
+    if progress.failed or not is_accepted:
+        accept = "" if is_accepted else " --accept-failed accepts those of earlier runs."
+        err.print(visible(f"See {job.output.stem}.failed.jsonl. --retry-failed runs those rows again.{accept}"))
         raise Exit(1)
 
 

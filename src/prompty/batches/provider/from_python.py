@@ -11,6 +11,7 @@ from typing import Any
 from prompty.batches.job import BatchJob
 from prompty.batches.ledger import Ledger, read_records
 from prompty.batches.provider.run import ProviderBatch
+from prompty.batches.records import PlannedRow
 from prompty.batches.row_index import RowIndex, plan_rows
 from prompty.drivers.run import AgentOrPath, Result, load_agent
 from prompty.errors import ModelError, PromptyError, RequestError
@@ -56,7 +57,9 @@ def run_rows(
         with Ledger(output) as ledger:
             ledger.complete = ProviderBatch(job, ledger).run()
         with closing(RowIndex()) as index:
-            ids = [planned.id for planned in plan_rows(file, typed, job.numbers, index) if planned is not None]
+            ids = [
+                planned.id for planned in plan_rows(file, typed, job.numbers, index) if isinstance(planned, PlannedRow)
+            ]
     wanted, ends = set(ids), dict[str, Ended]()
     for path in (output, ledger.failures_path):
         for record in read_records(path) if path.exists() else ():

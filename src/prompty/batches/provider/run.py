@@ -23,7 +23,7 @@ from prompty.batches.provider.openai import OpenAIBatches
 from prompty.batches.provider.row_calls import RowCalls
 from prompty.batches.provider.store import RowStore, StoredRow
 from prompty.batches.records import PlannedRow, RowUsage, build_result, describe_error, encode_record
-from prompty.batches.row_index import mask_sensitive
+from prompty.batches.row_index import FinishedRow, mask_sensitive
 from prompty.batches.rows import Row
 from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.model.agent import PromptAgent
@@ -94,8 +94,8 @@ class ProviderBatch(Batch):
     def _load_rows(self) -> None:
         """Store the rows without a result. Those in chunks of an earlier process stay there."""
         for planned in self.rows:
-            if planned is None:
-                self._skip()
+            if isinstance(planned, FinishedRow):
+                self._skip(planned)
             elif planned.row.problem is not None:
                 self._fail(planned, describe_error(planned.row.problem, self.job.agent, {}), RowUsage(attempts=0))
             else:
