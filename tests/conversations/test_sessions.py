@@ -99,6 +99,56 @@ def test_a_turn_that_is_cut_off_leaves_a_session_that_works(way: Way, end: str, 
     assert_history_is_legal(stored)
 
 
+FAILURES = {
+    "before an answer": ([], ["go"]),
+    "after a tool": ([call("look", at="x")], ["go", "", "seen x"]),
+}
+REPEATS = ["the same inputs", "the error's messages", "no messages"]
+
+
+@sync_and_async
+@pytest.mark.parametrize("repeat", REPEATS)
+@pytest.mark.parametrize(("answers", "stored"), FAILURES.values(), ids=FAILURES)
+def test_a_failed_turn_can_be_repeated(
+    way: Way, answers: list[Any], stored: list[str], repeat: str, store: MemoryStore
+) -> None:
+    options: dict[str, Any] = {"memory": store, "session_id": "s", "tools": [look], "max_retries": 0}
+    down = Fault(ModelError("down", status=400))
+    with Script("Hello.", *answers, down, down, "Done.") as script:
+        way.turn(scripted(), {"q": "hi"}, **options)
+        error = way.turn(scripted(), {"q": "go"}, **options).error
+        said = error.messages if error else ()
+        given: Any = {"the same inputs": None, "the error's messages": said, "no messages": []}[repeat]
+        assert isinstance(way.turn(scripted(), {"q": "go"}, messages=given, **options).error, ModelError)
+        assert texts_of(store) == ["hi", "Hello.", *stored]
+        assert way.turn(scripted(), {"q": "go"}, messages=given, **options).result == "Done."
+    assert [text for _, text in sent(script)] == ["Be brief.", "hi", "Hello.", *stored]
+    assert texts_of(store) == ["hi", "Hello.", *stored, "Done."]
+
+
+def texts_of(store: MemoryStore) -> list[str]:
+    return [Message.from_json(message).text for message in store.load("s")]
+
+
+@sync_and_async
+def test_a_question_that_was_answered_can_be_asked_again(way: Way, store: MemoryStore) -> None:
+    with Script("one", "two"):
+        for _ in range(2):
+            way.turn(scripted(), {"q": "Again?"}, memory=store, session_id="s")
+    assert texts_of(store) == ["Again?", "one", "Again?", "two"]
+
+
+@sync_and_async
+def test_another_question_after_a_failed_turn_is_a_message_of_its_own(way: Way, store: MemoryStore) -> None:
+    options: dict[str, Any] = {"memory": store, "session_id": "s", "max_retries": 0}
+    with Script(Fault(ModelError("down", status=400)), Fault(ModelError("down", status=400)), "Done.") as script:
+        way.turn(scripted(), {"q": "first"}, **options)
+        way.turn(scripted(), {"q": "second"}, **options)
+        way.turn(scripted(), {"q": "second"}, **options)
+    assert [text for _, text in sent(script)] == ["Be brief.", "first", "second"]
+    assert texts_of(store) == ["first", "second", "Done."]
+
+
 def test_asyncio_cancelling_a_turn_stores_what_happened(store: MemoryStore) -> None:
     begun = asyncio.Event()
 

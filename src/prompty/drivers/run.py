@@ -23,7 +23,7 @@ from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError, check_path
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
-from prompty.loop.options import Settings
+from prompty.loop.options import Settings, renders_file
 from prompty.loop.policy import combine_policies, get_tool_policies, parse_verdict
 from prompty.loop.state import (
     NO_HOOKS,
@@ -237,7 +237,8 @@ class Run:
         self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
         self._details, self._given = invocation.details, {} if invocation.inputs is None else invocation.inputs
         self._has_tools = self._run_tools or bool(agent.tools)
-        has_messages = state is not None or paused is not None or settings.messages is not None
+        begins = renders_file({"messages": settings.messages, "session_id": settings.session_id})
+        has_messages = state is not None or paused is not None or not begins
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
@@ -451,11 +452,19 @@ def valid_inputs(agent: PromptAgent, invocation: Invocation, *, has_messages: bo
 
 
 def initial_messages(agent: PromptAgent, valid: dict[str, object], inputs: Inputs, settings: Settings) -> Opening:
-    """Return the messages of the file and its valid inputs, or those that the caller has (L10)."""
-    if settings.messages is not None:
+    """Return the messages of the file and its valid inputs, or those that the caller has."""
+    if settings.messages:
         return _place_history(read_messages(settings.messages), None)
     if settings.session_id is None:
-        return Opening(prepare_valid(agent, valid, recorded=inputs), 0, 0)
+        return Opening([] if settings.messages is not None else prepare_valid(agent, valid, recorded=inputs), 0, 0)
+    opening = _open_session(agent, valid, inputs)
+    if settings.messages is None:
+        return opening
+    return opening._replace(messages=opening.messages[: opening.new_from])
+
+
+def _open_session(agent: PromptAgent, valid: dict[str, object], inputs: Inputs) -> Opening:
+    """Return the messages of the file, with the place of the history among them."""
     thread = _history_input(agent, inputs)
     if thread is None:
         return _place_history(prepare_valid(agent, valid, recorded=inputs), None)

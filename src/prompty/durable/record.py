@@ -30,7 +30,7 @@ from prompty.durable.steps import WrongWorker
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
 from prompty.loop.effects import Rewrite, Verdict
-from prompty.loop.options import Gate, RunOptions, Settings, check_numbers
+from prompty.loop.options import Gate, RunOptions, Settings, check_numbers, renders_file
 from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
 from prompty.loop.stop import Budget, Progress
@@ -154,8 +154,8 @@ def new_record(
     check_numbers(options)
     if options.get("provider_tools") is False:
         refuse_provider_tools([agent])
-    has_messages = options.get("messages") is not None
-    validate_run_inputs(agent, inputs, extra_inputs=options.get("extra_inputs", "error"), has_messages=has_messages)
+    extra_inputs = options.get("extra_inputs", "error")
+    validate_run_inputs(agent, inputs, extra_inputs=extra_inputs, has_messages=not renders_file(options))
     data, references = extract_secrets(agent, secrets)
     hidden = _hidden(agent, inputs or {}, secrets)
     return Record(

@@ -101,7 +101,13 @@ class RunOptions(CallData, total=False):
             "with a summary."
         ),
     ]
-    messages: Annotated[Sequence[object] | None, Doc("A conversation to continue, instead of rendering the file.")]
+    messages: Annotated[
+        Sequence[object] | None,
+        Doc(
+            "A conversation to continue, instead of rendering the file. With a session, an empty list continues the "
+            "session without a new message."
+        ),
+    ]
 
 
 class HostOptions(CallHost, total=False):
@@ -188,6 +194,13 @@ class Settings:
     def for_child(self, **own: Any) -> "Settings":
         """Return the settings for a prompt that runs as a tool: the inherited ones and its `own`."""
         return Settings(**{name: getattr(self, name) for name in _INHERITED}, **own)
+
+
+def renders_file(options: Mapping[str, Any]) -> bool:
+    """Return True unless the messages of a run take the place of the file's. An empty list continues a session, whose
+    system part comes from the file."""
+    messages = options.get("messages")
+    return messages is None or (not messages and options.get("session_id") is not None)
 
 
 class _Rule(NamedTuple):

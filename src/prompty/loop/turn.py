@@ -45,7 +45,7 @@ from prompty.model.event import (
     RunPaused,
     RunStarted,
 )
-from prompty.model.message import Json, Reply, user
+from prompty.model.message import Json, Message, Reply, user
 from prompty.model.paused import Paused
 from prompty.pipeline.history import find_repairs, parse_stored
 from prompty.pipeline.outputs import STOPPED
@@ -222,9 +222,28 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     problems = [*unreadable, *find_repairs(history)]
     if problems:
         yield Emit(HistoryRepaired(tuple(problems)))
-    at = plan.session.history_at
+    at, new_from = plan.session.history_at, plan.session.new_from
+    if plan.settings.messages and (end := _find_end(history, state.messages)):
+        state.saved = end  # the caller's messages have the history: those of an error do
+        return
+    if _is_asked_again(state.messages[new_from:], history):
+        del state.messages[new_from:]
     state.messages[at:at] = history
-    state.saved = plan.session.new_from + len(history)
+    state.saved = new_from + len(history)
+
+
+def _find_end(history: Sequence[Message], messages: Sequence[Message]) -> int:
+    """Return where the history ends in a conversation that contains it, or 0."""
+    stored, said, length = [one.to_json() for one in history], [one.to_json() for one in messages], len(history)
+    starts = (at for at in range(len(said) - length + 1) if length and said[at : at + length] == stored)
+    return next((start + length for start in starts), 0)
+
+
+def _is_asked_again(new: Sequence[Message], history: Sequence[Message]) -> bool:
+    """Return True if the new messages are stored and no final answer followed them: a failed turn is repeated."""
+    answers = [at for at, message in enumerate(history) if message.role == "assistant" and not message.tool_calls]
+    unanswered = history[answers[-1] + 1 :] if answers else history
+    return bool(_find_end(new, unanswered))
 
 
 def _is_settled(paused: Paused, stored: Sequence[Json]) -> bool:
