@@ -360,3 +360,14 @@ def test_init_says_what_it_needs_if_it_cannot_choose_inputs(tmp_path: Path) -> N
     assert "prompty cannot choose inputs for a.prompty" in told
     assert "Add an `example:` to the inputs" in told
     assert not (tmp_path / "a.test.yaml").exists()
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+def test_an_uncalibrated_judge_fails_no_run_and_a_line_says_so(project: Path, quiet: list[str]) -> None:
+    (project / "greet.prompty").write_text(SCRIPTED.replace("Hello Ada.", "pass"))
+    labels = "".join(f"  - {{name: l{number}, inputs: {{name: Ada}}, label: pass}}\n" for number in range(2))
+    (project / "greet.test.yaml").write_text(f"judge: {{}}\ncases:\n{labels}")
+    run(project, "--record")
+    out, _ = run(project, *quiet, "--junit", "junit.xml")
+    assert "It is uncalibrated, and fails no case and no run: it has 2 labelled cases, but needs 20." in out
+    assert 'failures="0"' in (project / "junit.xml").read_text()

@@ -251,7 +251,7 @@ class EarlierResults(NamedTuple):
 
 
 class SuiteReport(NamedTuple):
-    """Results, notes on judges and comparisons, the keys and judges that make the command fail, and the totals."""
+    """Results, notes on judges and comparisons, the keys that make the command fail, and the totals."""
 
     results: Sequence[TrialResult]
     notes: list[str]
@@ -297,16 +297,14 @@ def build_report(
     results: Sequence[TrialResult], suites: Sequence[Suite], earlier: EarlierResults | None, *, whole: bool = False
 ) -> SuiteReport:
     """Compare the results with earlier ones, and compute totals and the agreement of judges."""
-    judges = [report_suite(suite, results) for suite in suites if suite.judge]
-    notes = [describe_report(judge) for judge in judges]
-    untrusted = [judge.judge for judge in judges if not judge.trusted]
+    notes = [describe_report(report_suite(suite, results)) for suite in suites if suite.judge]
     if earlier is None:
         failing = [result.key for result in results if result.status in ("failed", "error")]
-        return SuiteReport(results, notes, [*failing, *untrusted], compute_totals(results))
+        return SuiteReport(results, notes, failing, compute_totals(results))
     comparison = compare(earlier.statuses, results, whole=whole)
     notes += describe_comparison(comparison, earlier.name)
     totals = compute_totals(results, comparison)
-    return SuiteReport(results, notes, [*comparison.failing, *untrusted], totals, comparison, earlier)
+    return SuiteReport(results, notes, list(comparison.failing), totals, comparison, earlier)
 
 
 _SECONDS = 60

@@ -148,7 +148,9 @@ def describe_report(report: JudgeReport) -> str:
         f"{report.judge}: agrees with {agreement.agreed} of {agreement.total} labels ({agreement.share:.0%}), "
         f"kappa {kappa}, base rate {agreement.base_rate:.0%}"
     )
-    return f"{line}. It may fail cases." if report.trusted else f"{line}. It is advisory: {report.problem}."
+    if report.trusted:
+        return f"{line}. It may fail cases."
+    return f"{line}. It is uncalibrated, and fails no case and no run: {report.problem}."
 
 
 def load_checks(sources: Sequence[str]) -> Functions:
