@@ -51,6 +51,17 @@ def test_check_of_a_good_file_says_so_and_exits_with_0(good: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 file: no problems\n", "")
 
 
+def test_check_of_a_folder_reads_test_files_of_any_name(good: Path) -> None:
+    (good.parent / "more").mkdir()
+    for number, tests in enumerate((good.parent / "other.test.yaml", good.parent / "more" / "deep.test.yml"), 1):
+        tests.write_text("prompt: good.prompty\ncases:\n  - expct: {}\n")
+        for files in ([good.parent], [good.parent, tests]):
+            done = run("check", *files)
+            assert done.returncode == 1
+            assert done.stdout.count("cases.0.expct: unknown key `expct`") == number
+            assert done.stdout.endswith(f"{number + 1} files: {number} error{'s' * (number > 1)}, 0 warnings\n")
+
+
 def test_check_shows_place_severity_line_and_fix_and_exits_with_1(bad: Path) -> None:
     done = run("check", bad)
     assert done.returncode == 1

@@ -32,13 +32,16 @@ def check_prompts(
     strict: Annotated[bool, Option("--strict", help="Also exit with 1 on warnings.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
-    """List the errors and warnings in FILES without running them. A prompt's test file is checked with it.
+    """List the errors and warnings in FILES without running them. A prompt is checked with its test file, and a folder
+    with all of its test files.
 
     The exit code is 1 if there is an error, and with --strict if there is a warning.
     """
     named = [file for file in files if file.name.endswith(SUFFIXES)]
     prompts = list(find_prompts([file for file in files if file not in named]))
-    tests = dict.fromkeys([*named, *filter(None, map(find_test_file, prompts))])
+    in_folders = [file for path in files if path.is_dir() for file in find_files(path, *SUFFIXES)]
+    beside = filter(None, map(find_test_file, prompts))
+    tests = {file.resolve(): file for file in (*in_folders, *beside, *named)}.values()  # as they are written, if named
     problems: list[Problem] = []
     for file in prompts:
         if variant is None and find_base(file) in prompts:
