@@ -8,6 +8,7 @@ WAITING := -n 3 --dist worksteal
 # What CI runs, generates the same examples each time. `make test` and `make nightly` look for others.
 SAME := --hypothesis-seed=0
 NPM := build/npm
+EDITORS := neovim emacs-nox elpa-eglot vim-nox vim-ale
 COVERED := model wire loop parsers providers pipeline
 TIERS := process database browser real slow timing nightly
 space := $(subst ,, )
@@ -92,7 +93,7 @@ prose: $(NPM)/.ready
 # What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, take long, or
 # measure time.
 test: setup
-	$(PYTEST) $(PARALLEL) -m "$(FAST)"
+	$(PYTEST) $(PARALLEL) --hypothesis-profile=fast -m "$(FAST)"
 
 # The same tests, with the coverage of each package and its floor.
 coverage: setup
@@ -128,6 +129,7 @@ bench: setup
 # here; whatever fails, the rest still runs.
 nightly: setup dist code-server helix
 	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
+	dpkg --status $(EDITORS) > /dev/null 2>&1 || apt-get install --quiet=2 --yes $(EDITORS)
 	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial test-pythons
 	$(BIN)/python -m benchmarks.run --quick
 

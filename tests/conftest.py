@@ -5,7 +5,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
-from secrets import token_hex
+from secrets import randbelow, token_hex
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
@@ -13,12 +14,14 @@ from hypothesis import HealthCheck, given, settings, strategies
 from prompty.registry import DEFAULT, Registry
 from prompty.safety import redaction
 from tests.machine import TIMED, Neighbours
+from tests.public_data import DOCUMENT, NO_DOCUMENT
 from tests.soak import SOAK, keep as keep, keep_counts
 from tests.spec_report import report
 from tests.tiers import fail_if_unmarked, forget_processes, mark_tiers
 
 # A busy machine, or coverage, makes generated tests slow. That is no failure: tests of the tier `timing` measure time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("patient"), max_examples=25)  # `make test`
 settings.load_profile("patient")
 
 NEIGHBOURS = Neighbours()
@@ -26,6 +29,25 @@ NEIGHBOURS = Neighbours()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--spec-report", action="store_true", help="print section → tests; fail on one without a test")
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its options, and before workers start with ours
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of searches here, so that a failure can name it."""
+    if config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = randbelow(2**32)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Say how a search that failed is repeated."""
+    outcome: Any = yield
+    report: pytest.TestReport = outcome.get_result()
+    if report.failed and call.when == "call" and getattr(getattr(item, "obj", None), "hypothesis", None):
+        seed = item.config.getoption("hypothesis_seed")
+        repeat = f"pytest --hypothesis-seed={seed} '{item.nodeid}'"
+        text = f"Its examples are random, so this may not be your change. Repeat it: {repeat}"
+        report.sections.append(("a search that failed", text))
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
@@ -57,6 +79,8 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how the public vectors fared, and keep how tests at their full size did."""
+    if not DOCUMENT.is_file():
+        terminalreporter.write_line(f"{NO_DOCUMENT} (CONTRIBUTING.md, Test data)")
     if SOAK:
         keep_counts(terminalreporter.stats)
     reports = [

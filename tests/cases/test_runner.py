@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from itertools import product
 from math import comb
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +23,7 @@ from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cases.trial import Mode
 from prompty.cli import test as command
 from prompty.errors import ModelError, RequestError
-from prompty.testing import Script, answer, call
+from prompty.testing import Script, call
 from tests.cases.project import GREET, LIVE, RECORD, RECORD_MISSING, run_only_case, run_suites, write_suite
 
 
@@ -290,21 +291,35 @@ def test_the_early_verdict_is_that_of_all_attempts() -> None:
         assert (verdict == "passed") == (sum(outcomes) >= needed)
 
 
-def test_a_flaky_case_passes_as_often_as_the_binomial_says(tmp_path: Path) -> None:
-    """A seeded model fails 30 % of the time; 8 of 10 runs must pass, in 500 simulated runs."""
-    runs, chance = 500, random.Random(5)  # noqa: S311  not for secrets
-    cases = "\n".join(
-        f"  - {{name: run {number}, inputs: {{name: Ada}}, expect: {{replay: {{contains: Hello}}}}}}"
-        for number in range(runs)
-    )
-    suite = write_suite(tmp_path, f"defaults: {{repeat: 10, pass: 8}}\ncases:\n{cases}")
-    with Script(*[lambda _: answer("Hello." if chance.random() < 0.7 else "Bye.")] * (runs * 10)) as script:
-        results = run_suites(suite, mode=LIVE, jobs=1)
-    passed = sum(result.status == "passed" for result in results)
-    expected = sum(comb(10, count) * 0.7**count * 0.3 ** (10 - count) for count in range(8, 11))
-    spread = (expected * (1 - expected) / runs) ** 0.5
-    assert abs(passed / runs - expected) < 3 * spread
-    assert len(script.requests) < runs * 10 * 0.9  # early stops
+def test_a_flaky_case_passes_as_often_as_the_binomial_says() -> None:
+    """Of all sequences of ten attempts, those with eight passes or more pass: 45 + 10 + 1 of 1,024."""
+    passed = asked = 0
+    for outcomes in product([True, False], repeat=10):
+        taken = next(n for n in range(1, 11) if decide_status(sum(outcomes[:n]), n - sum(outcomes[:n]), 10, 8))
+        asked += taken
+        passed += decide_status(sum(outcomes[:taken]), taken - sum(outcomes[:taken]), 10, 8) == "passed"
+    assert passed == sum(comb(10, count) for count in (8, 9, 10))
+    assert asked < 6 * 1024  # a verdict that is certain ends the attempts
+
+
+FLAKY = {  # the answers of a model, the verdict on eight passes of ten, and how many answers that took
+    "no failure": ("++++++++", "passed", 8),
+    "two failures first": ("--++++++++", "passed", 10),
+    "two failures last but one": ("+++++++--+", "passed", 10),
+    "three failures first": ("---", "failed", 3),
+    "the third failure at the end": ("+++++++---", "failed", 10),
+}
+
+
+@pytest.mark.parametrize(("answers", "verdict", "asked"), FLAKY.values(), ids=FLAKY)
+def test_a_flaky_case_is_asked_until_its_verdict_is_certain(
+    answers: str, verdict: str, asked: int, tmp_path: Path
+) -> None:
+    case = "  - {name: run, inputs: {name: Ada}, expect: {replay: {contains: Hello}}}"
+    suite = write_suite(tmp_path, f"defaults: {{repeat: 10, pass: 8}}\ncases:\n{case}")
+    with Script(*["Hello." if one == "+" else "Bye." for one in answers.ljust(10, "+")]) as script:
+        [result] = run_suites(suite, mode=LIVE, jobs=1)
+    assert (result.status, len(script.requests)) == (verdict, asked)
 
 
 def test_checks_in_python_run_only_if_a_person_named_their_file(tmp_path: Path) -> None:

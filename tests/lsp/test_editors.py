@@ -16,7 +16,7 @@ from scripts.run_page import make_environment
 from tests.lsp.corpus import SAMPLES, find_problems
 from tests.lsp.mistakes import MISTAKES
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "editors.md"
 SETTINGS = {block.title: block.text for block in read_blocks(PAGE) if block.title}
