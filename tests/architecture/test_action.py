@@ -177,12 +177,29 @@ def test_the_action_runs_the_script_with_all_its_inputs() -> None:
     assert all(f"{{{name}:-" in script for name in steps[-1]["env"])
 
 
+def test_without_install_the_action_ends_and_says_what_to_write(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert "default" not in ACTION["inputs"]["install"]
+    script = tmp_path / "install.sh"
+    script.write_text(ACTION["runs"]["steps"][0]["run"])
+    told = run(f"bash -e {script}", tmp_path, environment | {"INSTALL": "", "RUNNER_TEMP": str(tmp_path)}, code=1)
+    [shown] = [step for step in read_workflow()["jobs"]["test"]["steps"] if "install" in step.get("with", {})]
+    assert told.startswith("::error::")
+    assert told.count("\n") == 1
+    assert f"'{shown['with']['install']}'" in told
+    assert not (tmp_path / "prompty").exists()
+
+
+def read_workflow() -> Any:
+    [text] = [block.text for block in read_blocks(PAGE) if block.title == ".github/workflows/prompts.yml"]
+    return yaml.safe_load(text)
+
+
 def test_the_pages_name_inputs_and_hooks_that_exist() -> None:
     shown = {block.title or "": block.text for block in read_blocks(PAGE)}
     blocks = {title: yaml.safe_load(text) for title, text in shown.items() if title.startswith(".")}
-    steps = blocks[".github/workflows/prompts.yml"]["jobs"]["test"]["steps"]
-    [ours] = [step for step in steps if step["uses"].startswith("prompty-python/prompty@")]
-    assert set(ours["with"]) <= set(ACTION["inputs"])
+    steps = read_workflow()["jobs"]["test"]["steps"]
+    [ours] = [step for step in steps if step["uses"] == "OWNER/REPOSITORY@REV"]
+    assert {"install"} <= set(ours["with"]) <= set(ACTION["inputs"])
     [repository] = blocks[".pre-commit-config.yaml"]["repos"]
     assert [hook["id"] for hook in repository["hooks"]] == list(HOOKS)
     text = PAGE.read_text(encoding="utf-8")

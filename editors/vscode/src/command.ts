@@ -6,9 +6,12 @@ export interface Command {
   args: string[];
 }
 
-const PACKAGE = 'prompty-runtime[cli]';
+/** What to do if there is no command. `SOURCE` in src/prompty/version.py is what pip installs. */
+export const ADVICE =
+  "The Python of this workspace has no prompty for Python. Run: pip install 'path/to/prompty-python[cli]', " +
+  'with the path of your checkout. Or name another Python in `prompty.python`.';
 
-/** Return the first command that works: the setting's Python, the Python extension's, or `uvx`. */
+/** Return the command of the setting's Python, or of the Python extension's if that has the package. */
 export async function findCommand(
   setting: string,
   environment: () => Promise<string | undefined>,
@@ -20,9 +23,6 @@ export async function findCommand(
   const python = await environment();
   if (python !== undefined && (await works(python, ['-c', 'import prompty.lsp, typer']))) {
     return withPython(python);
-  }
-  if (await works('uvx', ['--version'])) {
-    return { command: 'uvx', args: ['--from', PACKAGE, 'prompty'] };
   }
   return undefined;
 }

@@ -2,7 +2,7 @@
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { ExecuteCommandRequest, LanguageClient, LanguageClientOptions, Middleware } from 'vscode-languageclient/node';
-import { Command, findCommand } from './command';
+import { ADVICE, Command, findCommand } from './command';
 import { Preview } from './page';
 import { PreviewPanel } from './preview';
 
@@ -75,8 +75,7 @@ async function startClient(middleware: Middleware): Promise<LanguageClient | und
 
 async function offerSettings(): Promise<void> {
   const open = 'Open Settings';
-  const text = 'No Python with `prompty-runtime[cli]` was found, and no `uvx`. Name a Python in `prompty.python`.';
-  if ((await vscode.window.showErrorMessage(text, open)) === open) {
+  if ((await vscode.window.showErrorMessage(ADVICE, open)) === open) {
     await vscode.commands.executeCommand('workbench.action.openSettings', 'prompty.python');
   }
 }

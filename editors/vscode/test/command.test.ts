@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { findCommand } from '../src/command';
+import { ADVICE, findCommand } from '../src/command';
 
 const nothing = async () => undefined;
 const chosen = async () => '/env/bin/python';
@@ -15,18 +15,18 @@ test('then the environment of the Python extension, if it has the package', asyn
   assert.deepEqual(found, { command: '/env/bin/python', args: ['-m', 'prompty'] });
 });
 
-test('then uvx', async () => {
-  for (const environment of [chosen, nothing]) {
-    const found = await findCommand('', environment, async (command) => command === 'uvx');
-    assert.deepEqual(found, { command: 'uvx', args: ['--from', 'prompty-runtime[cli]', 'prompty'] });
-  }
-});
-
-test('without any of them, there is no command', async () => {
-  assert.equal(await findCommand('', nothing, async () => false), undefined);
+test('without either, there is no command, and nothing else is tried', async () => {
+  const tried: string[] = [];
+  const works = async (command: string) => tried.push(command) < 0;
+  assert.equal(await findCommand('', nothing, works), undefined);
+  assert.equal(await findCommand('', chosen, works), undefined);
+  assert.deepEqual(tried, ['/env/bin/python']);
 });
 
 test('a Python without the package is passed over', async () => {
-  const found = await findCommand('', async () => '/no/such/python');
-  assert.notEqual(found?.command, '/no/such/python');
+  assert.equal(await findCommand('', async () => '/no/such/python'), undefined);
+});
+
+test('the advice installs the package with the extra that has the server', () => {
+  assert.match(ADVICE, /pip install '[^']+\[cli\]'/);
 });
