@@ -1,21 +1,14 @@
 """Check the built site: every link, anchor and image leads somewhere, and no page loads anything from another host.
-So does every address of the site in our files, in the help and in the problems of `check`.
 
 python -m scripts.check_site build/site
 """
 
-import re
 import sys
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from prompty.errors import Problem
-from prompty.version import SITE
-
-ROOT = Path(__file__).parents[1]
-LINKING = ["README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml"]
 LOADED = {"script": "src", "img": "src", "link": "href", "source": "src", "iframe": "src"}
 NOT_FETCHED = {"canonical", "alternate", "next", "prev"}
 
@@ -84,27 +77,10 @@ def leads_somewhere(url: str, source: Path, pages: dict[Path, Page]) -> bool:
     return not parts.fragment or unquote(parts.fragment) in pages[target].anchors
 
 
-def list_addresses() -> set[str]:
-    """Return the addresses of the site in our files, in the help, and in the problems that `check` reports."""
-    files = [*(ROOT / name for name in LINKING), *(ROOT / "examples").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
-    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    problems = (ROOT / "docs" / "reference" / "problems.md").read_text(encoding="utf-8")
-    return {
-        *re.findall(re.escape(SITE) + r"[\w/#-]*", text),
-        *(Problem(code=code, message="", fix="").url for code in re.findall(r"^### (.+)$", problems, re.MULTILINE)),
-    }
-
-
-def find_dead(addresses: set[str], site: Path, pages: dict[Path, Page]) -> list[str]:
-    """Return a line for each address of the site that leads nowhere."""
-    paths = {address: address.removeprefix(SITE) for address in sorted(addresses)}
-    return [f"dead link {url}" for url, path in paths.items() if not leads_somewhere(path, site / "index.html", pages)]
-
-
 def main(site: Path) -> int:
     site = site.resolve()
     pages = read_site(site)
-    problems = find_problems(site, pages) + find_dead(list_addresses(), site, pages)
+    problems = find_problems(site, pages)
     print("\n".join(problems) or "Every link of the site leads somewhere.")
     return 1 if problems else 0
 

@@ -1,9 +1,9 @@
 """Do what README says about a first answer, in a fresh environment, and compare what is printed with README.
 
-    python -m scripts.first_answer dist/prompty_runtime-*.whl
+    python -m scripts.first_answer
 
-Every `console` block of that section runs in an empty directory, with pip finding the wheel beside its index. The
-last block asks llama.cpp, so its answer is the model's own and is not compared.
+The first `console` block of that section installs from the folder of the checkout. The others run in an empty folder.
+The last one asks llama.cpp, so its answer is the model's own and is not compared.
 """
 
 import os
@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from tests.real.llama import llama_server, why_not
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 SECTION = re.compile(r"^## Get a first answer\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -55,7 +56,7 @@ def run_step(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str
     return done.stdout, seconds
 
 
-def make_environment(folder: Path, wheel: Path) -> dict[str, str]:
+def make_environment(folder: Path) -> dict[str, str]:
     """Create a virtual environment, and return the variables of a shell in which it is active."""
     venv.create(folder, with_pip=True)
     private = ("PYTHONPATH", "OPENAI_", "PROMPTY_", "VIRTUAL_ENV")
@@ -63,7 +64,6 @@ def make_environment(folder: Path, wheel: Path) -> dict[str, str]:
     return {
         **kept,
         "PATH": f"{folder / 'bin'}{os.pathsep}{kept['PATH']}",
-        "PIP_FIND_LINKS": str(wheel.resolve().parent),
         "PIP_QUIET": "2",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -81,16 +81,17 @@ def wait_for_port(port: int) -> None:
     sys.exit(f"port {port} is taken: stop what listens there")
 
 
-def main(wheel: Path) -> None:
+def main() -> None:
     """Run the section, and fail if README prints anything else."""
-    scripted, real = read_steps(README.read_text(encoding="utf-8"))
+    install, scripted, real = read_steps(README.read_text(encoding="utf-8"))
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        environment = make_environment(folder / "venv", wheel)
+        environment = make_environment(folder / "venv")
         work = folder / "empty"
         work.mkdir()
-        results = [run_step(step, work, environment) for step in scripted]
-        for step, (output, _) in zip(scripted, results, strict=True):
+        results = [run_step(step, ROOT, environment) for step in install]
+        results += [run_step(step, work, environment) for step in scripted]
+        for step, (output, _) in zip([*install, *scripted], results, strict=True):
             if output != step.output:
                 sys.exit(f"README says that this is printed:\n{step.output}")
         if reason := why_not():
@@ -109,4 +110,4 @@ def main(wheel: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

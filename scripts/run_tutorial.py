@@ -1,16 +1,18 @@
 """Follow the tutorial from its own text, in a fresh environment, and compare what every command prints.
 
-    python -m scripts.run_tutorial dist/prompty_runtime-*.whl
+    python -m scripts.run_tutorial
 
-pip finds the wheel beside its index. The steps share one folder, as a reader's do.
+Where the first step installs a checkout, it finds this one. The steps share one folder, as a reader's do.
 """
 
+import shutil
 import sys
 import time
 import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from prompty.version import SOURCE
 from scripts.pages import ROOT
 from scripts.run_page import make_environment, run_page
 
@@ -18,15 +20,17 @@ STEPS = ("first-answer", "prompt", "python", "tools", "approval", "tests")
 PAGES = [ROOT / "docs" / "tutorial" / f"{step}.md" for step in STEPS]
 
 
-def main(wheel: Path) -> None:
+def main() -> None:
     """Run all steps, and fail at the first output that differs from the page."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         venv.create(folder / "venv", with_pip=True)
         (folder / "home").mkdir()
-        (folder / "work").mkdir()
+        checkout = folder / "work" / SOURCE
+        checkout.parent.mkdir(parents=True)
+        checkout.symlink_to(ROOT)
         environment = make_environment(folder / "home", folder / "venv" / "bin")
-        environment |= {"PIP_FIND_LINKS": str(wheel.resolve().parent), "PIP_QUIET": "2", "PIP_NO_INPUT": "1"}
+        environment |= {"PIP_QUIET": "2", "PIP_NO_INPUT": "1"}
         environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
         environment["PIP_DEFAULT_TIMEOUT"] = "30"  # a stalled download is tried again before the command has to end
         environment.pop("PYTHONPATH", None)
@@ -37,8 +41,11 @@ def main(wheel: Path) -> None:
                 for step, output in outcome.differences:
                     sys.exit(f"{page.name}: $ {step.command}\nthe page says:\n{step.output}\nprinted:\n{output}")
             print(f"{page.name}: as printed", flush=True)
+            shutil.rmtree(
+                folder / "work" / Path(SOURCE).parts[0], ignore_errors=True
+            )  # pytest would look for tests in it
     print(f"{commands} commands in {time.monotonic() - start:.1f} seconds. Every output is as the tutorial says.")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

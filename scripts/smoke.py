@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import prompty
+from prompty.version import build_install_command
 
 TEXT = """---
 name: smoke
@@ -22,7 +23,7 @@ if [(message.role, message.text) for message in messages] != [("user", "Hello sy
 
 script = Path(sys.executable).parent / "prompty"
 told = subprocess.run([script, "check", "x.prompty"], capture_output=True, text=True, check=False)  # noqa: S603  our own script
-if told.returncode == 0 or "pip install 'prompty-runtime[cli]'" not in told.stderr:
+if told.returncode == 0 or build_install_command("cli") not in told.stderr:
     sys.exit(f"without the cli extra the command said: {told}")
 
 print(f"the wheel of prompty {prompty.__version__} works alone")

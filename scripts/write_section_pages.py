@@ -10,11 +10,16 @@ from typing import Any
 
 import yaml
 
+from prompty.version import SOURCE
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 OPENINGS = {
-    "how-to": "Each page solves one task. Working code comes first.",
+    "how-to": (
+        "Each page solves one task. Working code comes first. prompty has no release yet: where a page installs\n"
+        f"`{SOURCE}`, write the path of your checkout."
+    ),
     "reference": "Look up a name, a key, a command or a message. Tests compare these pages with the code.",
     "explanation": "Understand how prompty works, and what it promises.",
     "internals": "For contributors: the promises of each part, our decisions, and the demands of the specification.",

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from prompty.version import build_install_command
 from scripts.write_section_pages import DOCS, FRONTMATTER, ROOT, list_pages, read_navigation, read_opening
 
 
@@ -18,7 +19,8 @@ def build_index() -> str:
     """Return the text of `llms.txt`: the sections of the site with a link and a sentence for each page."""
     settings: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     lines = [f"# {settings['site_name']}", "", f"> {settings['site_description']}", ""]
-    lines += ["Each page below is Markdown. Install: `pip install 'prompty-runtime[openai,cli]'`. Import: `prompty`."]
+    install = build_install_command("openai,cli")
+    lines += [f"Each page below is Markdown. Install from a checkout: `{install}`. Import: `prompty`."]
     for section in read_navigation():
         [(title, entries)] = section.items()
         lines += ["", f"## {title}", "", *(build_line(path) for path in list_pages(entries))]

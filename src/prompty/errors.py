@@ -43,7 +43,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-from prompty.version import SITE
+from prompty.version import SITE, build_install_command
 
 _MAX_CANDIDATES = 300  # comparing names takes 10 µs each
 
@@ -95,9 +95,9 @@ class Problem:
         return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
     @property
-    def url(self) -> str:
-        """The section about this kind of problem on the documentation site."""
-        return f"{SITE}reference/problems/#{self.code}"
+    def url(self) -> str | None:
+        """The section about this kind of problem on the documentation site, if there is a site."""
+        return f"{SITE}reference/problems/#{self.code}" if SITE else None
 
     def __str__(self) -> str:
         subject = f"{self.key}: " if self.key else ""
@@ -510,7 +510,7 @@ class MissingExtra(PromptyError, ImportError):
     """An optional dependency is needed but not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"`{package}` is not installed. Run: pip install 'prompty-runtime[{extra}]'")
+        super().__init__(f"`{package}` is not installed. Run: {build_install_command(extra)}")
         self.package = package
         self.extra = extra
 

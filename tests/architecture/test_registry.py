@@ -264,7 +264,7 @@ def test_a_file_cannot_choose_its_registry() -> None:
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
-    with pytest.raises(MissingExtra, match=r"pip install 'prompty-runtime\[mcp\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'path/to/prompty-python\[mcp\]'"):
         require("prompty_no_such_package.inner", extra="mcp")
 
 

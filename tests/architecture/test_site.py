@@ -1,5 +1,6 @@
 """The documentation site: every page has a place in it, and every link leads somewhere."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,24 +10,39 @@ import yaml
 from typer.testing import CliRunner
 
 from prompty.cli.app import app
-from prompty.errors import Problem
-from prompty.version import SITE, __version__
-from scripts.check_site import find_dead, find_problems, list_addresses, read_site
+from prompty.version import REPOSITORY, SITE, __version__
+from scripts.check_dist import list_tracked
+from scripts.check_site import find_problems, read_site
 from scripts.write_section_pages import list_pages, pages, read_navigation, read_opening
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def test_everything_has_the_same_address_of_the_site_and_the_repository() -> None:
-    [(owner, name)] = re.findall(r"https://([\w-]+)\.github\.io/([\w-]+)/", SITE)
-    repository = f"https://github.com/{owner}/{name}"
+def test_what_names_the_site_or_the_repository_says_the_same() -> None:
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert (settings["site_url"], settings["repo_url"]) == (SITE, repository)
-    assert settings["extra"]["version_of_package"] == __version__
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    assert (urls["Homepage"], urls["Documentation"], urls["Source"]) == (SITE, SITE, repository)
-    assert SITE in CliRunner().invoke(app, ["--help"]).output
+    assert (settings.get("site_url"), settings.get("repo_url")) == (SITE, REPOSITORY)
+    assert __version__ in settings["copyright"]
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
+    assert (urls.get("Documentation"), urls.get("Source")) == (SITE, REPOSITORY)
+    extension = json.loads((ROOT / "editors" / "vscode" / "package.json").read_text(encoding="utf-8"))
+    assert extension.get("repository") == REPOSITORY
+    assert ("Documentation: " in CliRunner().invoke(app, ["--help"]).output) == (SITE is not None)
+
+
+# A page on GitHub Pages, a repository, and an installation of what no index has.
+NOT_THERE = re.compile(
+    r"prompty-python(?:\.github\.io|/prompty\b)"
+    r"|prompty-runtime\[(?![\w,]+\] @ )"
+    r"|(?:install|uvx) [^\n]*prompty-runtime(?!\[)\b"
+)
+ALLOWED = {"pyproject.toml", "tests/architecture/test_distributions.py"}  # the extra `all` names other extras
+
+
+@pytest.mark.process
+def test_no_file_names_an_address_or_a_release_that_does_not_exist() -> None:
+    texts = {name: (ROOT / name).read_bytes().decode(errors="replace") for name in list_tracked(ROOT, ".")}
+    assert {name for name, text in texts.items() if NOT_THERE.search(text)} == ALLOWED
 
 
 def test_every_page_has_one_line_in_the_navigation() -> None:
@@ -98,19 +114,3 @@ def test_the_check_of_the_site_finds(html: str, problems: list[str], tmp_path: P
     (tmp_path / "notes.txt").write_text("x")
     (tmp_path / "index.html").write_text(html)
     assert find_problems(tmp_path, read_site(tmp_path)) == problems
-
-
-def test_the_check_of_the_site_finds_an_address_in_our_files_that_leads_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "index.html").write_text('<h2 id="there">There</h2>')
-    (tmp_path / "index.html").write_text("")
-    addresses = {SITE, f"{SITE}other/", f"{SITE}other/#there", f"{SITE}other/#nowhere", f"{SITE}nowhere/"}
-    dead = [f"dead link {SITE}nowhere/", f"dead link {SITE}other/#nowhere"]
-    assert find_dead(addresses, tmp_path, read_site(tmp_path)) == dead
-
-
-def test_the_addresses_are_those_of_our_files_and_of_all_problems() -> None:
-    addresses = list_addresses()
-    assert len(addresses) > 50
-    assert SITE in addresses
-    assert Problem(code="file-missing", message="", fix="").url in addresses

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from prompty.version import SITE
+from prompty.cli.app import app
 
 pytestmark = pytest.mark.process
 
@@ -141,12 +142,17 @@ def test_check_as_json_is_for_tools(bad: Path) -> None:
         ("wrong-value", 5, 18),
         ("undeclared-variable", 8, 9),
     ]
-    described = {"code", "message", "fix", "path", "key", "text", "severity", "edits", "url"}
-    assert problems[0]["url"] == f"{SITE}reference/problems/#unknown-key"
+    described = {"code", "message", "fix", "path", "key", "text", "severity", "edits"}
     assert set(problems[0]) == described | {"line", "column", "end_line", "end_column"}
     bad.write_text("---\nmodle: gpt-4\n---\n")
     [problem] = json.loads(run("check", bad, "--json").stdout)
     assert problem["edits"] == [{"line": 2, "column": 1, "end_line": 2, "end_column": 6, "text": "model"}]
+
+
+def test_a_problem_links_to_the_site_once_there_is_one(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prompty.errors.SITE", "https://docs.example/")
+    [problem, *_] = json.loads(CliRunner().invoke(app, ["check", str(bad), "--json"]).output)
+    assert problem["url"] == "https://docs.example/reference/problems/#unknown-key"
 
 
 def test_nothing_in_a_file_controls_the_terminal(bad: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_only_all_lists_the_extras_that_are_not_installed(capsys: pytest.Capture
     print_findings(report, everything=False)
     assert capsys.readouterr().out.startswith("extras: openai (--all lists the others)\nkeys: none")
     print_findings(report, everything=True)
-    lacking = "    otel lacks opentelemetry-sdk: pip install 'prompty-runtime[otel]'\n"
+    lacking = "    otel lacks opentelemetry-sdk: pip install 'path/to/prompty-python[otel]'\n"
     assert capsys.readouterr().out.startswith(f"extras: openai\n{lacking}keys: none")
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.lsp.client import PULLING, Editor
 
 PROMPT = "---\nmodel: house-model\n---\nuser:\nHello\n"
@@ -24,12 +26,20 @@ def test_a_change_moves_and_removes_diagnostics(tmp_path: Path) -> None:
     editor.change(uri, insert(4, 5, " {{ who }}"))
     [found] = editor.diagnostics[uri]
     assert found["code"] == "undeclared-variable"
-    assert found["codeDescription"]["href"].endswith("/reference/problems/#undeclared-variable")
+    assert "codeDescription" not in found
     assert found["range"] == {"start": {"line": 4, "character": 9}, "end": {"line": 4, "character": 12}}
     editor.change(uri, insert(0, 0, "\n\n"), version=3)
     assert editor.diagnostics[uri][0]["range"]["start"]["line"] == 6
     editor.change(uri, insert(6, 5, "", (6, 15)), version=4)
     assert codes(editor, uri) == []
+
+
+def test_a_diagnostic_links_to_the_site_once_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prompty.errors.SITE", "https://docs.example/")
+    editor = Editor()
+    uri = editor.open(tmp_path / "a.prompty", PROMPT + "{{ who }}\n")
+    href = "https://docs.example/reference/problems/#undeclared-variable"
+    assert [found["codeDescription"] for found in editor.diagnostics[uri]] == [{"href": href}]
 
 
 def test_columns_count_units_of_utf_16(tmp_path: Path) -> None:

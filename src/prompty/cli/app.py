@@ -52,7 +52,7 @@ class LazyGroup(TyperGroup):
                     formatter.write_dl(rows)
         for extra in sorted({*missing.values()}):
             names = ", ".join(name for name in missing if missing[name] == extra)
-            formatter.write(f"\nWith prompty-runtime[{extra}]: {names}\n")
+            formatter.write(f"\nWith the extra {extra}: {names}\n")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Return the names of commands without importing them, so that completion is fast."""
@@ -111,7 +111,7 @@ app: Typer = Typer(
     name="prompty",
     cls=LazyGroup,
     no_args_is_help=True,
-    epilog=f"Documentation: {SITE}",
+    epilog=f"Documentation: {SITE}" if SITE else None,
     rich_markup_mode=None,  # plain help: no boxes, and no colors for NO_COLOR to remove
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

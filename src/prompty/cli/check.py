@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
@@ -52,13 +52,17 @@ def check_prompts(
 
         problems += check_suite(file)
     if as_json:
-        print_json([{**asdict(problem), "url": problem.url} for problem in problems])
+        print_json([_describe(problem) for problem in problems])
     else:
         for problem in problems:
             print_problem(problem, out)
         out.print(_summarize(len(prompts) + len(tests), problems))
     if any(problem.severity == "error" or (strict and problem.severity == "warning") for problem in problems):
         raise Exit(1)
+
+
+def _describe(problem: Problem) -> dict[str, Any]:
+    return {**asdict(problem), **({"url": problem.url} if problem.url else {})}
 
 
 def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:

@@ -41,14 +41,15 @@ def print_json(value: object) -> None:
 def print_problem(problem: Problem, console: Console) -> None:
     """Print a problem as `place: severity: message`, then its line, then the fix.
 
-    In a terminal, the severity links to the page that explains the problem.
+    In a terminal, the severity links to the page that explains the problem, if there is a site.
     """
+    link = f" link {problem.url}" if problem.url else ""
     subject = f"{problem.key}: " if problem.key else ""
     console.print(
         Text.assemble(
             (show(problem.place), "bold"),
             ": ",
-            (problem.severity, f"{_STYLES[problem.severity]} link {problem.url}"),
+            (problem.severity, f"{_STYLES[problem.severity]}{link}"),
             f": {show(subject + problem.message)}",
         )
     )

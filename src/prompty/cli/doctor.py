@@ -26,7 +26,7 @@ from prompty.providers.models import list_models
 from prompty.registry import DEFAULT
 from prompty.safety.origins import TRUST_VARIABLE
 from prompty.safety.visible import visible
-from prompty.version import __version__
+from prompty.version import __version__, build_install_command
 from prompty_runtime.installation import OURS, inspect_installation
 
 _ENDPOINTS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "AZURE_OPENAI_ENDPOINT", TRUST_VARIABLE)
@@ -64,7 +64,8 @@ def doctor(
     }
     problems += [{"problem": server["error"], "fix": server["fix"]} for server in report["servers"] if server["error"]]
     if (age := (date.today() - date.fromisoformat(facts)).days) > _OLD_FACTS:
-        problems.append({"problem": f"the facts about models are {age} days old", "fix": f"pip install -U {OURS}"})
+        fix = f"Update your checkout, then run: {build_install_command()}"
+        problems.append({"problem": f"the facts about models are {age} days old", "fix": fix})
     report["problems"] = problems
     if as_json:
         print_json(report)
@@ -153,7 +154,7 @@ def print_findings(report: dict[str, Any], *, everything: bool) -> None:
     out.print(f"extras: {', '.join(complete) or 'none'}{more}")
     for extra, missing in report["extras"].items() if everything else ():
         if missing:
-            out.print(f"    {extra} lacks {', '.join(missing)}: pip install '{OURS}[{extra}]'")
+            out.print(f"    {extra} lacks {', '.join(missing)}: {build_install_command(extra)}")
     out.print("keys:" if report["keys"] else "keys: none (to store one, run `prompty keys set PROVIDER`)")
     for key in report["keys"]:
         out.print(visible(f"    {key['name']}: {key['place']}"))

@@ -14,6 +14,7 @@ from prompty.errors import nearest
 from prompty.pipeline.files import create_files
 from prompty.providers.facts import read_package_facts
 from prompty.safety.visible import visible
+from prompty.version import build_install_command
 
 
 class NewTemplate(NamedTuple):
@@ -103,7 +104,7 @@ def _print_next_steps(template: NewTemplate, target: Path, paths: list[Path]) ->
     hosted = template.hosted or f"openai:{read_package_facts()['choices']['default_model_openai']}"
     out.print(f"Created {visible(', '.join(map(str, paths)))}. The prompt {template.purpose}.\n")
     if template.extra and find_spec(template.extra) is None:
-        out.print(f"Install what it needs:\n    pip install 'prompty-runtime[{template.extra}]'\n")
+        out.print(f"Install what it needs:\n    {build_install_command(template.extra)}\n")
     out.print(f"Run it. It answers with the script in the file, so it needs no key:\n    {run}\n")
     out.print(f"Ask a real model, with your key in OPENAI_API_KEY:\n    {run} --model {hosted}\n")
     out.print(f"Or ask a model on your machine, here with Ollama:\n    {run} --model {template.local}")

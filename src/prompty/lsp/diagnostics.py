@@ -126,7 +126,7 @@ def build_diagnostic(problem: Problem, text: Text) -> dict[str, Any]:
         "range": _build_range(problem, text),
         "severity": _SEVERITIES[problem.severity],
         "code": problem.code,
-        "codeDescription": {"href": problem.url},
+        **({"codeDescription": {"href": problem.url}} if problem.url else {}),
         "source": "prompty",
         "message": f"{problem.message}\n{problem.fix}",
     }

@@ -7,7 +7,7 @@ const ROW = 30, SPARE_ROWS = 12, DEEPEST_INDENT = 10, INDENT = 15, LONG = 6000, 
 const KINDS = { execute: "model", execute_tool: "tool", execute_provider_tool: "tool", turn: "agent", invoke: "agent", run: "agent",
   load: "stage", render: "stage", parse: "stage", prepare: "stage", process: "stage" };
 const VERBS = { invoke_agent: "agent", execute_tool: "tool", chat: "model" };  // OpenTelemetry's words, and ours
-const NO_PRICE = "The price list has no such model, or it is not installed: pip install 'prompty-runtime[prices]'";
+const NO_PRICE = "The price list has no such model, or the extra `prices` is not installed.";
 const SHORT_STAGE = 1;  // milliseconds; shorter steps of prompty's own are hidden at first
 const MEDIA = ["image", "audio", "file"];
 const STATUS_WORDS = { ok: "ok", failed: "failed", unfinished: "did not finish" };
