@@ -10,7 +10,7 @@ from prompty.model.message import Reply, Usage
 from prompty.pricing import get_pricer
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "batch-bill.svg"
-MODELS = ("openai:gpt-5.6", "openai:gpt-4.1-mini", "anthropic:claude-opus-5", "anthropic:claude-sonnet-5")
+MODELS = ("openai:gpt-5.6", "openai:gpt-6-luna", "anthropic:claude-opus-5", "anthropic:claude-sonnet-5")
 ROWS, INPUT, OUTPUT = 10_000, 2_500, 200
 WIDTH, LEFT, ROW, BAR = 760, 170, 58, 20
 HEAD = f"{ROWS:,} rows with {INPUT:,} input and {OUTPUT} output tokens each"

@@ -17,7 +17,7 @@ FORMER = {
     "default_model_anthropic": ("claude-sonnet-4-5",),
 }
 SHIPPED = ("README.md", "benchmarks", "docs", "examples", "schemas", "src")
-SUFFIXES = {".console", ".ipynb", ".json", ".jsonl", ".md", ".prompty", ".py", ".toml", ".txt", ".yaml", ".yml"}
+SUFFIXES = {".console", ".ipynb", ".json", ".jsonl", ".md", ".prompty", ".py", ".svg", ".toml", ".txt", ".yaml", ".yml"}
 # These name old models on purpose.
 KEPT = {
     "docs/how-to/migrate-from-v1.md": "it is about old files",

@@ -157,11 +157,11 @@ def _list_batches() -> list[Iterable[str]]:
 
 
 def write_readme(readme: str) -> str:
-    """Return README with the current costs of calls, turns and imports."""
+    """Return README with the current costs of a start, calls and turns."""
     date = json.loads((RESULTS / "calls.json").read_text(encoding="utf-8"))["date"]
     shares = {cost["name"]: f"{cost['figure']:.0%}".replace("%", " %") for cost in read_costs("calls")}
-    turn, fresh = read_costs("turns")[0], read_costs("stages")[0]["seconds"]
-    prompty, openai = [(fresh[name] - fresh["bare interpreter"]) * 1000 for name in ("import prompty", "import openai")]
+    turn = read_costs("turns")[0]
+    [start] = [cost for cost in read_costs("stages") if cost["name"] == "fresh process: answer"]
     machine = f"Python 3.11 on Linux, two cores, {date}"
     text = f"""
 Processor time of one process, compared with the `openai` SDK for the same work in the same run ({machine}):
@@ -171,8 +171,7 @@ Processor time of one process, compared with the `openai` SDK for the same work 
 | A call | {shares["call, sync"]} (async {shares["call, async"]}) |
 | A streamed call | {shares["stream, sync"]} (async {shares["stream, async"]}) |
 | An agent's turn with 24 tool calls | {turn["figure"] * 100:.0f} % |
-
-`import prompty` adds {max(prompty, 0.1):.1f} ms to a bare interpreter, and `import openai` adds {openai:.0f} ms.
+| A fresh process with one answer | {start["figure"] * 100:.0f} % of `import openai` alone |
 
 """
     return _replace(readme, "costs", text)

@@ -11,7 +11,7 @@ from prompty.cli.console import err, fail, out, print_problem
 from prompty.pipeline.files import create_files
 from prompty.safety.visible import visible
 
-ForeignFile = Annotated[Path, Argument(help="A promptfoo config, or a .prompt.yml file of GitHub Models.")]
+ForeignFile = Annotated[Path, Argument(help="A promptfoo config, or a GitHub .prompt.yml file.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="PATH", help="Write to this folder.")]
 
 
