@@ -264,3 +264,31 @@ def test_rows_and_answers_of_an_openai_eval_become_cases(tmp_path: Path, environ
     run(f"{sys.executable} make_cases.py", tmp_path, environment)
     assert "no problems" in run("prompty check topic.prompty", tmp_path, environment)
     assert "2 could not run" in run("prompty test topic.prompty", tmp_path, environment, code=1)  # nothing is recorded
+
+
+def test_the_settings_of_a_prompt_object_are_saved_from_an_answer(tmp_path: Path, environment: dict[str, str]) -> None:
+    blocks = {block.title: block.text for block in read_blocks(PAGE.with_name("from-openai-prompt-objects.md"))}
+    (tmp_path / "save_prompt.py").write_text(blocks["save_prompt.py"])
+    held = json.loads(blocks["object.json"])
+    answer = {"id": "resp_abc", "object": "response", "created_at": 1.0, "output": [], "tool_choice": "auto"}
+    answer |= {"prompt": {"id": "pmpt_abc", "version": "3", "variables": {"city": "Oslo"}}, "parallel_tool_calls": True}
+    with Server() as server:
+        server.answer(json_reply(answer | held))
+        environment |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-of-a-test"}
+        run(f"{sys.executable} save_prompt.py resp_abc", tmp_path, environment)
+    assert [request.path for request in server.requests] == ["/v1/responses/resp_abc"]
+    assert json.loads((tmp_path / "prompt.json").read_text()) == {"prompt": answer["prompt"], **held}
+
+
+def test_the_file_of_a_prompt_object_sends_what_the_object_holds(tmp_path: Path, environment: dict[str, str]) -> None:
+    page = PAGE.with_name("from-openai-prompt-objects.md")
+    blocks = {block.title: block.text for block in read_blocks(page)}
+    (tmp_path / "plan.prompty").write_text(blocks["plan.prompty"])
+    held = json.loads(blocks["object.json"])
+    told = run("prompty explain plan.prompty -i city={{city}} -i days={{days}} --json", tmp_path, environment)
+    sent = json.loads(told)["body"]
+    system, user = (message["content"][0]["text"] for message in held.pop("instructions"))
+    assert (sent.pop("instructions"), sent.pop("input")) == (system, [{"role": "user", "content": user}])
+    assert sent["text"]["format"].pop("name") == "structured_output"
+    assert held["text"]["format"].pop("name") == "plan"
+    assert sent == held
