@@ -1,14 +1,13 @@
 """Two ways to make the same calls: the OpenAI SDK by itself, and a prompt that is loaded."""
 
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
 from openai import AsyncOpenAI, OpenAI
-from pydantic import SecretStr
 
 from benchmarks.prompts import CHAT, INPUTS
-from prompty import PromptAgent, invoke, invoke_async, load
-from prompty.model.connection import ApiKeyConnection
+from prompty import PromptAgent, invoke, invoke_async, loads
 
 KEY = "sk-not-a-secret"
 SYSTEM = """\
@@ -81,6 +80,5 @@ class Ours:
 
 def agent_at(url: str, path: Path = CHAT) -> PromptAgent:
     """The prompt that is measured, with the provider at this URL."""
-    agent = load(path)
-    connection = ApiKeyConnection(endpoint=url, api_key=SecretStr(KEY))
-    return agent.model_copy(update={"model": agent.model.model_copy(update={"connection": connection})})
+    connection = f"{{kind: key, endpoint: '{url}', apiKey: {KEY}}}"
+    return loads(re.sub(r"connection:\n( {4}.*\n)+", f"connection: {connection}\n", path.read_text(encoding="utf-8")))

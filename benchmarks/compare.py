@@ -1,104 +1,132 @@
-"""Compare the costs of two checkouts in one run: `python -m benchmarks.compare BEFORE/src AFTER/src [--pairs 15]`.
+"""Compare what calls cost at another commit and here: `python -m benchmarks.compare --commit REV [--repeats 9]`.
 
-Each side is a process with its own sources. The sides alternate, so a busy moment of the machine meets both, and a
-figure is the median of the ratios of all pairs.
+The commit, this checkout and the bare OpenAI SDK are each a process. They take turns, so a busy moment of the machine
+meets all. A figure is the median of the ratios of all repeats, in processor time. The benchmarks are those of this
+checkout, so they use only names that are public in both.
 """
 
 import asyncio
 import gc
-import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from pathlib import Path
 from statistics import median
-from typing import IO, cast
+from tempfile import TemporaryDirectory
+from typing import IO, NamedTuple, cast
 
-from benchmarks.provider import allow_many_connections, fake_provider
+from benchmarks.provider import fake_provider
 
-ROWS = ("call, async", "call, sync", "stream, async", "stream, sync", "turn", "64 at once", "512 at once")
-FRESH = ("10,000 in flight", "10,000 in flight, MB", "first answer")
-CHUNKS, CROWD = 2000, 10_000
+ROOT = Path(__file__).parents[1]
+BASELINE = "38d7973a"  # its costs are the bar of the plan
+ROWS = ("call", "sync", "stream", "turn", "64 at once")
+SIDES = ("before", "after", "openai")
+CHUNKS = 2000
+
+
+class Compared(NamedTuple):
+    """The processor time of one row on all sides, a figure for each repeat."""
+
+    seconds: Mapping[str, list[float]]
+
+    def divide(self, side: str, other: str) -> list[float]:
+        return sorted(a / b for a, b in zip(self.seconds[side], self.seconds[other], strict=True))
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """What each commit takes of the SDK's time."""
+        return {side: median(self.divide(side, "openai")) for side in ("before", "after")}
 
 
 def main() -> None:
-    parser = ArgumentParser(prog="python -m benchmarks.compare", description="Compare the costs of two checkouts.")
-    parser.add_argument("before", type=Path, help="the folder `src` of one checkout")
-    parser.add_argument("after", type=Path, help="the folder `src` of the other")
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = ArgumentParser(prog="python -m benchmarks.compare", description="Compare the costs of two commits.")
+    parser.add_argument("--commit", default=BASELINE, help="the commit to compare with (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=9)
     arguments = parser.parse_args()
-    sides = {"before": arguments.before, "after": arguments.after}
-    ratios: dict[str, list[float]] = {}
-    seconds: dict[str, dict[str, list[float]]] = {}
-
-    def keep(name: str, measured: dict[str, float]) -> None:
-        ratios.setdefault(name, []).append(measured["after"] / measured["before"])
-        for side, value in measured.items():
-            seconds.setdefault(name, {}).setdefault(side, []).append(value)
-
-    with fake_provider() as url:
-        workers = {side: Worker(source, url) for side, source in sides.items()}
-        for pair in range(arguments.pairs + 1):
-            for name in ROWS:
-                measured = {side: workers[side].measure(name) for side in order(pair)}
-                if pair:  # the first one warms up
-                    keep(name, measured)
-        for pair in range(arguments.pairs):
-            crowds = {side: run_fresh(sides[side], "crowd", url) for side in order(pair)}
-            for index, name in enumerate(FRESH[:2]):
-                keep(name, {side: crowd[index] for side, crowd in crowds.items()})
-            keep(FRESH[2], {side: run_fresh(sides[side], "first", url)[0] for side in order(pair)})
-    print(f"{'row':<24}{'before':>10}{'after':>10}{'ratio':>8}   (medians of {arguments.pairs} pairs)")
-    for name, found in ratios.items():
-        before, after = (median(seconds[name][side]) for side in sides)
-        print(f"{name:<24}{before:>10.4g}{after:>10.4g}{median(found):>8.3f}")
+    compare_commit(arguments.commit, arguments.repeats)
 
 
-def order(pair: int) -> tuple[str, str]:
-    return ("before", "after") if pair % 2 else ("after", "before")
+def compare_commit(commit: str, repeats: int = 9) -> dict[str, Compared]:
+    """Measure the rows in turns, and print them."""
+    with extract_sources(commit) as before, fake_provider() as url, ExitStack() as stack:
+        sources = {"before": before, "after": ROOT / "src", "openai": ROOT / "src"}
+        workers = {side: stack.enter_context(Worker(side, sources[side], url)) for side in SIDES}
+        rows: dict[str, Compared] = {}
+        print(f"{'row':<12}{commit[:8]:>9}{'here':>8}{'ratio':>8}  {'range':<14}(of the SDK, and to each other)")
+        for name in ROWS:
+            measured = [{side: workers[side].measure(name) for side in rotate(n)} for n in range(repeats + 1)]
+            row = rows[name] = Compared({side: [one[side] for one in measured[1:]] for side in SIDES})  # 0 warms up
+            ratios = row.divide("after", "before")
+            before_share, after_share = row.shares.values()
+            spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+            print(f"{name:<12}{before_share:>9.2f}{after_share:>8.2f}{median(ratios):>8.2f}  {spread}", flush=True)
+    return rows
 
 
-def environment_of(source: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{source.resolve()}{os.pathsep}{Path(__file__).parents[1]}"}
+def rotate(number: int) -> list[str]:
+    """Return the sides in an order that changes with each repeat."""
+    start = number % len(SIDES)
+    return [*SIDES[start:], *SIDES[:start]]
+
+
+@contextmanager
+def extract_sources(commit: str) -> Iterator[Path]:
+    """Write the sources of a commit into a temporary folder, and give its `src`."""
+    archive = subprocess.run(["git", "-C", ROOT, "archive", "--format=tar", commit, "src"], capture_output=True)  # noqa: S607  git as the user has it
+    if archive.returncode:
+        raise SystemExit(
+            f"Cannot read commit {commit}: {archive.stderr.decode().strip()}\n"
+            "A shallow clone lacks it; `git fetch --unshallow` gets it. A copy without the history cannot compare."
+        )
+    with TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+            tar.extractall(folder, filter="data")
+        yield Path(folder, "src")
 
 
 class Worker:
     """A process that measures the rows it is asked for, with the sources of one side."""
 
-    def __init__(self, source: Path, url: str) -> None:
-        command = [sys.executable, "-m", __spec__.name, "--work", url]
+    def __init__(self, side: str, source: Path, url: str) -> None:
+        path = os.pathsep.join((str(source), str(ROOT)))
+        command = [sys.executable, "-m", "benchmarks.compare", "--work", side, url]
         self._process = subprocess.Popen(
-            command, env=environment_of(source), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._stdin, self._stdout = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
+        package = Path(self._stdout.readline().strip())
+        assert package.is_relative_to(source), f"{side} measures {package}, not {source}"
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.terminate()
+        self._process.communicate()
 
     def measure(self, name: str) -> float:
-        stdin, stdout = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
-        print(name, file=stdin, flush=True)
-        return float(stdout.readline())
+        print(name, file=self._stdin, flush=True)
+        return float(self._stdout.readline())
 
 
-def run_fresh(source: Path, what: str, url: str) -> list[float]:
-    """Return what a process of its own prints of itself."""
-    command = [sys.executable, "-m", __spec__.name, f"--{what}", url]
-    done = subprocess.run(
-        command, env=environment_of(source), stdout=subprocess.PIPE, text=True, check=True, timeout=280
-    )
-    found: list[float] = json.loads(done.stdout)
-    return found
-
-
-def work(url: str) -> None:
+def work(side: str, url: str) -> None:
     """Measure rows by name, from standard input."""
-    from benchmarks.callers import Ours
+    import prompty
+    from benchmarks.callers import Bare, Caller, Ours
     from benchmarks.calls import at_once
-    from benchmarks.turns import CALLS, ROUNDS, Desk, prompty_turn
+    from benchmarks.turns import CALLS, ROUNDS, Desk, openai_turn, prompty_turn
 
+    print(prompty.__file__, flush=True)
     runner = asyncio.Runner()
-    plain, streamed, waiting = (Ours(f"{url}/{part}/1") for part in ("0/0", f"0/{CHUNKS}", "50/0"))
-    turn = prompty_turn(f"{url}/0/0/1/{CALLS}/{ROUNDS}")
+    kind: Callable[[str], Caller] = Bare if side == "openai" else Ours
+    plain, streamed, waiting = (kind(f"{url}/{part}/1") for part in ("0/0", f"0/{CHUNKS}", "50/0"))
+    turn = (openai_turn if side == "openai" else prompty_turn)(f"{url}/0/0/1/{CALLS}/{ROUNDS}")
 
     async def call_async() -> None:
         for _ in range(60):
@@ -110,13 +138,11 @@ def work(url: str) -> None:
             desk.check(await turn(desk), ROUNDS)
 
     actions: dict[str, Callable[[], object]] = {
-        "call, async": lambda: runner.run(call_async()),
-        "call, sync": lambda: [plain.call() for _ in range(60)],
-        "stream, async": lambda: runner.run(streamed.stream_async()),
-        "stream, sync": streamed.stream,
+        "call": lambda: runner.run(call_async()),
+        "sync": lambda: [plain.call() for _ in range(60)],
+        "stream": lambda: runner.run(streamed.stream_async()),
         "turn": lambda: runner.run(turns()),
         "64 at once": lambda: runner.run(at_once(64, waiting)),
-        "512 at once": lambda: runner.run(at_once(512, waiting)),
     }
     for line in sys.stdin:
         gc.collect()
@@ -125,27 +151,8 @@ def work(url: str) -> None:
         print(time.process_time() - start, flush=True)
 
 
-def crowd(url: str) -> None:
-    from benchmarks.crowd import call_at_once, peak_memory
-
-    allow_many_connections()
-    asyncio.run(call_at_once(f"{url}/0/0/{CROWD}", CROWD))
-    print(json.dumps([time.process_time(), peak_memory()]))
-
-
-def first(url: str) -> None:
-    from benchmarks.prompts import CALL, INPUTS
-
-    os.environ["BENCHMARK_URL"] = f"{url}/0/0/1"
-    start = time.process_time()
-    import prompty
-
-    prompty.invoke(str(CALL), INPUTS)
-    print(json.dumps([time.process_time() - start]))
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] and sys.argv[1] in ("--work", "--crowd", "--first"):
-        {"--work": work, "--crowd": crowd, "--first": first}[sys.argv[1]](sys.argv[2])
+    if sys.argv[1:2] == ["--work"]:
+        work(*sys.argv[2:])
     else:
         main()
