@@ -11,6 +11,7 @@ from benchmarks.baselines.coverage import Covered
 from benchmarks.baselines.house import Door, Package, find_doors, measure_house
 from benchmarks.baselines.rooms import GOING, ORDER, Row, get_folder, read_rooms
 from benchmarks.baselines.walk import measure_walk
+from benchmarks.compare import extract_sources
 
 SOURCES = Path(__file__).parents[2] / "src" / "prompty"
 
@@ -32,9 +33,6 @@ def test_a_second_line_for_a_file_is_refused_with_its_place(tmp_path: Path) -> N
         read_rooms(file)
     file.write_text(file.read_text().replace("a.py\ttools\n", ""))
     assert read_rooms(file) == {"a.py": Row("prompt"), "b.py": Row("prompt", ("old.py", "older.py"))}
-
-
-# --- coverage
 
 
 def cover(percent: float, statements: int = 1000) -> Covered:
@@ -107,7 +105,7 @@ def test_a_file_without_a_line_or_a_figure_stops_the_comparison() -> None:
 
 
 def write_report(file: Path, *, branches: bool) -> Path:
-    summary = {"num_statements": 4, "covered_lines": 3, "num_branches": 2, "covered_branches": 0}
+    summary = {"num_statements": 5, "covered_lines": 3, "num_branches": 3, "covered_branches": 1}
     files = {"src/prompty/wire/c.py": {"summary": summary}, "src\\prompty\\errors.py": {"summary": summary}}
     file.write_text(json.dumps({"meta": {"branch_coverage": branches}, "files": files}))
     return file
@@ -115,7 +113,7 @@ def write_report(file: Path, *, branches: bool) -> Path:
 
 def test_statements_and_branches_are_read_and_stored_by_file(tmp_path: Path) -> None:
     measured = coverage.read_report(write_report(tmp_path / "report.json", branches=True))
-    assert measured == {"wire/c.py": Covered(4, 3, 2, 0), "errors.py": Covered(4, 3, 2, 0)}
+    assert measured == {"wire/c.py": Covered(5, 3, 3, 1), "errors.py": Covered(5, 3, 3, 1)}
     assert measured["errors.py"].percent == 50
     coverage.write_stored(tmp_path / "stored.json", measured)
     assert coverage.read_stored(tmp_path / "stored.json") == measured
@@ -125,8 +123,6 @@ def test_a_report_without_branches_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="has no branches"):
         coverage.read_report(write_report(tmp_path / "report.json", branches=False))
 
-
-# --- the layout of a package
 
 TINY = {
     "__init__.py": '"""The face."""\nfrom tiny.top.run import run as run\n',
@@ -152,7 +148,7 @@ def parse(text):
 class Kind:
     pass
 ''',
-    "mid/__init__.py": "from tiny.mid.store import Store as Store, keep as keep\n",
+    "mid/__init__.py": "from .store import Store as Store, keep as keep\n",
     "mid/store.py": """\
 import threading
 
@@ -168,6 +164,11 @@ class Store(Kind):
 
 def keep(base: "Kind"):
     return base.hidden
+
+
+def drop():
+    base = keep
+    return base.hidden
 """,
     "top/__init__.py": "",
     "top/run.py": """\
@@ -182,13 +183,13 @@ if TYPE_CHECKING:
     from tiny.mid.store import Store
 
 
-def run(store: Store) -> base.Kind:
-    from tiny.mid.store import LOCK
+def run(store: Store) -> "base.Kind":
+    from tiny.mid.store import LOCK, drop
 
     with LOCK:
         return mid.keep(store)
 """,
-    "top/back.py": "import tiny\n\nAGAIN = tiny.run, [one for one in ()]\n",
+    "top/back.py": "import tiny\nfrom tiny.base import TEXT\n\nAGAIN = tiny.run, [one for one in ()]\n",
     "data/template.py": "not = python\n",
 }
 
@@ -205,11 +206,16 @@ def tiny(tmp_path: Path) -> Package:
 def test_doors_are_names_that_other_rooms_use_in_any_way(tiny: Package) -> None:
     doors = find_doors(tiny, {file.path: get_folder(file.path) for file in tiny.files.values()})
     assert doors == {
-        "base": {Door("tiny.base", "LIMIT"): {"mid"}, Door("tiny.base", "Kind"): {"mid", "top"}},
+        "base": {
+            Door("tiny.base", "LIMIT"): {"mid"},
+            Door("tiny.base", "Kind"): {"mid", "top"},
+            Door("tiny.base", "TEXT"): {"top"},
+        },
         "mid": {
             Door("tiny.mid.store", "Store"): {"top"},
             Door("tiny.mid.store", "LOCK"): {"top"},
             Door("tiny.mid.store", "keep"): {"top"},
+            Door("tiny.mid.store", "drop"): {"top"},
         },
     }
 
@@ -219,9 +225,11 @@ def test_a_map_moves_files_to_other_rooms_and_leaves_out_those_that_go(tiny: Pac
     assert find_doors(tiny, rooms) == {
         "ground": {
             Door("tiny.base", "Kind"): {"top"},
+            Door("tiny.base", "TEXT"): {"back"},
             Door("tiny.mid.store", "Store"): {"top"},
             Door("tiny.mid.store", "LOCK"): {"top"},
             Door("tiny.mid.store", "keep"): {"top"},
+            Door("tiny.mid.store", "drop"): {"top"},
         },
         "top": {Door("tiny.top.run", "run"): {"back"}},
     }
@@ -230,8 +238,8 @@ def test_a_map_moves_files_to_other_rooms_and_leaves_out_those_that_go(tiny: Pac
 def test_code_levels_caches_and_states_are_counted_for_each_room(tiny: Package) -> None:
     rooms = {file.path: get_folder(file.path) for file in tiny.files.values()}
     assert measure_house(tiny, {"folder": (rooms, [["top"], ["free"], ["mid"], ["base"]])}) == {
-        "code lines by folder": {"__init__": 1, "base": 11, "mid": 9, "top": 12, "total": 33},
-        "doors by folder": {"base": 2, "mid": 3, "total": 5},
+        "code lines by folder": {"__init__": 1, "base": 11, "mid": 12, "top": 13, "total": 37},
+        "doors by folder": {"base": 3, "mid": 4, "total": 7},
         "levels by folder": {
             "in use": 3,
             "longest chain": 3,
@@ -254,10 +262,19 @@ def test_rooms_that_reach_each_other_are_a_circle_and_one_link_of_the_chain(tiny
         "arrows up or sideways": 0,
         "rooms without a level": 1,
     }
-    levels = measure_house(tiny, {"map": (rooms, [["b", "c"], ["a"]])})["levels by map"]
-    assert levels["arrows up or sideways"] == 1
+    for order, against in (([["b", "c"], ["a"]], 1), ([["a", "b"], ["c"]], 3)):
+        assert measure_house(tiny, {"map": (rooms, order)})["levels by map"]["arrows up or sideways"] == against
 
 
 def test_a_turn_over_http_walks_through_the_package() -> None:
     walk = measure_walk()
     assert 2 <= walk["rooms"] <= walk["files"] <= walk["switches of file"]
+
+
+@pytest.mark.process
+def test_a_commit_that_the_clone_lacks_is_named_with_what_to_do() -> None:
+    with (
+        pytest.raises(SystemExit, match=r"(?s)Cannot read commit 0123456789: .*git fetch --unshallow"),
+        extract_sources("0123456789"),
+    ):
+        pass
