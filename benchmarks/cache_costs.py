@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import prompty
-from prompty import PromptAgent
-from prompty.model.message import Usage
+from prompty import PromptAgent, Usage
 from prompty.pipeline.model_override import override_model
 from prompty.testing import answer
 from tests.internet import Internet

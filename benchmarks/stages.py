@@ -12,10 +12,9 @@ import yaml
 
 from benchmarks.cost import Cost, best_of
 from benchmarks.prompts import CHAT, INPUTS, PARTIALS
-from prompty.model.agent import PromptAgent
+from prompty import PromptAgent, load, prepare
 from prompty.pipeline.frontmatter import split
-from prompty.pipeline.load import _cache, load
-from prompty.pipeline.prepare import prepare
+from prompty.pipeline.load import _cache
 
 REPEATS = 100
 

@@ -11,8 +11,8 @@ from benchmarks.cost import Cost, best_of
 from benchmarks.provider import fake_provider
 from benchmarks.turns import CALLS, REPEATS, ROUNDS, Desk, Turn, openai_turn, prompty_turn
 from prompty import trace_to
-from prompty.tracing import Tracer
-from prompty.tracing.spans import Span, begin
+from prompty.tracing import Span, Tracer
+from prompty.tracing.spans import begin
 
 SPANS = 20_000
 

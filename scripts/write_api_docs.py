@@ -23,7 +23,7 @@ from typing_extensions import Format, get_annotations as read_annotations
 
 import prompty
 from prompty.durable import Webhook
-from prompty.loop.options import CallOptions, TurnOptions
+from prompty.pipeline import CallOptions, TurnOptions
 from scripts.signatures import format_default, format_signature, format_type
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"

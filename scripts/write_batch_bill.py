@@ -5,8 +5,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Reply, Usage
+from prompty import PromptAgent, Usage
+from prompty.model.message import Reply
 from prompty.pricing import get_pricer
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "batch-bill.svg"

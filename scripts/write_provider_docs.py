@@ -4,14 +4,14 @@ differences between servers."""
 import json
 from pathlib import Path
 
+from prompty import Message, PromptAgent, ToolCall, assistant, system, tool_result, user
 from prompty.errors import RequestError
-from prompty.model.agent import ModelOptions, PromptAgent
+from prompty.model.agent import ModelOptions
 from prompty.model.content import AudioPart, FilePart, ImagePart
-from prompty.model.message import Message, ToolCall, assistant, system, tool_result, user
-from prompty.model.request import Function
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, PROFILES, Profile
 from prompty.registry import DEFAULT
+from prompty.tools import Function
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
 

@@ -15,7 +15,8 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any, NamedTuple
 
-from prompty.model.message import Reply, Usage
+from prompty import Usage
+from prompty.model.message import Reply
 from prompty.model.request import WireRequest
 from prompty.testing import Fault, RulesServer
 from prompty.testing.rules import Received

@@ -10,9 +10,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from prompty.model.agent import PromptAgent
-from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.message import Json, Message, ToolCall, assistant, tool_result, user
+from prompty import Message, PromptAgent, ToolCall, assistant, tool_result, user
+from prompty.messages import TextPart
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart
+from prompty.model.message import Json
 from prompty.providers import Api
 from tests.legality import OWN_OPTION
 

@@ -14,7 +14,7 @@ import pytest
 
 import prompty
 from prompty import Message, ModelError, PromptAgent, PromptyError
-from prompty.model.event import (
+from prompty.events import (
     Done,
     Event,
     MessagesChanged,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import prompty
+from prompty import check
 from prompty.analysis.cache import CacheReport, find_move, report_cache
-from prompty.analysis.check import check
 from prompty.model.agent import Model
 from tests.v1.corpus import ENDPOINTS, ROOT, VARIABLES, get_broken, list_files, load_quietly, name_of
 

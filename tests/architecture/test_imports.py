@@ -15,7 +15,8 @@ import pytest
 import prompty
 from prompty import pipeline
 from prompty.batches import RowResult
-from prompty.loop.options import CallOptions, Settings, TurnOptions
+from prompty.loop.options import Settings
+from prompty.pipeline import CallOptions, TurnOptions
 
 HEAVY = [
     "pydantic",

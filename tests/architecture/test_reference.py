@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 import prompty
 from prompty import errors, events
-from prompty.loop.options import TurnOptions
 from prompty.model.agent import Frontmatter
 from prompty.model.definition import Definition
+from prompty.pipeline import TurnOptions
 from scripts import write_api_docs, write_command_docs
 from scripts.signatures import format_signature, format_type
 from scripts.write_api_docs import list_modules, list_names

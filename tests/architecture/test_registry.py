@@ -29,14 +29,13 @@ from prompty import (
 from prompty.errors import MissingExtra, RequestError, ToolError, UnknownName
 from prompty.extras import require
 from prompty.model.message import Json
-from prompty.model.request import Function
 from prompty.model.tool import ToolDefinition
 from prompty.parsers import register_parser
 from prompty.providers import PROVIDERS, AsyncTransport, Provider, Transport, register_connection, register_provider
 from prompty.registry import BUILT_IN, DEFAULT, ExtensionPoint, Implementations, Registry
 from prompty.renderers import RENDERERS, Renderer, register_renderer
 from prompty.testing import Script, call, register_script
-from prompty.tools import KindTool, register_tool, register_tool_kind
+from prompty.tools import Function, KindTool, register_tool, register_tool_kind
 
 
 def test_built_ins_are_found_by_name_and_only_those() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from prompty import PromptAgent
 from prompty.analysis.check import check_text
-from prompty.model.agent import Model, PromptAgent
+from prompty.model.agent import Model
 from prompty.providers.facts import find_model_facts, read_package_facts
 from prompty.providers.profiles import PROFILES
 from scripts.write_default_models import FORMER, ROOT, list_shipped_files, replace_former_models

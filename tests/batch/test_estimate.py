@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from prompty import PromptAgent, load
+from prompty import PromptAgent, load, prepare
 from prompty.batches.estimate import COUNTED_ROWS, BatchEstimate, estimate_batch, extrapolate
 from prompty.batches.rows import count_rows, get_input_kinds, read_rows, select_rows
 from prompty.cli.app import app
-from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.token_counts import find_count_endpoint

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prompty import batch, batch_async
+from prompty import Usage, batch, batch_async, load
 from prompty.batches import RowResult
 from prompty.batches.job import BatchJob, BatchProgress
 from prompty.batches.ledger import Ledger
@@ -18,8 +18,7 @@ from prompty.batches.provider import run as provider_run
 from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import count_rows, select_rows
 from prompty.errors import ModelError, PromptyError, RequestError
-from prompty.model.message import Reply, Usage
-from prompty.pipeline.load import load
+from prompty.model.message import Reply
 from prompty.pricing import get_pricer
 from tests.batch.billing import Billing, Faults
 from tests.batch.folder import lines_of, numbers_of

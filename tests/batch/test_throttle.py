@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as some
 from prompty.batches.throttle import MAX_PAUSE_SECONDS, Throttle, ThrottledCalls
 from prompty.drivers.aio import Outcome, drain_async
 from prompty.errors import ModelError
-from prompty.model.event import Event
+from prompty.events import Event
 
 Events = AsyncGenerator[Event | Outcome[str], None]
 

@@ -15,7 +15,7 @@ from prompty.analysis.explain import explain
 from prompty.cli.app import app
 from prompty.errors import PromptyError, PromptyWarning
 from prompty.testing import Player, Recorder, Script, register_script, script
-from prompty.tools.kinds import register_tool_kind
+from prompty.tools import register_tool_kind
 from tests.loopback import refusing_port
 
 

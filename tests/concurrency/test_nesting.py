@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from prompty.concurrency import LoopFuture
-from prompty.tools.mcp import close_mcp_servers, register_mcp_server
+from prompty.mcp import close_mcp_servers, register_mcp_server
 from tests.concurrency.nesting import CHAT, LAYERS, LEAVES, Combination, Layer, Nest, ToolCaller, list_combinations
 from tests.watchdog import within
 

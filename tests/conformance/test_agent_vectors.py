@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 
-from prompty import GatedCall, Guardrails, Message, PromptAgent, Steering, ToolContext, deny, turn, turn_async
-from prompty.cancellation import CancelToken
+from prompty import (
+    CancelToken,
+    GatedCall,
+    Guardrails,
+    Message,
+    PromptAgent,
+    Steering,
+    ToolContext,
+    deny,
+    turn,
+    turn_async,
+)
 from prompty.errors import Cancelled, GuardrailError, IterationsExceeded, PromptyError
-from prompty.model.event import Done, Event, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
+from prompty.events import Done, Event, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
 from tests.conformance.test_vectors import Vector, vectors
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat

@@ -14,10 +14,21 @@ import openai
 import pytest
 from azure.core.credentials import AccessToken
 
-from prompty import GatedCall, Guardrails, PromptAgent, Registry, deny, invoke, loads, prepare, render, turn
-from prompty.cancellation import CancelToken
+from prompty import (
+    CancelToken,
+    GatedCall,
+    Guardrails,
+    PromptAgent,
+    Registry,
+    deny,
+    invoke,
+    loads,
+    prepare,
+    render,
+    turn,
+)
 from prompty.errors import Cancelled, InputError, IterationsExceeded, ModelError, RequestError
-from prompty.model.event import Event, ToolFinished
+from prompty.events import Event, ToolFinished
 from prompty.providers import register_connection
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.models import ListedModel, list_models

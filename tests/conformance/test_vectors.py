@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from prompty import invoke, load, loads, prepare, render
+from prompty import Message, PromptAgent, invoke, load, loads, prepare, render
 from prompty.errors import PromptyError, RequestError
-from prompty.model.agent import PromptAgent
 from prompty.model.content import part_to_json
-from prompty.model.message import Message, parse_messages
+from prompty.model.message import parse_messages
 from prompty.pipeline import parse, validate_inputs
 from prompty.pipeline.prepare import insert_rich_inputs
 from tests.public_data import SHARED

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from prompty import Message, PromptAgent, ToolCall, assistant, system, tool_result, user
 from prompty.errors import ModelError, Refused, StreamCut
-from prompty.model.agent import PromptAgent
-from prompty.model.event import TextDelta
-from prompty.model.message import Message, Reply, ToolCall, assistant, parse_messages, system, tool_result, user
+from prompty.events import TextDelta
+from prompty.model.message import Reply, parse_messages
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS, Api

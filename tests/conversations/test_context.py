@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from prompty import Context, Message, Tokens, assistant, system, tool, user
+from prompty import Context, Message, Tokens, assistant, system, tool, tool_result, user
 from prompty.events import Compacted
 from prompty.loop.context import (
     SUMMARY,
@@ -18,7 +18,6 @@ from prompty.loop.context import (
     select_dropped,
     write_plain_summary,
 )
-from prompty.model.message import tool_result
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from prompty import CancelToken, ModelError, tool, turn, turn_async
+from prompty import CancelToken, Message, ModelError, assistant, tool, turn, turn_async, user
 from prompty.errors import Cancelled, RequestError
 from prompty.events import HistoryRepaired
-from prompty.memory import InProcessMemory, SqliteMemory
-from prompty.memory.store import MemoryStore
-from prompty.model.message import Json, Message, assistant, user
+from prompty.memory import InProcessMemory, MemoryStore, SqliteMemory
+from prompty.model.message import Json
 from prompty.testing import Fault, Script, call
 from tests.conversations.turns import assert_history_is_legal, scripted
 from tests.ways import Way, sync_and_async

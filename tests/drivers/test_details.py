@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import Paused, Result, loads, pipeline
+from prompty import Paused, Result, Usage, loads, pipeline
 from prompty.errors import IterationsExceeded, RequestError
-from prompty.model.message import Usage
 from prompty.testing import Script, answer, call
 
 FILE = """---

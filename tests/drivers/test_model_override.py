@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import prompty
-from prompty import PromptAgent, loads, pipeline
+from prompty import Message, PromptAgent, loads, pipeline
 from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
-from prompty.model.message import Message
 from prompty.pipeline.model_override import override_model, split_model
 from prompty.providers import PROVIDERS, register_executor, register_processor, register_provider
 from prompty.providers.anthropic.connection import find_endpoint as find_anthropic_endpoint

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from prompty import Message, ToolCall
 from prompty.errors import ModelError
 from prompty.memory import InProcessMemory
-from prompty.model.message import Json, Message, Reply, ToolCall
+from prompty.model.message import Json, Reply
 from prompty.pipeline.request import process_reply
 from prompty.safety.json import repair_json, repair_text
 from prompty.tools.calls import result_message

@@ -10,6 +10,8 @@ from hypothesis import assume, given, settings, strategies as st
 
 from prompty import (
     Budget,
+    Message,
+    Paused,
     PromptAgent,
     Stop,
     ToolCall,
@@ -21,8 +23,6 @@ from prompty import (
 )
 from prompty.errors import RequestError, ResultError
 from prompty.events import IterationStarted, ModelReply, OutputRejected, RunFailed, ToolFinished
-from prompty.model.message import Message
-from prompty.model.paused import Paused
 from prompty.pipeline import process, run
 from prompty.pipeline.outputs import compile_check
 from prompty.providers import EXECUTORS, PROCESSORS

@@ -11,10 +11,10 @@ import openai.types.chat
 import openai.types.responses
 import pytest
 
-from prompty import PromptAgent, ToolCall, invoke, invoke_async
+from prompty import PromptAgent, ToolCall, Usage, invoke, invoke_async
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
 from prompty.events import Done, ModelReply, RunStarted, TextDelta
-from prompty.model.message import Reply, Usage
+from prompty.model.message import Reply
 from prompty.pipeline import process, process_async, process_stream, process_stream_async
 from prompty.providers import register_executor
 from prompty.testing.encoding import WIRES as WIRES_BY_PATH

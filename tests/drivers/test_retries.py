@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from prompty.errors import ModelError, StreamCut
+from prompty.events import ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.loop.effects import CallModel, Emit, Wait
 from prompty.loop.model_step import call_model
-from prompty.model.event import ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Reply as ModelAnswer
 from prompty.model.request import WireRequest
 from prompty.providers.http.failures import retry_after

@@ -11,6 +11,7 @@ from prompty import (
     Budget,
     CancelToken,
     Guardrails,
+    Message,
     PromptAgent,
     PromptyError,
     Registry,
@@ -24,7 +25,6 @@ from prompty import (
 )
 from prompty.errors import ArgumentsError, BudgetSpent, Cancelled, GuardrailError, ModelError, ResultError, ToolError
 from prompty.events import Done, Event, FellBack, IterationStarted, ModelFailed, ModelReply, ModelRequested, RunStarted
-from prompty.model.message import Message
 from prompty.pipeline import run
 from prompty.testing import Fault, Script, answer, call
 from prompty.tools.toolbox import TOOLS

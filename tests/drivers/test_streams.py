@@ -10,8 +10,7 @@ import pytest
 
 from prompty import AsyncPromptyStream, PromptyStream, ToolCall, invoke, invoke_async
 from prompty.errors import ModelError, StreamCut
-from prompty.events import Retry
-from prompty.model.event import Done, IterationStarted, ModelReply, ModelRequested, RunStarted, TextDelta
+from prompty.events import Done, IterationStarted, ModelReply, ModelRequested, Retry, RunStarted, TextDelta
 from prompty.model.message import Reply
 from tests.drivers.wires import USAGE, Chat, Wire
 from tests.loopback import CLOSE, Forever, Hold, Server, cut, event, json_reply, stream

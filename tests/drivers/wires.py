@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Usage
+from prompty import PromptAgent, Usage
+from prompty.model.message import Json
 from tests.loopback import Server, event
 
 KEY = "a-key-of-no-known-shape"

@@ -24,7 +24,7 @@ from dbos import DBOS, DBOSClient
 from prompty import Paused, tool
 from prompty.durable import use_result
 from prompty.durable.dbos import answer, find_pause, turn
-from prompty.tools.mcp import register_mcp_server
+from prompty.mcp import register_mcp_server
 from tests.drivers.wires import KEY, Chat
 from tests.durable.own import until
 from tests.internet import Arrival, Internet, Response

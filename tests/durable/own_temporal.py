@@ -22,11 +22,11 @@ from prompty.durable.temporal import PromptyPlugin, turn
 
 with workflow.unsafe.imports_passed_through():
     from prompty import Paused, PromptAgent, tool
+    from prompty.mcp import register_mcp_server
     from prompty.model.request import WireRequest
     from prompty.testing.encoding import WIRES
     from prompty.testing.provider import parse_file_script
     from prompty.testing.script import respond
-    from prompty.tools.mcp import register_mcp_server
     from tests.durable.own_program import note as write_line
     from tests.durable.temporal import TemporalServer
     from tests.internet import Arrival, Internet, Response

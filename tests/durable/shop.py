@@ -10,12 +10,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from prompty import Paused, PromptAgent, load
+from prompty import Message, Paused, PromptAgent, load
 from prompty.durable import Runs, RunSummary, use_result
 from prompty.durable.runs import VERSION, WORKFLOW
 from prompty.events import Done
 from prompty.memory import SqliteMemory
-from prompty.model.message import Message
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.runs import scripted
 from tests.durable.worker import CALLS, ROUNDS, Job, note, script, work

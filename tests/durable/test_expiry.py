@@ -18,7 +18,7 @@ from prompty.durable import Runs
 from prompty.durable.envelope import digest
 from prompty.durable.record import Record, record_from
 from prompty.errors import DeadlineExceeded, RequestError
-from prompty.model.event import RunFailed
+from prompty.events import RunFailed
 from tests.batch.folder import until
 from tests.durable.databases import Databases
 from tests.durable.runs import Desk, rounds, scripted, working

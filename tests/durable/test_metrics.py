@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from prompty import PromptAgent, tool
+from prompty import PromptAgent, Usage, tool
 from prompty.durable import Runs, Worker
 from prompty.durable.database import RUNS
 from prompty.durable.metrics import (
@@ -23,7 +23,6 @@ from prompty.durable.metrics import (
 )
 from prompty.durable.worker import WATCH_SECONDS
 from prompty.errors import ModelError
-from prompty.model.message import Usage
 from prompty.testing import Fault, Script, answer, call, register_script
 from tests.batch.folder import until
 from tests.durable.databases import Databases

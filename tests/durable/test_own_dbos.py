@@ -21,8 +21,8 @@ from prompty.durable.record import TurnOptions
 from prompty.durable.steps import WrongWorker
 from prompty.errors import GuardrailError, InputError, PromptyError, RequestError
 from prompty.events import Retry, TextDelta
+from prompty.mcp import close_mcp_servers, register_mcp_server
 from prompty.memory import SqliteMemory
-from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.drivers.wires import KEY, Chat
 from tests.durable.databases import Databases
 from tests.durable.own import launched, until

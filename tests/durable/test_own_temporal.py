@@ -20,7 +20,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from prompty import Message, Paused, PromptAgent, deny, rewrite, tool
+from prompty import GatedCall, Guardrails, Message, Paused, PromptAgent, ToolCall, deny, rewrite, tool
 from prompty.durable import use_result
 from prompty.durable.envelope import seal
 from prompty.durable.performer import Performer
@@ -37,11 +37,8 @@ from prompty.durable.temporal import (
 )
 from prompty.errors import RequestError
 from prompty.loop.effects import AskGate, CheckGuardrail, DescribeTools, PlannedCall, Summarise
-from prompty.loop.policy import Guardrails
 from prompty.memory import InProcessMemory
 from prompty.messages import TextPart
-from prompty.model.message import ToolCall
-from prompty.model.paused import GatedCall
 from tests.durable.own import until
 from tests.durable.own_temporal import LEASE, Model, Together, Turns, UntilPaid, new_id, working, write_prompt
 from tests.durable.temporal import TemporalServer

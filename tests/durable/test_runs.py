@@ -13,9 +13,8 @@ from prompty.durable import Runs
 from prompty.durable.outcome import read_record
 from prompty.durable.record import stored_agent
 from prompty.errors import Cancelled, IterationsExceeded, RequestError, RunBroken, UnknownRun
-from prompty.events import Done, ModelReply, RunCancelled, RunPaused, TextDelta, ToolFinished
+from prompty.events import Done, Event, ModelReply, RunCancelled, RunPaused, TextDelta, ToolFinished
 from prompty.memory import InProcessMemory, SqliteMemory
-from prompty.model.event import Event
 from tests.batch.folder import until
 from tests.conversations.turns import assert_history_is_legal
 from tests.durable.databases import Databases

@@ -8,9 +8,8 @@ import pytest
 from prompty import PromptAgent
 from prompty.durable import Worker
 from prompty.durable.delta_stream import delta_from, delta_to_json
-from prompty.events import CitationAdded, Done, ModelReply, ProviderCallDone, ProviderCallStarted
+from prompty.events import CitationAdded, Delta, Done, ModelReply, ProviderCallDone, ProviderCallStarted
 from prompty.messages import Citation, ProviderCall
-from prompty.model.event import Delta
 from tests.drivers.wires import KEY
 from tests.loopback import Server, event, json_reply, stream
 from tests.providers import sources as a

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Message
-from prompty.model.request import Function
+from prompty import Message, PromptAgent
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import Api
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
+from prompty.tools import Function
 from tests.legality import assert_legal
 
 APIS: dict[str, Api] = {"chat": chat.API, "responses": responses.API, "messages": messages.API}

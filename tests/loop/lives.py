@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from prompty import GatedCall
+from prompty import GatedCall, Message, ToolCall
 from prompty.errors import BudgetSpent, Cancelled, PromptyError, RequestError
+from prompty.events import Done, Event, MessagesChanged
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -23,8 +24,7 @@ from prompty.loop.effects import (
 )
 from prompty.loop.state import TurnState
 from prompty.loop.turn import run_loop
-from prompty.model.event import Done, Event, MessagesChanged
-from prompty.model.message import Message, Reply, ToolCall
+from prompty.model.message import Reply
 from prompty.safety.redaction import MASK
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, lets_through

@@ -10,14 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from prompty import Budget, Message, Stop, ToolCall, Usage, Verdict, assistant, tool_result, user
 from prompty.errors import BudgetSpent, Cancelled, ModelError, PromptyError, RequestError
-from prompty.loop.effects import OfferedTool, Verdict
+from prompty.loop.effects import OfferedTool
 from prompty.loop.options import Settings
 from prompty.loop.state import Choice, Hooks, Plan
-from prompty.loop.stop import Budget, Stop
-from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, tool_result, user
-from prompty.model.request import Function
+from prompty.model.message import Reply
 from prompty.testing.encoding import WIRES
+from prompty.tools import Function
 from tests.loop.bodies import AGENTS, APIS
 
 Failure = Callable[[], PromptyError]

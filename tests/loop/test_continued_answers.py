@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import Budget, CancelToken, pipeline, user
+from prompty import Budget, CancelToken, Message, pipeline, user
 from prompty.errors import BudgetSpent, Cancelled, ModelError, ResponseFailed, StreamCut
+from prompty.events import IterationStarted, TextDelta
 from prompty.loop.model_step import MAX_CONTINUATIONS
-from prompty.model.event import IterationStarted, TextDelta
-from prompty.model.message import Message
 from tests import hosted
 from tests.hosted import FUNCTION, Json, agent_at, answer
 from tests.loop.bodies import sent

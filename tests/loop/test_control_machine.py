@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from prompty import Context, GatedCall, Message, Paused, Tokens, Verdict, deny, later
 from prompty.errors import BudgetSpent, Cancelled, PromptyError, ResultError
-from prompty.loop.context import Context, Tokens
+from prompty.events import Done, Event
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -27,14 +28,10 @@ from prompty.loop.effects import (
     Rewrite,
     SaveMemory,
     Summarise,
-    Verdict,
 )
-from prompty.loop.policy import deny, later
 from prompty.loop.state import Hooks, Plan, SessionPlan, TurnState, resumed_state
 from prompty.loop.turn import run_loop
-from prompty.model.event import Done, Event
-from prompty.model.message import Json, Message, Reply
-from prompty.model.paused import GatedCall, Paused
+from prompty.model.message import Json, Reply
 from tests.loop.bodies import APIS, assert_sendable, assert_taken
 from tests.loop.plays import TOOLS, Asked, Failure, Play, plays
 

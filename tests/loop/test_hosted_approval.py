@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import Guardrails, Message, Paused, ToolCall, deny, later, rewrite, user
+from prompty import GatedCall, Guardrails, Message, Paused, ToolCall, deny, later, rewrite, user
 from prompty.errors import GuardrailError, PausedRefused
+from prompty.events import ToolFinished, ToolGated, ToolStarted
 from prompty.memory import InProcessMemory
-from prompty.model.event import ToolFinished, ToolGated, ToolStarted
-from prompty.model.paused import GatedCall
 from tests import hosted
 from tests.hosted import FUNCTION, Json, agent_at, answer
 from tests.loop.bodies import sent

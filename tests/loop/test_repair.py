@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty import PromptAgent, invoke, loads, turn
+from prompty import Message, PromptAgent, ToolCall, assistant, invoke, loads, system, tool_result, turn, user
 from prompty.analysis.explain import explain
 from prompty.errors import RequestError
 from prompty.messages import repair
 from prompty.model.content import ImagePart
-from prompty.model.message import Message, Reply, ToolCall, assistant, system, tool_result, user
+from prompty.model.message import Reply
 from prompty.pipeline import executor_of, run
 from prompty.pipeline.history import NO_RESULT, normalize_history
 from prompty.pipeline.request import build_request

@@ -11,9 +11,8 @@ from pydantic import BaseModel
 
 from prompty import Budget, ModelError, Stop, Usage, turn, turn_async
 from prompty.errors import BudgetSpent, IterationsExceeded, RequestError, ResultError, StreamCut
-from prompty.events import Done, IterationStarted, ModelReply, Retry, RunFailed, ToolStarted
+from prompty.events import Done, Event, IterationStarted, ModelReply, Retry, RunFailed, ToolStarted
 from prompty.loop.stop import Progress
-from prompty.model.event import Event
 from prompty.pipeline import invoke_agent, invoke_agent_async
 from prompty.testing import Fault, Script, answer, call
 from tests.ways import Way, agent_of, every_way, every_wire, one_way, whole_and_streamed

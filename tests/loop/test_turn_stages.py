@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from prompty import tool, turn
-from prompty.events import MessagesChanged, ToolFinished, ToolStarted
-from prompty.model.event import Event
+from prompty.events import Event, MessagesChanged, ToolFinished, ToolStarted
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in
 from tests.ways import LONG, WAYS, Seen, Way, agent_of, every_way, every_wire

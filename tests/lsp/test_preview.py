@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
+from prompty import load
 from prompty.analysis.explain import explain
-from prompty.pipeline.load import load
 from tests.lsp.client import PULLING, Editor, ServerError
 
 PROMPT = """---

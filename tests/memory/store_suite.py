@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from prompty.memory.store import MemoryStore
+from prompty.memory import MemoryStore
 from prompty.model.message import Json
 
 _HELLO: Json = {"role": "user", "content": "Grüße, 世界 🌍"}

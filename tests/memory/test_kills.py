@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from prompty import turn
+from prompty import Message, turn
 from prompty.memory import SqliteMemory
-from prompty.model.message import Message
 from prompty.testing import Script
 from tests.conversations.turns import assert_history_is_legal, scripted
 

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from prompty import turn
+from prompty import PromptAgent, turn
 from prompty.errors import MemoryFailed, StoreUnusable
-from prompty.memory import InProcessMemory, SqliteMemory
-from prompty.memory.store import MemoryStore
-from prompty.model.agent import PromptAgent
+from prompty.memory import InProcessMemory, MemoryStore, SqliteMemory
 from prompty.testing import Script
 from tests.memory.store_suite import MemoryStoreSuite
 

@@ -12,8 +12,8 @@ import pytest
 
 from prompty import ModelError, PromptAgent, loads
 from prompty.errors import PromptyWarning
+from prompty.events import FellBack
 from prompty.memory import InProcessMemory
-from prompty.model.event import FellBack
 from prompty.testing import RulesServer
 from prompty.testing.rules import ONLY_RESPONSES, TOOLS_OR_NONE, Answer
 from tests.internet import Arrival, Internet, Response

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prompty import ModelError, Paused, Steering, loads
-from prompty.loop.context import Context
+from prompty import Context, Message, ModelError, Paused, Steering, loads
+from prompty.events import Compacted, FellBack, ModelReply, ModelRequested
 from prompty.memory import InProcessMemory, SqliteMemory
-from prompty.model.event import Compacted, FellBack, ModelReply, ModelRequested
-from prompty.model.message import Message
 from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages as wire
 from prompty.testing import Fault, RulesServer, call

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from prompty.cli.app import app
+from prompty.events import FellBack
 from prompty.memory import SqliteMemory
-from prompty.model.event import FellBack
 from prompty.testing import Player, Recorder, RulesServer
 from prompty.testing.rules import Received
 from scripts.pages import read_blocks

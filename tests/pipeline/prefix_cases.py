@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping
 
-from prompty.model.agent import PromptAgent
+from prompty import PromptAgent
 from prompty.model.property import Property
 from prompty.pipeline.validate import find_input_names
 

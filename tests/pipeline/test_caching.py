@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import PromptAgent, loads, tool
-from prompty.model.message import Usage, assistant, system, user
+from prompty import PromptAgent, Usage, assistant, loads, system, tool, user
 from prompty.testing import call
+from prompty.tracing import Tracer
 from prompty.tracing.files import FileSink
-from prompty.tracing.tracer import Tracer
 from prompty.viewer.page import trace_to_json
 from prompty.viewer.trace import find_cached_shares, read_trace
 from prompty.wire.blocks import list_blocks

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from prompty import PromptAgent, Registry, invoke, load, loads, turn
-from prompty.analysis.check import check
+from prompty import PromptAgent, Registry, check, invoke, load, loads, turn
 from prompty.analysis.explain import explain
 from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import LoadError, RequestError, ToolError
+from prompty.openapi import allow
 from prompty.pipeline.late import resolve_late
 from prompty.pipeline.model_override import override_model
 from prompty.safety.origins import TextOrigin
 from prompty.safety.redaction import mask_secrets
 from prompty.testing import Script, call
-from prompty.tools.openapi import allow
 from tests.loopback import Server, json_reply, refusing_port
 
 KEY = "late-key-7d20f1"

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import prompty
+from prompty import Message, PromptAgent
 from prompty.errors import PromptyError
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Message
 from prompty.pipeline import static_prefix
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.static_prefix import PrefixEnd, is_spoken, prove_static_prefix

@@ -3,7 +3,7 @@
 import pytest
 
 import prompty
-from prompty.model.agent import PromptAgent
+from prompty import PromptAgent
 from prompty.pipeline.static_prefix import StaticPrefix, prove_static_prefix
 from prompty.providers import PROVIDERS, Api
 

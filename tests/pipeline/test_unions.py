@@ -22,7 +22,7 @@ from prompty.cases.reading import read_suite
 from prompty.cli.app import app
 from prompty.cli.inputs import read_inputs
 from prompty.errors import InputError, LoadError
-from prompty.model.content import TextPart
+from prompty.messages import TextPart
 from prompty.pipeline import validate_inputs
 from prompty.pipeline.build import build_text
 from prompty.pipeline.migrate import migrate_text

@@ -9,12 +9,13 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from prompty import PromptAgent, PromptyError, invoke, load, loads, prepare, turn
+from prompty import Message, PromptAgent, PromptyError, invoke, load, loads, prepare, turn
 from prompty.analysis.check import check_text
 from prompty.errors import InputError, InvalidMessage, LoadError, Problem, RequestError, ToolError
+from prompty.messages import TextPart
 from prompty.model.connection import RemoteConnection
-from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
-from prompty.model.message import Message, parse_messages
+from prompty.model.content import AudioPart, FilePart, ImagePart
+from prompty.model.message import parse_messages
 from prompty.model.tool import CustomTool, FunctionTool, McpTool
 from prompty.pipeline.request import list_declared_functions
 from prompty.testing import Script, call

@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from prompty import loads, prepare
+from prompty import Message, PromptAgent, ToolCall, Usage, assistant, loads, prepare, system, tool_result, user
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
-from prompty.messages import Citation, ProviderCall, message_to_wire
-from prompty.model.agent import PromptAgent
-from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, system, tool_result, user
-from prompty.model.request import Function
+from prompty.events import ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.messages import Citation, ProviderCall, TextPart, message_to_wire
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart
+from prompty.model.message import Reply
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS
 from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, request, write_message
 from prompty.providers.profiles import GENERIC
 from prompty.registry import DEFAULT
+from prompty.tools import Function
 from prompty.wire.structured import build_function
 from tests.legality import assert_legal
 

@@ -13,11 +13,10 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from prompty import Budget, Guardrails, Message, Paused, Result, Usage, invoke, resume, rewrite, turn
+from prompty import Budget, Guardrails, Message, Paused, PromptAgent, Result, Usage, invoke, resume, rewrite, turn
 from prompty.errors import BudgetSpent, PausedRefused
 from prompty.events import CitationAdded, Done, ModelReply, ProviderCallDone, ProviderCallStarted, TextDelta
 from prompty.messages import Citation, ProviderCall
-from prompty.model.agent import PromptAgent
 from prompty.model.message import Reply
 from prompty.pricing import get_pricer
 from prompty.providers.anthropic.messages import reply as read_claude

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
+from prompty import Message, PromptAgent, Usage, assistant, system, user
 from prompty.errors import EmptyReply, RequestError
-from prompty.model.agent import PromptAgent
 from prompty.model.content import ImagePart
-from prompty.model.message import Message, Usage, assistant, system, user
-from prompty.model.request import Function
 from prompty.pipeline.request import process_reply
 from prompty.providers import PROVIDERS
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT
+from prompty.tools import Function
 from prompty.wire.request import list_dropped_options
 from tests.legality import assert_legal
 

@@ -10,7 +10,7 @@ import pytest
 
 from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
-from prompty.model.event import ModelReply, TextDelta
+from prompty.events import ModelReply, TextDelta
 from prompty.pipeline import executor_of, processor_of, run
 from prompty.providers import EXECUTORS, PROCESSORS, Provider, register_executor, register_processor, register_provider
 from prompty.providers.endpoint import Endpoint, create_endpoint

@@ -11,11 +11,11 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 import prompty
-from prompty import PromptAgent, user
+from prompty import Message, PromptAgent, user
 from prompty.errors import ModelError, RequestError
-from prompty.model.content import ImagePart, TextPart
-from prompty.model.event import ReasoningDelta
-from prompty.model.message import Message
+from prompty.events import ReasoningDelta
+from prompty.messages import TextPart
+from prompty.model.content import ImagePart
 from prompty.pipeline.request import build_request
 from tests import hosted
 from tests.hosted import FUNCTION, Json, agent_at, answer

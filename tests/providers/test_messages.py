@@ -12,15 +12,15 @@ from anthropic.types import Message as AnthropicMessage, RawMessageStreamEvent
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
+from prompty import Message, PromptAgent, ToolCall, Usage, assistant, system, tool_result, user
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
-from prompty.messages import ProviderCall
-from prompty.model.agent import PromptAgent
-from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
-from prompty.model.event import Delta, ProviderCallStarted, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, parse_messages, system, tool_result, user
-from prompty.model.request import Function
+from prompty.events import Delta, ProviderCallStarted, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.messages import ProviderCall, TextPart
+from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart
+from prompty.model.message import Reply, parse_messages
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic.messages import API, MessagesDecoder
+from prompty.tools import Function
 from prompty.tools.calls import parse_arguments
 from prompty.wire.stream import EventReader
 from prompty.wire.structured import build_function

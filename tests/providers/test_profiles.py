@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 
-from prompty import PromptAgent, Registry, loads, turn
+from prompty import Message, PromptAgent, Registry, ToolCall, assistant, loads, tool_result, turn, user
 from prompty.analysis.explain import explain
-from prompty.model.message import Message, ToolCall, assistant, tool_result, user
 from prompty.pipeline import run
 from prompty.providers import PROVIDERS, register_connection
 from prompty.providers.http.client import _load_certificates

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from prompty import Message, PromptAgent, turn, turn_async, user
-from prompty.model.event import Done, Event
+from prompty.events import Done, Event
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT

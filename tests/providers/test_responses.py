@@ -13,13 +13,14 @@ from openai.types.responses import ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+from prompty import Message, PromptAgent, ToolCall, Usage, assistant, system, tool_result, user
 from prompty.errors import EmptyReply, ModelError, Refused, RequestError, ResponseFailed, StreamCut
-from prompty.model.agent import PromptAgent
-from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
-from prompty.model.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Message, Reply, ToolCall, Usage, assistant, system, tool_result, user
-from prompty.model.request import Function
+from prompty.events import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.messages import TextPart
+from prompty.model.content import AudioPart, FilePart, ImagePart
+from prompty.model.message import Reply
 from prompty.providers.openai.responses import API, ResponsesDecoder, reply, request
+from prompty.tools import Function
 from tests.public_data import SHARED
 
 Json = dict[str, Any]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from prompty import PromptAgent
+from prompty import PromptAgent, Usage
 from prompty.errors import RequestError
-from prompty.model.message import Reply, Usage
+from prompty.model.message import Reply
 from prompty.pricing import get_pricer
 from prompty.providers.anthropic.messages import MessagesDecoder, reply as messages_reply
 from prompty.providers.openai.chat import ChatDecoder, reply as chat_reply

@@ -31,7 +31,7 @@ from prompty import (
     user,
 )
 from prompty.errors import ArgumentsError, ResultError
-from prompty.model.event import Event, ModelReply, ModelRequested, Retry, ToolCallDelta
+from prompty.events import Event, ModelReply, ModelRequested, Retry, ToolCallDelta
 from prompty.model.message import Reply
 from prompty.pipeline import run, run_async
 from prompty.providers import register_connection

@@ -29,8 +29,7 @@ from prompty import (
     user,
 )
 from prompty.errors import ArgumentsError, IterationsExceeded
-from prompty.messages import repair
-from prompty.model.event import (
+from prompty.events import (
     Done,
     Event,
     IterationStarted,
@@ -43,6 +42,7 @@ from prompty.model.event import (
     ToolFinished,
     ToolStarted,
 )
+from prompty.messages import repair
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT

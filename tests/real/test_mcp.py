@@ -18,10 +18,10 @@ import pytest
 from prompty import CancelToken, turn, turn_async
 from prompty.errors import Cancelled
 from prompty.events import ToolFinished
+from prompty.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server
 from prompty.messages import TextPart
 from prompty.model.content import FilePart, ImagePart
 from prompty.testing import Script, call
-from prompty.tools.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server
 from tests.conversations.turns import scripted
 from tests.real.ways import SOAK
 from tests.ways import SYNC, Seen, Way, sync_and_async

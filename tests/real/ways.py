@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, load, prepare
-from prompty.model.event import Event, ModelReply, TextDelta
+from prompty.events import Event, ModelReply, TextDelta
 from prompty.model.message import Reply
 from prompty.pipeline import run, run_async
 

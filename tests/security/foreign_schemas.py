@@ -18,9 +18,9 @@ import mcp_types
 from prompty import PromptyError, loads, turn
 from prompty.loop.effects import OfferedTool
 from prompty.loop.tool_step import Toolset
-from prompty.model.request import Function
 from prompty.testing import Script
 from prompty.testing.script import create_call
+from prompty.tools import Function
 from prompty.tools.mcp.content import describe_tools
 from prompty.tools.openapi.document import parse_document
 from prompty.tools.openapi.operations import list_operations

@@ -15,10 +15,9 @@ import openai
 import pytest
 from azure.core.credentials import AccessToken
 
-from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads
+from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, load_env, loads
 from prompty.analysis.explain import explain
 from prompty.errors import RequestError, ToolError
-from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.late import resolve_late
 from prompty.providers import register_connection
 from prompty.providers.http.client import _load_certificates

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from prompty import Usage
 from prompty.cases.comparison import build_report, read_baseline, write_baseline
 from prompty.cases.first_case import write_first_tests
 from prompty.cases.plan import plan_trials
@@ -23,7 +24,7 @@ from prompty.cases.runner import Runner, RunnerOptions
 from prompty.cli.console import print_problem
 from prompty.cli.test_output import print_report, write_reports
 from prompty.errors import Problem, RequestError
-from prompty.model.message import Reply, Usage
+from prompty.model.message import Reply
 from prompty.testing import Script
 from tests.cases.project import GREET, LIVE, RECORD, RECORD_MISSING, run_only_case, run_suites, write_suite
 from tests.watchdog import within

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from prompty import invoke, trace_to, turn
+from prompty import Result, invoke, trace_to, turn
 from prompty.cli.app import app
-from prompty.drivers.run import Result
 from prompty.memory import SqliteMemory
 from prompty.providers.anthropic.messages import reply as read_claude
 from prompty.providers.openai.responses import reply as read_response

@@ -28,11 +28,11 @@ from prompty import (
     user,
 )
 from prompty.errors import InputError, PromptyWarning, RequestError, ToolError, WrongArgument
-from prompty.loop.options import CallOptions, TurnOptions
 from prompty.mcp import load_mcp_servers
 from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.messages import prepare_request_messages, repair
 from prompty.parsers import register_parser
+from prompty.pipeline import CallOptions, TurnOptions
 from prompty.providers import register_connection, register_executor, register_processor, register_provider
 from prompty.renderers import register_renderer
 from prompty.testing import Player, Recorder, Script, answer, call

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prompty.model.message import Usage
+from prompty import Usage
 from prompty.testing.rules import Received
 from tests.prompt_cache import CachingServer, PromptCache
 

@@ -11,9 +11,8 @@ import openai
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prompty import Message, ModelError, PromptAgent, ToolCall, invoke, turn
+from prompty import Message, ModelError, PromptAgent, ToolCall, assistant, invoke, tool_result, turn, user
 from prompty.errors import RequestError
-from prompty.model.message import assistant, tool_result, user
 from prompty.pipeline import run
 from prompty.providers import keys
 from prompty.providers.models import list_models

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, user
+from prompty import ModelError, PromptAgent, ToolCall, Usage, invoke, loads, tool_result, user
 from prompty.errors import PromptyWarning, RequestError, StreamCut
-from prompty.model.event import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
-from prompty.model.message import Json, Reply, tool_result
+from prompty.events import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
+from prompty.model.message import Json, Reply
 from prompty.model.request import WireRequest
 from prompty.pipeline import run
 from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from prompty import PromptAgent
 from prompty.errors import ToolError
-from prompty.model.agent import PromptAgent
 from prompty.registry import DEFAULT
 from prompty.testing import Script
 from prompty.testing.script import create_call

@@ -22,18 +22,18 @@ from prompty import (
     loads,
     tool,
     turn,
+    user,
 )
 from prompty.analysis.check import check_text
 from prompty.analysis.explain import explain
 from prompty.drivers.target import get_executor
 from prompty.errors import ToolError
 from prompty.events import Done, Nested, ToolFinished, ToolStarted
-from prompty.model.message import Json, user
-from prompty.model.request import Function
+from prompty.model.message import Json
 from prompty.model.tool import CustomTool, ToolDefinition
 from prompty.providers import register_processor
 from prompty.testing import Script, call
-from prompty.tools import KindTool, register_tool, register_tool_kind
+from prompty.tools import Function, KindTool, register_tool, register_tool_kind
 from tests.loopback import Server, json_reply
 from tests.ways import Seen, Way, sync_and_async
 

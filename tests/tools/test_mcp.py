@@ -12,10 +12,11 @@ import mcp_types as types
 import pytest
 
 from prompty.errors import ToolError
+from prompty.mcp import close_mcp_servers, load_mcp_servers, register_mcp_server
 from prompty.model.tool import McpTool
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.kinds import TOOL_KINDS
-from prompty.tools.mcp import KnownServer, McpKind, close_mcp_servers, load_mcp_servers, register_mcp_server
+from prompty.tools.mcp import KnownServer, McpKind
 from prompty.tools.mcp.content import McpError, fingerprint, to_parts
 from prompty.tools.mcp.sessions import ServerAddress, is_lost
 from prompty.tools.openapi.client import Permissions

@@ -8,9 +8,9 @@ import pytest
 
 from prompty import Paused, tool
 from prompty.errors import ToolError
+from prompty.mcp import approve_mcp_changes, register_mcp_server
 from prompty.safety.visible import visible
 from prompty.testing import Script, call
-from prompty.tools.mcp import approve_mcp_changes, register_mcp_server
 from prompty.tools.mcp.content import describe_tools
 from tests.conversations.turns import scripted
 from tests.tools.test_mcp_http import NUMBERS, OwnServer, offered, own, turn_with

@@ -17,10 +17,10 @@ from mcp.server import Server
 
 from prompty import CancelToken, Message, loads, tool, turn, turn_async
 from prompty.events import ToolFinished, ToolProgress
+from prompty.mcp import close_mcp_servers, register_mcp_server
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
-from prompty.tools.mcp import close_mcp_servers, register_mcp_server
 from tests.conversations.turns import scripted
 from tests.late import without_variables
 from tests.tools.openapi_parts import own_kind

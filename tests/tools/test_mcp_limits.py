@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty.errors import ToolError
+from prompty.mcp import close_mcp_servers, register_mcp_server
 from prompty.testing import Script, call
 from prompty.tools import mcp
-from prompty.tools.mcp import close_mcp_servers, content, register_mcp_server
+from prompty.tools.mcp import content
 from prompty.tools.mcp.content import LINES, LineDecoder
 from tests.conversations.turns import scripted
 from tests.tools.test_mcp_http import OwnServer, offered, own, result, results, turn_with

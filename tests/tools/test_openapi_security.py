@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prompty.errors import ToolError
+from prompty.openapi import allow
 from prompty.registry import Registry
-from prompty.tools.openapi import allow
 from prompty.tools.openapi.client import Permissions, is_public, parse_url
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from prompty.model.content import ContentPart, ImagePart, TextPart
-from prompty.model.message import ToolCall
+from prompty import ToolCall
+from prompty.messages import TextPart
+from prompty.model.content import ContentPart, ImagePart
 from prompty.tools import calls
 from prompty.tools.calls import result_message
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from prompty import check, invoke, load, loads, turn
+from prompty import ToolCall, check, invoke, load, loads, turn
 from prompty.errors import ToolError
-from prompty.model.message import ToolCall
 from prompty.pipeline.skills import LONGEST_DESCRIPTION, MAX_SKILLS
 from prompty.testing import Script, call
 from prompty.tools.calls import MAX_RESULT_LENGTH

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from prompty import PromptyError, invoke, invoke_async, trace_to, turn, turn_async
-from prompty.memory.store import InProcessMemory
+from prompty.memory import InProcessMemory
 
 SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from prompty import PromptAgent, PromptyError, ToolContext, load, turn, turn_async
 from prompty.testing import Recorder
-from prompty.tracing import Tracer
-from prompty.tracing.spans import Span, get_sinks
+from prompty.tracing import Span, Tracer
+from prompty.tracing.spans import get_sinks
 
 Scene = dict[str, Any]
 

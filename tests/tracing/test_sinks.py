@@ -17,10 +17,10 @@ from hypothesis import given, strategies as st
 from prompty import invoke, tool, trace_to, turn
 from prompty.errors import RequestError
 from prompty.testing import Script, call
-from prompty.tracing import Tracer
+from prompty.tracing import Span, Tracer
 from prompty.tracing.files import FileSink
 from prompty.tracing.sanitize import Sanitizer
-from prompty.tracing.spans import Span, begin
+from prompty.tracing.spans import begin
 from prompty.viewer.trace import read_trace
 from tests.conversations.turns import scripted
 from tests.tracing.watching import Seen

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from prompty.tracing import Tracer
-from prompty.tracing.spans import Span
+from prompty.tracing import Span, Tracer
 
 Tree = tuple[str, list[Any]]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from prompty import PromptAgent, invoke, load, loads, prepare
-from prompty.analysis.check import check
+from prompty import PromptAgent, check, invoke, load, loads, prepare
 from prompty.errors import LoadError, RequestError, UnknownName
 from prompty.pipeline.definitions import find_v1_key
 from prompty.pipeline.frontmatter import normalize, read_frontmatter, split

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from prompty import Message, PromptAgent, loads, prepare
+from prompty import Message, PromptAgent, ToolCall, assistant, loads, prepare, system, tool_result, user
 from prompty.errors import PromptyError
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
-from prompty.model.message import ToolCall, assistant, system, tool_result, user
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
 from prompty.tools import register_tool_kind

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from prompty import ToolCall
 from prompty.errors import ModelError
-from prompty.model.message import Json, ToolCall
+from prompty.model.message import Json
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.wire.stream import MAX_CALLS, CallAssembler, ReplyReader

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prompty.model.message import Usage
+from prompty import Usage
 from prompty.providers import Api
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, ToolCall, assistant, tool_result, user
+from prompty import Message, PromptAgent, ToolCall, assistant, tool_result, user
+from prompty.model.message import Json
 from prompty.providers.openai import PROVIDER
 from prompty.providers.openai.chat import ChatDecoder, reply
 from prompty.providers.profiles import find_profile

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from prompty.errors import PromptyError, ResultError
-from prompty.wire.structured import StructuredResult, cast, parse_structured
+from prompty.pipeline import cast
+from prompty.wire.structured import StructuredResult, parse_structured
 
 TEXT = '{"city": "Oslo", "days": [1, 2]}'
 

@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from openai.lib._pydantic import _ensure_strict_json_schema
 from pydantic import BaseModel, ValidationError
 
-from prompty import PromptAgent, invoke
+from prompty import PromptAgent, invoke, user
 from prompty.errors import RequestError
-from prompty.model.message import user
 from prompty.model.property import Property
 from prompty.pipeline import cast
 from prompty.pipeline.request import list_declared_functions

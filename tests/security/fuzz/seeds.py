@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from prompty.model.message import Reply, ToolCall, Usage
+from prompty import ToolCall, Usage
+from prompty.model.message import Reply
 from prompty.testing.encoding import WIRES
 from tests.public_data import SHARED
 

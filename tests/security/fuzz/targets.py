@@ -15,14 +15,13 @@ from typing import Any
 
 import mcp_types
 
-from prompty import Paused, PromptAgent, invoke, loads, prepare, turn
+from prompty import Message, Paused, PromptAgent, ToolContext, invoke, loads, prepare, turn
 from prompty.analysis.check import check_text
 from prompty.concurrency import in_event_loop
 from prompty.errors import ArgumentsError, PausedRefused
 from prompty.loop.effects import OfferedTool
 from prompty.loop.tool_step import Toolset
 from prompty.model.marker import ROLE_MARK
-from prompty.model.message import Message
 from prompty.model.request import WireRequest
 from prompty.model.structure import mark, read_structure
 from prompty.pipeline import parse
@@ -32,9 +31,9 @@ from prompty.providers.openai import chat, embeddings, images, responses
 from prompty.registry import Registry
 from prompty.safety.schemas import get_validator
 from prompty.testing.script import AsyncLocalTransport, LocalTransport
+from prompty.tools import KindTool
 from prompty.tools.calls import failure_message, resolve_arguments, result_message
-from prompty.tools.function import ToolContext
-from prompty.tools.kinds import TOOL_KINDS, KindTool, project_tools
+from prompty.tools.kinds import TOOL_KINDS, project_tools
 from prompty.tools.mcp import KnownServer, McpKind, Pins
 from prompty.tools.mcp.content import LineDecoder, McpError, to_parts
 from prompty.tools.mcp.sessions import ServerAddress, Session, is_lost, is_unreadable
