@@ -1,8 +1,9 @@
-"""Print what moved since the baselines were stored: `python -m benchmarks.baselines [--write] [coverage house costs]`.
+"""Print what moved since the baselines were stored: `python -m benchmarks.baselines [--write] [PART…]`.
 
-Without names, the figures of the house are compared, and coverage if `make coverage` has measured the sources as they
-are. Only coverage fails: a room may lose 0.3 points. `costs` takes minutes and wants a quiet machine. `--write` stores
-today's figures. `--doors ROOM` lists the doors of a planned room, and who uses them.
+The parts are `coverage`, `house`, `costs` and `mistakes`. Without names, the figures of the house are compared, and
+coverage if `make coverage` has measured the sources as they are. Only coverage fails: a room may lose 0.3 points.
+`costs` takes minutes and wants a quiet machine. `--write` stores today's figures. `--doors ROOM` lists the doors of a
+planned room, and who uses them.
 """
 
 import ast
@@ -35,9 +36,9 @@ OTHERS = {"pydantic-ai-slim": "pydantic_ai", "httpx": "httpx"}
 
 def main() -> int:
     """Compare or store; the exit code."""
-    parts = {"coverage": check_coverage, "house": report_house, "costs": report_costs}
+    parts = {"coverage": check_coverage, "house": report_house, "costs": report_costs, "mistakes": report_mistakes}
     parser = ArgumentParser(prog="python -m benchmarks.baselines", description="Print what moved since the baselines.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="coverage, house, costs")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--write", action="store_true", help="store today's figures")
     parser.add_argument("--doors", metavar="ROOM", help="list the doors of a planned room, and who uses them")
     chosen = parser.parse_args()
@@ -100,6 +101,12 @@ def report_costs(*, write: bool) -> int:
         sep="\n",
     )
     return 0
+
+
+def report_mistakes(*, write: bool) -> int:
+    """Make people's mistakes again, and print which messages have changed."""
+    command = [sys.executable, "-m", "benchmarks.mistakes", *(["--write"] if write else [])]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def read_layouts() -> dict[str, tuple[dict[str, str], Order]]:
