@@ -5,15 +5,18 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import mcp_types
 import pytest
 
 from prompty import Paused
+from prompty.cases.case_file import Check
+from prompty.cases.checks import Observation, run_checks
 from prompty.cases.reading import check_suite
-from prompty.errors import ToolError
+from prompty.errors import ArgumentsError, ToolError
 from prompty.safety.schemas import get_validator
+from prompty.tools.calls import check_arguments
 from prompty.tools.mcp.content import describe_tools
 from tests.machine import time_factor
 from tests.security.foreign_schemas import act, offer_operations, play
@@ -138,6 +141,34 @@ def test_an_approval_condition_that_expands_to_too_much_asks_for_every_call() ->
         "approvalMode": {"when": {"a": condition}},
     }
     assert isinstance(play({"tools": [tool]}, tools={"act": act}), Paused)
+
+
+def test_errors_of_a_schema_that_refers_to_itself_are_listed_only_if_that_is_quick() -> None:
+    """The engine would try six alternatives at each level: a second for five levels, and hours for ten."""
+    node = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"]}
+    alternatives = [{**node, "required": ["a", f"k{number}"]} for number in range(6)]
+    validator = get_validator(json.dumps({"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": alternatives}}}))
+    nested: Json = {"a": 1}
+    with pytest.raises(ArgumentsError, match="is not valid under any of the schemas"):
+        check_arguments(nested, validator)
+    for _ in range(9):
+        nested = {"a": nested}
+    with pytest.raises(ArgumentsError, match=REFUSED):
+        check_arguments(nested, validator)
+
+
+def no_evaluators() -> NoReturn:
+    raise AssertionError("no check of these is expensive")
+
+
+def test_a_check_says_of_a_deeply_nested_answer_only_that_it_is_not_valid() -> None:
+    schema = {"anyOf": [{"type": "array", "items": {"$ref": "#"}, "minItems": number} for number in (2, 3, 4)] * 3}
+    nested: object = []
+    for _ in range(9):
+        nested = [nested]
+    seen = Observation("", lambda: nested)
+    [result] = run_checks("replay", [Check(json_schema=schema)], seen, no_evaluators)
+    assert "the value is not valid, and too deeply nested to say where" in result.message
 
 
 @pytest.mark.timing

@@ -302,11 +302,15 @@ _ABSENT = object()
 
 def _validate(schema: str, value: object) -> str:
     try:
-        error = next(get_validator(schema).iter_errors(value), None)
+        validator = get_validator(schema)
     except ValueError as unusable:
         return f"the JSON Schema is invalid: {unusable}"
-    if error is None:
+    if validator.is_valid(value):
         return ""
+    try:
+        error = next(validator.iter_errors(value))
+    except ValueError:
+        return "the value is not valid, and too deeply nested to say where"
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path).lstrip(".")
     return f"the value is not valid{f' at `{place}`' if place else ''}: {error.message[:_MAX_SHOWN]}"
 

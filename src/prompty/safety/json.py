@@ -74,6 +74,15 @@ def is_deeper(value: object, levels: int) -> bool:
     return any(isinstance(entry, dict | list) for entry in layer)
 
 
+def get_depth(value: object) -> int:
+    """Return how many levels of containers a value has."""
+    levels, layer = 0, [value]
+    while layer := [entry for entry in layer if isinstance(entry, dict | list)]:
+        levels += 1
+        layer = [inner for entry in layer for inner in (entry.values() if isinstance(entry, dict) else entry)]
+    return levels
+
+
 def is_larger(value: object, limit: int) -> bool:
     """Return True if a value contains more than this many values. A hundred characters count as one."""
     unseen = [value]

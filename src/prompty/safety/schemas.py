@@ -14,11 +14,12 @@ interpreter while it goes through them, so no timeout would end it: what a schem
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote
 
+from prompty.safety.json import get_depth
 from prompty.safety.visible import visible
 
 if TYPE_CHECKING:
@@ -48,12 +49,26 @@ _NAMED_SUBSCHEMAS = {"dependencies", "dependentSchemas", "patternProperties", "p
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 
 
-class Validator(Protocol):
-    """Validates values against one JSON Schema."""
+class Validator:
+    """Validates values against one JSON Schema. `is_valid` takes time in proportion to the value and the schema.
 
-    def is_valid(self, value: object, /) -> bool: ...
-    def validate(self, value: object, /) -> None: ...
-    def iter_errors(self, value: object, /) -> "Iterator[jsonschema_rs.ValidationError]": ...
+    To list errors, the engine tries all alternatives at each level of the value again, so in a schema that refers to
+    itself a few nested values would take hours.
+    """
+
+    def __init__(self, schema: str, engine: "jsonschema_rs.Validator") -> None:
+        self._schema, self._engine = schema, engine
+        self.is_valid: Callable[[object], bool] = engine.is_valid
+
+    def iter_errors(self, value: object) -> "Iterator[jsonschema_rs.ValidationError]":
+        """Return what is wrong with a value. Raise `ValueError` if that would take too long to find out."""
+        _check_size(json.loads(self._schema), depth=get_depth(value))
+        return self._engine.iter_errors(value)
+
+    def validate(self, value: object) -> None:
+        """Raise the first error, or `ValueError` if that would take too long to find out."""
+        _check_size(json.loads(self._schema), depth=get_depth(value))
+        self._engine.validate(value)
 
 
 @lru_cache(maxsize=512)  # building one costs more than using it
@@ -65,33 +80,31 @@ def get_validator(schema: str) -> Validator:
     """
     _check_size(json.loads(schema))
     try:
-        return _build(schema)
+        return Validator(schema, _build(schema))
     except ValueError:
         raise ValueError(_explain(schema)) from None
 
 
-def _build(schema: str, mask: str | None = None) -> Validator:
+def _build(schema: str, mask: str | None = None) -> "jsonschema_rs.Validator":
     import jsonschema_rs  # a call without tools needs neither its 3 MB nor its 12 ms
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_STEPS)
-    return cast(
-        Validator,
-        jsonschema_rs.validator_for(schema, retriever=_refuse_reference, mask=mask, pattern_options=patterns),
-    )
+    return jsonschema_rs.validator_for(schema, retriever=_refuse_reference, mask=mask, pattern_options=patterns)
 
 
-def _check_size(schema: object) -> None:
+def _check_size(schema: object, *, depth: int = 0) -> None:
     """Raise `ValueError` if a schema with its references written out has too many subschemas.
 
-    A reference inside itself is not written out again: the validator remembers what it found there.
+    A reference inside itself is written out again once for each level of a value's `depth`. Without one it is not,
+    because `is_valid` remembers what it found there.
     """
     resources, anchors = _find_targets(schema)
     referenced: dict[str, list[object]] = {}
     pending = [schema]
-    entered = {"#"}
+    entered = {"#": 1}
     for _ in range(_MAX_SUBSCHEMAS):
         while pending and isinstance(reference := pending[-1], str):  # all that it refers to has been counted
-            entered.discard(reference)
+            entered[reference] -= 1
             pending.pop()
         if not pending:
             return
@@ -101,10 +114,10 @@ def _check_size(schema: object) -> None:
                 pending += value if isinstance(value, list) else [value]
             elif key in _NAMED_SUBSCHEMAS:
                 pending += value.values() if isinstance(value, dict) else ()
-            elif key in _REFERENCES and isinstance(value, str) and value not in entered:
+            elif key in _REFERENCES and isinstance(value, str) and entered.get(value, 0) <= depth:
                 if value not in referenced:
                     referenced[value] = list(_find_referenced(value, resources, anchors))
-                entered.add(value)
+                entered[value] = entered.get(value, 0) + 1
                 pending += [value, *referenced[value]]
     raise ValueError(f"it expands to more than {_MAX_SUBSCHEMAS:,} subschemas")
 
