@@ -149,7 +149,6 @@ docs: setup
 	$(BIN)/python -m scripts.write_api_docs
 	$(BIN)/python -m scripts.write_command_docs
 	$(BIN)/python -m scripts.write_section_pages
-	$(BIN)/python -m scripts.write_cache_picture
 	$(BIN)/python -m scripts.write_terminal_picture
 
 # Everything that Zensical warns of fails the build. It does not look at links that leave docs/, or at resources of other

@@ -1,4 +1,4 @@
-"""Requests name what a provider should keep: the static prefix of a prompt, written once and read by later calls."""
+"""Requests name what a provider should keep: the static text of a prompt, written once and read by later calls."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ import pytest
 
 import prompty
 from prompty import PromptAgent, Usage, assistant, loads, system, tool, user
+from prompty.pipeline.caching import list_texts
 from prompty.testing import call
 from prompty.tracing import Tracer
 from prompty.tracing.files import FileSink
 from prompty.viewer.page import trace_to_json
 from prompty.viewer.trace import find_cached_shares, read_trace
-from prompty.wire.blocks import list_blocks
 from tests.prompt_cache import CachingServer
 from tests.rules_server import serve_rules
 
@@ -55,7 +55,7 @@ def counts(server: CachingServer) -> list[tuple[int | None, int | None]]:
 
 
 def text_of(body: Json) -> str:
-    return "".join(block.text for block in list_blocks(body))
+    return "".join(text for _, text in list_texts(body))
 
 
 def list_marks(value: object, name: str) -> list[str]:
@@ -76,7 +76,7 @@ WRITTEN: dict[str, tuple[PromptAgent, str]] = {
 
 
 @pytest.mark.parametrize(("agent", "mark"), WRITTEN.values(), ids=WRITTEN)
-def test_a_prefix_is_written_once_and_read_by_every_later_call(
+def test_a_static_text_is_written_once_and_read_by_every_later_call(
     agent: PromptAgent, mark: str, server: CachingServer
 ) -> None:
     results = [prompty.invoke(agent, {"x": f"row {number}"}, details=True) for number in range(3)]
@@ -91,6 +91,16 @@ def test_a_prefix_is_written_once_and_read_by_every_later_call(
     assert text_of(bodies[0]) == text_of(server.requests[-1].body)  # the model reads the same
 
 
+def test_rules_in_a_partial_under_a_comment_keep_their_mark(server: CachingServer, tmp_path: Path) -> None:
+    (tmp_path / "_rules.md").write_text(f"{{# by the team #}}{LONG}")
+    file = tmp_path / "triage.prompty"
+    head = "---\nmodel: {id: claude-sonnet-5, provider: anthropic}\ninputs: {x: string}\n---\n"
+    file.write_text(head + "{# sort the mail #}\nsystem:\n{% include '_rules.md' %}\nuser:\n{{x}}\n")
+    for number in range(2):
+        prompty.invoke(file, {"x": f"row {number}"})
+    assert counts(server) == [(0, 1275), (1275, 0)]
+
+
 def test_one_shot_calls_share_a_key_and_ask_for_nothing_else(server: CachingServer) -> None:
     other = prompt(body=f"system:\nOther. {LONG}\nuser:\n{{{{x}}}}")
     for agent in (prompt(), prompt(), other):
@@ -101,7 +111,7 @@ def test_one_shot_calls_share_a_key_and_ask_for_nothing_else(server: CachingServ
     assert all(request.body["prompt_cache_options"] == EXPLICIT for request in server.requests)
 
 
-def test_a_long_prompt_without_a_static_prefix_is_not_written(server: CachingServer) -> None:
+def test_a_long_prompt_that_begins_with_a_tag_is_not_written(server: CachingServer) -> None:
     agent = prompt(body=f"user:\n{{{{x}}}}\n{LONG}")
     for number in range(2):
         prompty.invoke(agent, {"x": f"row {number}"})

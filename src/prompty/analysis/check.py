@@ -113,15 +113,13 @@ def check(
     allowed_roots: Sequence[StrPath] = (),
     env: Mapping[str, str] | None = None,
     portable: bool = False,
-    cache: bool = False,
     buffers: Mapping[StrPath, str] | None = None,
     registry: Registry = DEFAULT,
 ) -> list[Problem]:
     """Return the problems of a file in line order, then those of its variants, without running it.
 
     `variant` is the only variant to check, and "" the file without variants. `portable` adds warnings for anything that
-    other runtimes cannot read, and `cache` for lines that keep the provider from caching the prompt. `buffers` are
-    texts by path that replace files, such as an editor's unsaved buffers.
+    other runtimes cannot read. `buffers` are texts by path that replace files, such as an editor's unsaved buffers.
     """
     check_path(path, "check()", "the path of a .prompty file")
     unsaved = {Path(buffer).resolve(): text for buffer, text in (buffers or {}).items()}
@@ -130,7 +128,7 @@ def check(
         path = locate_prompt(path)
         for name in ["", *variants(path)] if variant is None else [variant]:
             references = _create_references(None, allowed_roots, env, registry, unsaved)
-            found = _check_file(path, name, references, registry, portable, cache)
+            found = _check_file(path, name, references, registry, portable)
             found = [problem for problem in found if problem not in problems]  # a variant repeats its base's
             problems += [_name_variant(problem, name, path) for problem in found]
     except LoadError as error:
@@ -156,7 +154,7 @@ def _name_variant(problem: Problem, variant: str, path: StrPath) -> Problem:
 
 
 def _check_file(
-    path: StrPath, variant: str, references: References, registry: Registry, portable: bool, cache: bool
+    path: StrPath, variant: str, references: References, registry: Registry, portable: bool
 ) -> list[Problem]:
     file, name = Path(path).absolute(), os.fspath(path)
     references.base_dir = file.parent
@@ -166,7 +164,7 @@ def _check_file(
         document = read_document(chosen, shown, references, _read_frontmatter)
     except LoadError as error:
         return list(error.problems)
-    return _check(document, references, registry, portable, cache)
+    return _check(document, references, registry, portable)
 
 
 def check_text(
@@ -188,9 +186,7 @@ def check_text(
     return _check(document, references, registry, portable)
 
 
-def _check(
-    document: Document, references: References, registry: Registry, portable: bool, cache: bool = False
-) -> list[Problem]:
+def _check(document: Document, references: References, registry: Registry, portable: bool) -> list[Problem]:
     source, parts, frontmatter, base = document
     if parts.frontmatter is None and (fence := _FENCED_FILE.match(source.text)):
         fix = "Remove the fence: the first line and the last one."
@@ -241,11 +237,6 @@ def _check(
     if portable:
         refused += source.problems(_find_variant(base, source.path), 0)
         refused += source.problems(_find_includes(built.agent, parts.body, source.path, registry), parts.body_start)
-    if cache:
-        from prompty.analysis.cache import find_early_inputs  # an editor never asks, and waits for imports
-
-        locate = outdated.locate_in_body if outdated else None
-        refused += find_early_inputs(agent, BodyPlaces(document, built.agent), locate)
     problems = [
         *source.problems([*above, *extensions] if portable else above, parts.frontmatter_start),
         *BodyPlaces(document, built.agent).problems(below),

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from prompty.analysis.models import STORED, keeps_answers
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message
-from prompty.pipeline.caching import build_cached_request, choose_cache_use
+from prompty.model.message import Json, Message, user
+from prompty.pipeline.caching import BEFORE_TEXT, build_cached_request, choose_cache_use, find_static_texts
 from prompty.pipeline.late import resolve_late
 from prompty.pipeline.prepare import prepare
-from prompty.pipeline.request import build_curl, build_headers
+from prompty.pipeline.request import build_curl, build_headers, list_declared_functions
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.credentials import check_endpoint
+from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_secrets, mask_url
+from prompty.tokens import estimate_tokens
 from prompty.wire.request import list_dropped_options
 
 
@@ -65,6 +67,32 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
         chosen=api.chosen,
         stored=STORED if not api.chosen and keeps_answers(agent, api, provider) else None,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheExplanation:
+    """What a provider can cache of every request: the schema, the tools, and the `texts` before the first tag.
+
+    `tokens` are an estimate. `minimum` is the least number that the model caches, if it is known.
+    """
+
+    texts: tuple[str, ...]
+    tokens: int
+    minimum: int | None
+
+    @property
+    def is_cached(self) -> bool:
+        return self.minimum is not None and self.tokens >= self.minimum
+
+
+def explain_cache(agent: PromptAgent) -> CacheExplanation:
+    """Return what a provider can cache of a prompt's requests. Tools that a server describes are not counted."""
+    api = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
+    body = api.request(fit_agent(agent, api).agent, [user("")], list_declared_functions(agent))
+    texts = find_static_texts(agent)
+    before = [json.dumps(body[name], ensure_ascii=False) for name in BEFORE_TEXT if body.get(name)]
+    minimum = api.facts.find("cache_min")[0] if api.facts else None
+    return CacheExplanation(texts=texts, tokens=estimate_tokens("\n".join([*before, *texts])), minimum=minimum)
 
 
 def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:

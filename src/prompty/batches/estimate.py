@@ -3,7 +3,7 @@
 A few thousand rows are rendered for their lengths, and the tokens of 200 of them are counted: by the provider if it has
 an endpoint for that, otherwise from their characters. A straight line through these counts gives the tokens of all
 rows. All samples are the same whenever the file is.
-Used by `cli.batch`. Uses `estimated_prices`, `providers.token_counts`, `tokens` and `pipeline.static_prefix`.
+Used by `cli.batch`. Uses `estimated_prices`, `providers.token_counts`, `tokens` and `pipeline.caching`.
 """
 
 import asyncio
@@ -28,13 +28,12 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import TextPart
 from prompty.model.message import Json, Message
 from prompty.model.request import Function, WireRequest
+from prompty.pipeline.caching import BEFORE_TEXT, find_static_texts, list_texts
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request, has_kinds, list_declared_functions
-from prompty.pipeline.static_prefix import prove_static_prefix
 from prompty.providers import PROVIDERS, Api
 from prompty.providers.token_counts import CountEndpoint, count_tokens, find_count_endpoint
 from prompty.tokens import ERROR, FACTOR, estimate_tokens, is_latin
-from prompty.wire.blocks import list_blocks
 
 COUNTED_ROWS = 200
 RENDERED_ROWS = 5_000
@@ -216,7 +215,7 @@ class _Estimator:
 
     def _estimate_prefix(self, rendered: _Rendered, counts: RowCounts) -> float:
         """Return the tokens that all requests begin with. The counted rows correct the estimate."""
-        text = prove_static_prefix(self.agent, self.api).text
+        text = "\n".join(find_static_texts(self.agent))
         estimated = sum(estimate_tokens(text) for _, text in rendered.counted)
         return estimate_tokens(text) * (sum(counts.tokens) / estimated if estimated else 1)
 
@@ -281,7 +280,8 @@ def join_texts(request: WireRequest) -> str:
     """Return all text of a request: schema, tools, instructions and messages."""
     if "input" in request.body and isinstance(request.body["input"], str):
         return request.body["input"]
-    return "\n".join(block.text for block in list_blocks(request.body) if block.text)
+    before = (json.dumps(request.body[name], ensure_ascii=False) for name in BEFORE_TEXT if request.body.get(name))
+    return "\n".join([*before, *(text for _, text in list_texts(request.body) if text)])
 
 
 def _read_outputs(path: Path) -> Iterator[int]:

@@ -15,7 +15,6 @@ def check_in_project(
     *,
     variant: str | None = None,
     portable: bool = False,
-    cache: bool = False,
     roots: Sequence[StrPath] = (),
     buffers: Mapping[StrPath, str] | None = None,
 ) -> list[Problem]:
@@ -26,5 +25,5 @@ def check_in_project(
     load_env(prompt=prompt)
     project = find_project(prompt)
     allowed = (*roots, *project.roots)
-    found = check(prompt, variant=variant, portable=portable, cache=cache, allowed_roots=allowed, buffers=buffers)
+    found = check(prompt, variant=variant, portable=portable, allowed_roots=allowed, buffers=buffers)
     return [problem for problem in found if not (project.model and problem.code == "missing-model")]

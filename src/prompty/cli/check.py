@@ -25,9 +25,6 @@ def check_prompts(
     portable: Annotated[
         bool, Option("--portable", help="Also warn about anything that other runtimes cannot read.")
     ] = False,
-    cache: Annotated[
-        bool, Option("--cache", help="Also warn if moving lines would let the provider cache the prompt.")
-    ] = False,
     roots: Roots = None,
     strict: Annotated[bool, Option("--strict", help="Also exit with 1 on warnings.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
@@ -46,7 +43,7 @@ def check_prompts(
     for file in prompts:
         if variant is None and find_base(file) in prompts:
             continue  # a prompt is checked with its variants
-        problems += check_in_project(file, variant=variant, portable=portable, cache=cache, roots=roots or ())
+        problems += check_in_project(file, variant=variant, portable=portable, roots=roots or ())
     for file in tests:
         from prompty.cases.reading import check_suite  # most prompts have no test file
 

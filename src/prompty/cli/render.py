@@ -11,10 +11,9 @@ from rich.text import Text
 from typer import Option
 
 from prompty.analysis.check import check, check_text
-from prompty.analysis.explain import Explanation, explain as explain_prompt
+from prompty.analysis.explain import Explanation, explain as explain_prompt, explain_cache
 from prompty.cases.project_file import Project, find_project, override_in_project
 from prompty.cli import options as shared
-from prompty.cli.cache import print_cache
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import STDIN, read_inputs
 from prompty.cli.options import read_options
@@ -23,9 +22,11 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
 from prompty.pipeline.dotenv import load_env
+from prompty.pipeline.late import resolve_late
 from prompty.pipeline.load import load, loads, read_default_variant
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.variants import variants
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 
 _STDIN = Path("-")
@@ -107,7 +108,7 @@ def explain_request(
     inputs_file: shared.InputFile = None,
     stream: Annotated[bool, Option("--stream", "-s", help="Explain a streamed call.")] = False,
     cache: Annotated[
-        bool, Option("--cache", help="Print instead what the provider can cache: the text that no input changes.")
+        bool, Option("--cache", help="Print instead what the provider can cache: the text before the first tag.")
     ] = False,
     as_json: shared.AsJson = False,
     model: shared.ModelId = None,
@@ -122,7 +123,7 @@ def explain_request(
         prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api
     )
     if cache:
-        print_cache(agent, as_json=as_json)
+        _print_cache(agent, as_json=as_json)
         return
     explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:
@@ -130,6 +131,23 @@ def explain_request(
         print_json({**asdict(explanation), "messages": messages})
     else:
         _print_explanation(explanation)
+
+
+def _print_cache(agent: PromptAgent, *, as_json: bool) -> None:
+    """Print the text that all requests begin with, its tokens, and whether the model caches that many."""
+    found = explain_cache(resolve_late(agent))
+    texts, minimum = [mask_secrets(text) for text in found.texts], found.minimum
+    if as_json:
+        print_json({"texts": texts, "tokens": found.tokens, "minimum": minimum, "isCached": found.is_cached})
+        return
+    out.print(Text(visible("\n\n".join(texts)), "green"), Text("◀ the first tag", "bold blue"))
+    out.print(f"All requests begin with about {found.tokens:,} equal tokens: this text, and the tools and the schema.")
+    model = visible(agent.model.id or "the model")
+    if minimum is None:
+        out.print(f"It is not known from how many tokens on {model} caches.")
+    else:
+        verdict = "can cache them" if found.is_cached else "caches nothing of this prompt"
+        out.print(f"{model} caches from {minimum:,} tokens on, so it {verdict}.")
 
 
 def _print_explanation(explanation: Explanation) -> None:

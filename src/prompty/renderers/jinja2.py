@@ -353,28 +353,6 @@ def _compile(environment: LimitedEnvironment, parsed: nodes.Template) -> Templat
     return compiled
 
 
-def parse_jinja2(template: str) -> nodes.Template:
-    """Return the tree of a template, for those who analyze it. Raise `RenderError` if it is invalid."""
-    try:
-        return _parse(_environment(False), template)
-    except _COMPILE_ERRORS as error:
-        raise _render_error(error) from None
-
-
-def render_tree(parsed: nodes.Template, *, nonce: str) -> str:
-    """Render a tree that reads no inputs. It is changed."""
-    try:
-        compiled = _compile(_environment(False), parsed)
-        return "".join(compiled.root_render_func(compiled.new_context({NONCE: nonce})))
-    except Exception as error:  # a template can raise anything
-        raise _render_error(error) from None
-
-
-def find_marked_names(parsed: nodes.Template) -> set[str]:
-    """Return the names of the macros and values of a template that contain role markers."""
-    return _Marked(parsed).names
-
-
 def _parse(environment: LimitedEnvironment, template: str) -> nodes.Template:
     parsed = environment.parse(template)
     reads_files = _FILE_TAG.search(template)
