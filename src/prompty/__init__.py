@@ -75,16 +75,34 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
             modules |= {name: module for name, word, alias in triples if word == "as" and name == alias}
         return modules
 
+    _V1_FUNCTIONS = {
+        "execute": "Call prompty.invoke(prompt, inputs, options={…}).",
+        "execute_async": "Call await prompty.invoke_async(prompt, inputs, options={…}).",
+        "headless": "Call prompty.invoke(prompty.loads('---\\nmodel: …\\n---\\nuser:\\n…'), inputs)",
+    }
+    _MODULES = ["errors", "testing", "messages", "events", "providers", "tools", "memory", "tracing"]
+    _MODULES += ["viewer", "batches", "mcp", "openapi", "durable", "pipeline"]
+
+    def _find_fix(name: str, known: list[str]) -> str:
+        """Return what to write instead of a name that this module does not have, or an empty text."""
+        if name in _V1_FUNCTIONS:
+            return _V1_FUNCTIONS[name]
+        for module in _MODULES:
+            value = getattr(import_module(f"prompty.{module}"), name, None)
+            if str(getattr(value, "__module__", "")).startswith("prompty."):
+                return f"Write: from prompty.{module} import {name}"
+        from prompty.errors import nearest  # only for a name that does not exist
+
+        near = nearest(name, known)
+        return f"Did you mean '{near}'?" if near else ""
+
     def __getattr__(name: str) -> object:
         names = globals().get("_NAMES") or globals().setdefault("_NAMES", _read_names())
         if name == "__all__":
             return sorted(names)
-        if name not in names and name.startswith("_"):
-            raise AttributeError(f"module 'prompty' has no attribute '{name}'")
         if name not in names:
-            from prompty.old_names import find_name  # only for a name that does not exist
-
-            return find_name(name, list(names))
+            fix = "" if name.startswith("_") else _find_fix(name, list(names))
+            raise AttributeError(f"module 'prompty' has no attribute '{name}'{fix and f'. {fix}'}")
         value = globals()[name] = getattr(import_module(names[name]), name)
         return value
 
