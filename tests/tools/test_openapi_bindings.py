@@ -60,16 +60,6 @@ PLACES: dict[str, tuple[dict[str, Any], str, Any]] = {
         "/o",
         {"tenant": "evil"},
     ),
-    "a matrix path": (
-        {
-            "parameters": [
-                parameter("tenant", "path", style="matrix"),
-                parameter("filter", "path", FREE, style="matrix", explode=True),
-            ]
-        },
-        "/o{tenant}{filter}",
-        {"tenant": "evil"},
-    ),
     "a form": (form_body(tenant=TEXT, filter=FREE), "/o", {"tenant": "evil"}),
 }
 

@@ -202,7 +202,8 @@ def test_in_3_1_keywords_beside_a_reference_count() -> None:
         ({"items": {"$ref": "file:///etc/passwd"}}, "leaves the document"),
         ({"$ref": "#/components/schemas/None"}, "has no target"),
         ({"type": "any"}, "not legal JSON Schema"),
-        ({"$dynamicRef": "#x"}, "dynamic reference"),
+        ({"$dynamicRef": "#x"}, r"a schema has `\$dynamicRef`"),
+        ({"$recursiveRef": "#"}, r"a schema has `\$recursiveRef`"),
         ({"items": []}, "expected a schema"),
     ],
 )
@@ -211,6 +212,23 @@ def test_a_schema_that_cannot_be_used_is_an_error_that_names_its_operation(schem
         property_of(schema)
     assert "(in GET /thing)" in str(caught.value)
     assert "operations:" in str(caught.value) or "Correct" in str(caught.value)
+
+
+@pytest.mark.parametrize("style", ["label", "matrix"])
+def test_a_path_parameter_of_a_style_that_is_not_written_is_an_error_that_names_it(style: str) -> None:
+    operation = {"parameters": [{"name": "id", "in": "path", "style": style, "schema": {"type": "string"}}]}
+    with pytest.raises(ToolError, match=f"the path parameter 'id' has the style '{style}'") as caught:
+        operation_of(one_operation(operation, "/pets/{id}"))
+    assert "(in GET /pets/{id})" in str(caught.value)
+    assert "select other operations with `operations:`" in str(caught.value)
+
+
+def test_a_recursive_reference_means_the_definition_around_it() -> None:
+    tree = {"type": "object", "$recursiveAnchor": True, "properties": {"next": {"$recursiveRef": "#"}}}
+    schema = parameters_of(
+        one_operation(body_of({"$ref": "#/components/schemas/Tree"}), components={"schemas": {"Tree": tree}})
+    )
+    assert schema["$defs"]["Tree"]["properties"] == {"next": {"$ref": "#/$defs/Tree"}}
 
 
 def test_a_circle_of_references_is_an_error() -> None:

@@ -219,7 +219,7 @@ OPENAPI: dict[str, Any] = {
     },
     "components": {
         "parameters": {
-            "id": {"name": "id", "in": "path", "required": True, "style": "matrix", "schema": {"type": "string"}}
+            "id": {"name": "id", "in": "path", "required": True, "style": "simple", "schema": {"type": "string"}}
         },
         "schemas": {
             "Pet": {

@@ -216,8 +216,13 @@ class Schemas:
             return schema
         if not isinstance(schema, dict):
             self._document.refuse(f"expected a schema, found {str(schema)[:100]!r}", "Correct it")
-        if "$recursiveRef" in schema or "$dynamicRef" in schema:
-            schema = {**schema, "$ref": self._resolve_dynamic(schema)}
+        if schema.get("$recursiveRef") == "#" and self._enclosing:  # OpenAI's own document has some
+            schema = {**schema, "$ref": self._enclosing}
+        elif keyword := next((name for name in ("$dynamicRef", "$recursiveRef") if name in schema), None):
+            schema_name = f"the schema {self._enclosing}" if self._enclosing else "a schema"
+            self._document.refuse(
+                f"{schema_name} has `{keyword}`, which prompty does not follow", "Write a plain `$ref`"
+            )
         if "$ref" in schema and self._document.ignores_reference_siblings:
             schema = {keyword: value for keyword, value in schema.items() if keyword in _BESIDE_REFERENCES}
         values = {keyword: self._convert_value(keyword, value, references) for keyword, value in schema.items()}
@@ -245,15 +250,6 @@ class Schemas:
             self._definitions[reference] = self.convert(self._document.find(reference), self._references[reference])
             self._enclosing = None
         return self._definitions[reference]
-
-    def _resolve_dynamic(self, schema: Json) -> str:
-        """Return the enclosing definition: a dynamic reference means that, unless a schema extends it."""
-        root = self._document.find(self._enclosing) if self._enclosing else None
-        anchor = root.get("$dynamicAnchor") if isinstance(root, dict) else None
-        target = schema.get("$recursiveRef", schema.get("$dynamicRef"))
-        if self._enclosing is None or target not in ("#", f"#{anchor}"):
-            self._document.refuse("a schema has a dynamic reference without a target", "Write a plain `$ref`")
-        return self._enclosing
 
     def _convert_reference(self, reference: object, references: set[str]) -> str:
         self._document.find(reference)  # raises if it has no target

@@ -29,7 +29,7 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 Location = Literal["path", "query", "header", "cookie"]
 _DEFAULT_STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _STYLES = {
-    "path": {"simple", "label", "matrix"},
+    "path": {"simple"},
     "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
     "header": {"simple"},
     "cookie": {"form"},
@@ -254,6 +254,9 @@ def _as_list(value: object) -> list[object]:
 def _read_parameter(document: ApiDocument, argument: str, data: Json) -> Parameter:
     location = cast(Location, data["in"])
     style = str(data.get("style") or _DEFAULT_STYLES[location])
+    if location == "path" and style in ("label", "matrix"):
+        cause = f"the path parameter '{data['name']}' has the style '{style}', which prompty does not write"
+        document.refuse(cause, "Declare `style: simple` if the service reads it")
     if style not in _STYLES[location]:
         document.refuse(f"'{style[:40]}' is not a style for a {location} parameter ('{argument}')", "Correct it")
     explode = data.get("explode")

@@ -84,13 +84,8 @@ def build_call(operation: Operation, arguments: Json, bound: Collection[str] = (
         _write(parameter, value, form(_check_token(parameter), value, parameter.explode))
         for parameter, value in values["cookie"]
     ]
-    matrix_pairs = [
-        _write(parameter, value, form(parameter.name, value, parameter.explode))
-        for parameter, value in values["path"]
-        if parameter.style == "matrix"
-    ]
     header_pairs = [_write_name(parameter.argument, parameter.name) for parameter, _ in values["header"]]
-    written_at = {"path": matrix_pairs, "query": query, "header": header_pairs, "cookie": cookies}
+    written_at = {"query": query, "header": header_pairs, "cookie": cookies}
     for location, written in written_at.items():
         declared = {one.argument: one.name for one in operation.parameters if one.location == location}
         _check_names(written, declared, bound)
@@ -168,11 +163,6 @@ def _encode_path(template: str, values: list[tuple[Parameter, Any]]) -> str:
 def _encode_path_value(parameter: Parameter, value: Any) -> str:
     if value in ("", [], {}):
         raise ArgumentsError(f"{parameter.argument}: a path parameter must not be empty")
-    match parameter.style:
-        case "label":
-            return label(value, parameter.explode)
-        case "matrix":
-            return matrix(parameter.name, value, parameter.explode)
     return simple(value, parameter.explode, percent_encode)
 
 
@@ -267,16 +257,6 @@ def _to_text(value: object) -> str:
 def simple(value: object, explode: bool, encode: Encode) -> str:
     """`blue,black` · `R,100,G,200` · exploded `R=100,G=200`."""
     return ",".join(_encode_items(value, explode, encode))
-
-
-def label(value: object, explode: bool) -> str:
-    """`.blue` · `.blue,black` · exploded `.blue.black`, `.R=100.G=200`."""
-    return "." + ("." if explode else ",").join(_encode_items(value, explode, percent_encode))
-
-
-def matrix(name: str, value: object, explode: bool) -> str:
-    """`;color=blue` · `;color=blue,black` · exploded `;color=blue;color=black`, `;R=100;G=200`."""
-    return "".join(f";{pair}" for pair in form(name, value, explode))
 
 
 def form(name: str, value: object, explode: bool, encode: Encode = percent_encode, separator: str = ",") -> list[str]:
