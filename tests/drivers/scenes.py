@@ -576,8 +576,7 @@ def stop_conditions(play: Play) -> None:
     with play.script(looks("a"), looks("b"), "never"):
         play.call("turn", agent(), tools=[look], stop=prompty.Stop.steps(2))
     with play.script(looks("a"), call("pay", amount=1), "never"):
-        stop = prompty.Stop.tool_called("pay") | prompty.Stop.tokens(10_000)
-        play.call("turn", agent(), tools=[look, pay], stop=stop)
+        play.call("turn", agent(), tools=[look, pay], stop=prompty.Stop.tool_called("pay"))
 
 
 @scene()

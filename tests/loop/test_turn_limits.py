@@ -57,12 +57,10 @@ CONDITIONS: dict[str, tuple[Condition, int]] = {
     "a tool": (Stop.tool_called("submit"), 3),
     "one of two tools": (Stop.tool_called("other", "submit"), 3),
     "tokens": (Stop.tokens(20), 2),
-    "either": (Stop.steps(4) | Stop.tool_called("submit"), 3),
-    "both": (Stop.steps(2) & Stop.tool_called("submit"), 3),
-    "not": (~Stop.tool_called("look"), 3),
+    "either": (lambda progress: Stop.steps(4)(progress) or Stop.tool_called("submit")(progress), 3),
     "never": (Stop.tool_called("other"), 4),
     "a function": (lambda progress: len(progress.messages) > 4, 2),
-    "a condition and a function": (Stop.steps(1) & (lambda progress: progress.rounds > 1), 2),
+    "a condition and a function": (lambda progress: Stop.steps(1)(progress) and progress.rounds > 1, 2),
     "an unknown cost": (Stop.cost(0), 4),
 }
 

@@ -1,7 +1,6 @@
 """The budget of a run, and stop conditions, which are checked after each round of tools.
 
-Conditions combine: `Stop.steps(5) | Stop.tool_called("submit")`, `Stop.tokens(9000) & ~Stop.tool_called("look_up")`.
-Any function of a `Progress` is one.
+Any function of a `Progress` is a condition, and can combine others: `lambda p: Stop.steps(5)(p) or Stop.cost(1)(p)`.
 """
 
 from collections.abc import Callable
@@ -61,21 +60,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop condition."""
+    """A stop condition. Any function of a `Progress` is one, and can combine others."""
 
     holds: Callable[[Progress], bool]
 
     def __call__(self, progress: Progress) -> bool:
         return bool(self.holds(progress))
-
-    def __or__(self, other: Callable[[Progress], bool]) -> "Stop":
-        return Stop(lambda progress: self(progress) or bool(other(progress)))
-
-    def __and__(self, other: Callable[[Progress], bool]) -> "Stop":
-        return Stop(lambda progress: self(progress) and bool(other(progress)))
-
-    def __invert__(self) -> "Stop":
-        return Stop(lambda progress: not self(progress))
 
     @staticmethod
     def steps(count: int) -> "Stop":
