@@ -3,11 +3,11 @@
 A `Registry` is one configuration. `load(path, registry=…)` ties an agent to it, and every later lookup goes through
 `agent.registry`, so that several configurations can live in one process. Without that argument, and for the
 `register_…` functions, it is `DEFAULT`. Caches (loaded files, HTTP clients, signatures) are no configuration and are
-shared by all registries. The views of notebooks are also found by name, because their code is above all others.
+shared by all registries.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Strings, because built-ins are imported at first use. The layer contract does not see these edges. They point down
-# from the layers that look names up, but for four, which must work without an import in the program: the turns of
-# child prompts (`prompty.drivers`), skills (`prompty.pipeline`, which reads files), the scripted provider
-# (`prompty.testing`) and the notebook views (`prompty.viewer`).
+# from the layers that look names up, but for three, which must work without an import in the program: the turns of
+# child prompts (`prompty.drivers`), skills (`prompty.pipeline`, which reads files) and the scripted provider
+# (`prompty.testing`).
 BUILT_IN: dict[str, dict[str, str]] = {
     "provider": {
         "openai": "prompty.providers.openai:PROVIDER",
@@ -42,7 +42,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "openapi": "prompty.tools.openapi:OpenApiKind",
         "skills": "prompty.pipeline.skills:SkillsKind",
     },
-    "view": {"html": "prompty.viewer.notebook:render_html"},
 }
 
 
@@ -195,15 +194,3 @@ class Registry:
 
 
 DEFAULT = Registry()
-
-
-VIEWS: ExtensionPoint[Callable[[object], str]] = ExtensionPoint("view")
-
-
-class NotebookView:
-    """Lets notebooks show an instance as HTML."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        return DEFAULT[VIEWS].get("html")(self)

@@ -59,14 +59,13 @@ def test_every_built_in_exists(kind: str) -> None:
     assert all(implementations.get(name) for name in BUILT_IN[kind])
 
 
-def test_only_four_built_ins_lie_above_the_layers_that_look_them_up() -> None:
+def test_only_three_built_ins_lie_above_the_layers_that_look_them_up() -> None:
     targets = [target for built_in in BUILT_IN.values() for target in built_in.values()]
     below = ("prompty.providers.", "prompty.renderers.", "prompty.parsers:", "prompty.tools.")
     assert {one.partition(":")[0] for one in targets if not one.startswith(below)} == {
         "prompty.drivers.children",
         "prompty.pipeline.skills",
         "prompty.testing",
-        "prompty.viewer.notebook",
     }
 
 

@@ -1,4 +1,4 @@
-"""Views for notebooks, and a notebook that shows them."""
+"""Tables for notebooks, and a notebook that shows them."""
 
 import re
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 import prompty
-from prompty import Message, Result, loads, tool_result, trace_to, user
-from prompty.testing import Script, answer, call
+from prompty import Message, Paused, Result, loads, tool_result, trace_to, user
+from prompty.safety.html import LONGEST_TEXT
+from prompty.testing import Fault, Script, answer, call
 from prompty.tracing import Tracer
 from prompty.viewer import find_traces, read_trace
-from prompty.viewer.notebook import LONGEST_TEXT, render_html
 
 ATTACK = "<script>alert(1)</script> & \"quoted\" 'too' \x1b[31m\u202e"
 KEY = "sk-abcdefgh12345678"
@@ -80,7 +80,7 @@ def test_the_repr_of_an_agent_is_one_short_line() -> None:
 def test_a_message_shows_its_role_its_text_and_its_calls() -> None:
     shown = looks_right(Message("assistant", "Let me see.", tool_calls=[call("look", at=ATTACK)])._repr_html_())
     assert "assistant" in shown
-    assert "calls  look" in shown
+    assert "assistant calls look" in shown
     assert "<script>alert(1)</script>" in shown
     assert "image" in looks_right(user("x", prompty.Image("AAAA", "image/png"))._repr_html_())
     assert "seen" in looks_right(tool_result("c1", "seen")._repr_html_())
@@ -91,11 +91,11 @@ def test_a_result_shows_its_value_its_figures_and_its_messages() -> None:
         text = prompty.invoke(loads(FILE), {"q": "Who?"}, details=True)
         person = prompty.invoke(loads(FILE), {"q": "Who?", "pin": "1234-5678"}, output_type=Person, details=True)
     shown = looks_right(text._repr_html_())
-    for words in ("gpt-4o", "10 input tokens", "finish reason: length", "3 messages", "Be brief."):
+    for words in ("gpt-4o", "input tokens", "length", "Who?", "Be brief."):
         assert words in shown
     assert "4711-0815" not in shown
     shown = looks_right(person._repr_html_())
-    assert '"name": "Ada"' in shown
+    assert '"name":"Ada"' in shown
     assert "1234-5678" not in shown
 
 
@@ -104,13 +104,11 @@ def test_a_result_shows_its_cost_if_it_is_known() -> None:
         assert "$0.000075" in looks_right(prompty.invoke(loads(BARE), details=True)._repr_html_())
 
 
-def test_a_stream_shows_what_has_arrived_and_goes_on() -> None:
+def test_the_repr_of_a_stream_says_what_has_arrived() -> None:
     with Script("Hello there."):
         stream = prompty.invoke(loads(FILE), {"q": "Hi"}, stream=True)
-        assert "running" in looks_right(stream._repr_html_())
         assert repr(stream) == "<PromptyStream running, text so far: ''>"
         assert stream.result == "Hello there."
-    assert "complete · 10 input tokens" in looks_right(stream._repr_html_())
     assert repr(stream) == "<PromptyStream complete, text so far: 'Hello there.'>"
 
 
@@ -140,7 +138,32 @@ def test_a_trace_shows_its_spans_with_time_tokens_and_cost(traces: Path) -> None
 @given(st.text(), st.text())
 def test_no_text_becomes_html(role: str, text: str) -> None:
     looks_right(Message(role, text, reasoning=text, name=text)._repr_html_())
-    looks_right(render_html(Result(value=text, messages=(), usage=prompty.Usage(), finish_reason=text, model=role)))
+    result = Result(value=text, messages=(), usage=prompty.Usage(), finish_reason=text, model=role)
+    looks_right(result._repr_html_())
+
+
+def test_a_pause_shows_its_calls_and_what_waits() -> None:
+    def look(at: str) -> str:
+        """Look at something."""
+        return at
+
+    with Script(call("look", at=ATTACK)):
+        paused = prompty.turn(loads(FILE), {"q": KEY}, tools=[look], approval="always")
+    assert isinstance(paused, Paused)
+    shown = looks_right(paused._repr_html_())
+    for words in ("look, waits for a decision", "<script>alert(1)</script>", paused.run_id):
+        assert words in shown
+    assert KEY not in shown
+
+
+def test_a_row_of_a_batch_shows_its_value_its_error_or_what_waits() -> None:
+    with Script(ATTACK, Fault(prompty.ModelError(f"no such model {KEY}"))):
+        done, failed = prompty.batch(loads(BARE), [{}, {}], concurrency=1)
+    assert "<script>alert(1)</script>" in looks_right(done._repr_html_())
+    shown = looks_right(failed._repr_html_())
+    assert "ModelError" in shown
+    assert "no such model" in shown
+    assert KEY not in shown
 
 
 def test_a_long_text_is_cut() -> None:
@@ -156,19 +179,20 @@ CELLS = [
     "def look(at: str) -> str:\n    'Look at something.'\n    return f'seen {at}'",
     f"agent = prompty.loads({FILE!r})\nagent",
     "prompty.prepare(agent, {'q': 'Who is there?'})[0]",
-    "with Script('Hello, <b>world</b>.'):\n    stream = prompty.invoke(agent, {'q': 'Hi'}, stream=True)\n"
-    "    text = ''.join(map(str, stream))\nstream",
+    "with Script(call('look', at='<b>me</b>')):\n"
+    "    paused = prompty.turn(agent, {'q': 'Hi'}, tools=[look], approval='always')\npaused",
     "with Script(call('look', at='the door'), 'Nobody is there.'):\n"
     "    result = prompty.turn(agent, {'q': 'Who is there?'}, tools=[look], details=True)\nresult",
     "read_trace(find_traces(folder)[0])",
     "with Script('One.', 'One.'):\n    rows = prompty.batch(agent, [{'q': 'a'}, {'q': 'b'}], tools=[look])\n"
     "[row.value for row in rows]",
+    "rows[1]",
     "from prompty.pipeline import prepare_async\n(await prepare_async(agent, {'q': 'x'}))[0]",
 ]
 
 
 @pytest.mark.process
-def test_a_notebook_shows_an_agent_a_message_a_stream_a_result_and_a_trace(
+def test_a_notebook_shows_an_agent_a_message_a_pause_a_result_a_trace_and_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import nbformat  # late: it builds a grammar, which takes a fifth of the time to collect all tests
@@ -184,11 +208,13 @@ def test_a_notebook_shows_an_agent_a_message_a_stream_a_result_and_a_trace(
     done: Any = client.execute()
     outputs = [output.get("data", {}) for cell in done.cells for output in cell.outputs]
     views = [data["text/html"] for data in outputs if "text/html" in data]
-    assert len(views) == 6
+    assert len(views) == 7
     texts = [looks_right(view) for view in views]
     for text, words in zip(
-        texts, ("greet", "Be brief.", "complete", "Nobody is there.", "2 model calls", "Be brief."), strict=True
+        texts,
+        ("greet", "Be brief.", "<b>me</b>", "Nobody is there.", "2 model calls", "One.", "Be brief."),
+        strict=True,
     ):
         assert words in text
-    assert outputs[-2]["text/plain"] == "['One.', 'One.']"
+    assert outputs[-3]["text/plain"] == "['One.', 'One.']"
     assert not any(secret in str(outputs) for secret in ("secretpassword", KEY, "4711-0815"))

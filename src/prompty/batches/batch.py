@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,6 +21,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.event import Event, Retry
 from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, open_agent
+from prompty.safety.html import write_table
 
 T = TypeVar("T")
 _END = object()  # in place of a row after the last one
@@ -32,7 +33,7 @@ _OF_ONE_CONVERSATION = ("memory", "messages", "paused_key", "session_id", "steer
 class RowResult(Generic[T]):
     """The outcome of one row: a `result`, an `error`, or a turn that is `paused` because a call needs approval."""
 
-    inputs: Mapping[str, object]
+    inputs: Mapping[str, object] = field(repr=False)  # some may be sensitive
     result: Result[T] | None = None
     error: Exception | None = None
     paused: Paused | None = None
@@ -45,6 +46,12 @@ class RowResult(Generic[T]):
         if self.error is not None:
             raise self.error
         raise RequestError("the row needs approval", "Pass `paused` to `resume`, or a gate= to the batch.")
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks. Inputs are left out, because some may be sensitive."""
+        if (outcome := self.result or self.paused) is not None:
+            return outcome._repr_html_()
+        return write_table([(type(self.error).__name__, str(self.error))])
 
 
 @overload

@@ -4,7 +4,7 @@
 """
 
 from asyncio import to_thread
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from operator import is_
@@ -41,7 +41,7 @@ from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event
-from prompty.model.message import Message, Reply, Usage, user
+from prompty.model.message import Message, Reply, ToolCall, Usage, list_rows, user
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.tool import runs_at_provider
@@ -56,8 +56,10 @@ from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
 from prompty.providers import Api
 from prompty.providers.provider_tools import refuse_provider_tools
-from prompty.registry import DEFAULT, NotebookView, Registry
+from prompty.registry import DEFAULT, Registry
 from prompty.safety import origins
+from prompty.safety.html import Row, to_text, write_table
+from prompty.safety.redaction import Redactor
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
 from prompty.wire.structured import cast, with_output_type
 
@@ -70,7 +72,7 @@ D = TypeVar("D", bound=Driver)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result(NotebookView, Generic[T]):
+class Result(Generic[T]):
     """The result of `invoke(…, details=True)` or `turn(…, details=True)`.
 
     `usage` includes every call of the run, also those of prompts that ran as tools. `model` is the one that answered
@@ -111,6 +113,27 @@ class Result(NotebookView, Generic[T]):
             version = describe_version(agent)
             usages[version] = usages.get(version, Usage()) + reply.usage
         return {version: usage.cached_share for version, usage in usages.items() if usage.cached_share is not None}
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, without the values of sensitive inputs: notebooks are saved and shared."""
+        redactor = Redactor(self._sensitive)
+        counts = {"input tokens": self.usage.input_tokens, "output tokens": self.usage.output_tokens}
+        counts |= self.usage.requests
+        facts = [
+            ("model", self.model),
+            *((name, "" if count is None else f"{count:,}") for name, count in counts.items()),
+            ("cost", "" if self.cost is None else f"${self.cost:.6f}".rstrip("0").rstrip(".")),
+            ("finish reason", self.finish_reason or ""),
+        ]
+        shown = [*_list_value_rows(self.value), *(row for message in self.messages for row in list_rows(message))]
+        own = [(redactor.mask(name), redactor.mask(text)) for name, text in shown]
+        return write_table([*own, *facts])
+
+
+def _list_value_rows(value: object) -> Iterable[Row]:
+    if isinstance(value, list) and value and all(isinstance(entry, ToolCall) for entry in value):
+        return [(f"calls {call.name}", call.arguments) for call in value]
+    return [("value", to_text(value))]
 
 
 class Invocation(NamedTuple):

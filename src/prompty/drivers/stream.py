@@ -13,14 +13,13 @@ from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.registry import NotebookView
 from prompty.safety.redaction import mask_secrets
 
 T = TypeVar("T")
 _SHOWN = 60  # characters of the text in a repr
 
 
-class StreamState(NotebookView, Generic[T]):
+class StreamState(Generic[T]):
     """The events and result that a stream has received so far."""
 
     def __init__(self) -> None:

@@ -14,12 +14,13 @@ from pydantic.json_schema import SkipJsonSchema
 from prompty.errors import WrongArgument
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition, OrUnset
-from prompty.model.property import Properties
+from prompty.model.property import Properties, Property
 from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
 from prompty.model.tool import DeclaredTools, bind_inputs
-from prompty.registry import DEFAULT, NotebookView, Registry
-from prompty.safety.redaction import is_credential_name, leaves, mask_secrets
+from prompty.registry import DEFAULT, Registry
+from prompty.safety.html import to_text, write_table
+from prompty.safety.redaction import MASK, is_credential_name, leaves, mask_secrets, mask_url
 
 
 class Format(Definition):
@@ -159,7 +160,7 @@ class BodyLines:
         return place._replace(line=place.line + line - self.starts[index])
 
 
-class PromptAgent(NotebookView, Frontmatter):
+class PromptAgent(Frontmatter):
     """A loaded prompt: its frontmatter, its body, and the path of its file.
 
     An agent is immutable, and `load` returns the same object as long as the file is unchanged. To change an agent, copy
@@ -197,12 +198,34 @@ class PromptAgent(NotebookView, Frontmatter):
         if self.path:
             yield "path", str(self.path)
 
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        endpoint = getattr(self.model.connection, "endpoint", None)
+        rows = [
+            ("prompt", self.display_name or self.name or ""),
+            ("description", self.description or ""),
+            ("model", f"{self.model.provider}:{self.model.id}" if self.model.id else ""),
+            ("endpoint", mask_url(endpoint) if endpoint else ""),
+            ("file", str(self.path or "")),
+        ]
+        declared = [*(("input", one) for one in self.inputs), *(("output", one) for one in self.outputs)]
+        rows += [(f"{group} {one.name}", _describe_property(one)) for group, one in declared]
+        rows += [(f"tool {tool.name}", f"{tool.kind}\n{tool.description or ''}".strip()) for tool in self.tools]
+        return write_table([*rows, ("template", self.instructions)])
+
     if not TYPE_CHECKING:  # a type checker that saw it would accept every name
 
         def __getattr__(self, name: str) -> Any:
             if name in _FUNCTIONS:
                 raise AttributeError(f"an agent has no method '{name}'. Call prompty.{_FUNCTIONS[name]}")
             return super().__getattr__(name)
+
+
+def _describe_property(declared: Property) -> str:
+    state = ", required" if declared.required else ""
+    if declared.default is not None:
+        state += f", default {MASK if declared.sensitive else to_text(declared.default)}"
+    return f"{declared.kind}{state}\n{declared.description or ''}".strip()
 
 
 # Methods that agents have in other libraries → the call.

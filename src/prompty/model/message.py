@@ -5,7 +5,7 @@ its role marker, and fields that never leave the process (L11). Providers conver
 `Message.to_json` returns the stored form (001). A `Reply` is a model's answer, independent of the provider.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -13,15 +13,16 @@ from types import MappingProxyType
 from typing import Any, Self, cast
 
 from prompty.errors import InvalidMessage, WrongArgument
-from prompty.model.citation import Citation, ProviderCall, parse_citations, parse_provider_calls
+from prompty.model.citation import Citation, ProviderCall, list_sources, parse_citations, parse_provider_calls
 from prompty.model.content import (
     ContentPart,
+    MediaPart,
     Part,
     TextPart,
     parse_content,
     part_to_json,
 )
-from prompty.registry import NotebookView
+from prompty.safety.html import Row, to_text, write_table
 
 Json = dict[str, object]
 # In `ToolCall.extra`: the server of a tool that the provider runs if it may. In `Message.opaque`: it may.
@@ -149,7 +150,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Message(NotebookView):
+class Message:
     """One entry of a conversation. It is immutable: change a copy with `dataclasses.replace`.
 
     `content` is text or a sequence of parts. `opaque` holds blocks that go back to the same API unchanged
@@ -231,6 +232,10 @@ class Message(NotebookView):
         ]
         return f"Message({', '.join([repr(self.role), repr(self.content), *fields])})"
 
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return write_table(list_rows(self))
+
     @property
     def text(self) -> str:
         """The joined text parts, without media."""
@@ -303,6 +308,22 @@ class Message(NotebookView):
         if (details := value.get("reasoning_details")) is not None:
             fields["opaque"] = {**fields.get("opaque", {}), "reasoning_details": details}
         return cls(str(role), parse_content(_get_content(value, fields)), **fields)
+
+
+def list_rows(message: Message) -> Iterator[Row]:
+    """Yield the rows of a message in a table: its reasoning, its parts, its calls and its sources."""
+    name = f"{message.role} {message.tool_name or message.name or ''}".rstrip()
+    yield f"{name}, reasoning", message.reasoning
+    for part in message.content:
+        if isinstance(part, MediaPart):
+            yield name, f"{part.kind} {part.media_type or ''}, {len(part.value):,} characters"
+        else:
+            yield name, part.value
+    yield from ((f"{name} calls {call.name}", call.arguments) for call in message.tool_calls)
+    for ran in message.provider_calls:
+        yield f"{ran.tool} at the provider", f"{ran.error or ran.status}\n{to_text(dict(ran.input))}"
+    for cited in list_sources(message.citations):
+        yield "source", "\n".join(filter(None, (cited.title, cited.url or cited.file_id, cited.quote)))
 
 
 def _get_content(value: Mapping[str, object], fields: Mapping[str, Any]) -> object:

@@ -15,6 +15,7 @@ from typing import Any
 
 from prompty.errors import PausedRefused
 from prompty.model.message import Json, Message, Reply, Usage
+from prompty.safety.html import to_text, write_table
 from prompty.safety.redaction import MASK
 
 PAUSED_VERSION = 1
@@ -54,14 +55,14 @@ class Paused:
 
     run_id: str
     iteration: int
-    messages: tuple[Json, ...]
-    reply: Json
-    usage: Json
+    messages: tuple[Json, ...] = field(repr=False)
+    reply: Json = field(repr=False)
+    usage: Json = field(repr=False)
     calls: tuple[GatedCall, ...]
-    results: tuple[Json | None, ...]
-    policy: Json
+    results: tuple[Json | None, ...] = field(repr=False)
+    policy: Json = field(repr=False)
     decided: dict[str, tuple[bool, str]] = field(default_factory=dict)
-    carry_over: Json = field(default_factory=dict)
+    carry_over: Json = field(default_factory=dict, repr=False)
     cost: str | None = None
     session_id: str | None = None
     saved: int = 0
@@ -74,6 +75,17 @@ class Paused:
     def pending(self) -> tuple[GatedCall, ...]:
         """The calls that wait for a verdict."""
         return tuple(call for call in self.calls if call.key not in self.decided)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        calls = [
+            (
+                f"{call.name}, {'decided' if call.key in self.decided else 'waits for a decision'}",
+                to_text(call.arguments),
+            )
+            for call in self.calls
+        ]
+        return write_table([("paused run", self.run_id), *calls])
 
     def to_json(self) -> Json:
         """Return plain JSON for `from_json`."""

@@ -20,7 +20,7 @@ from prompty.model.agent import Model, PromptAgent
 from prompty.model.citation import describe_source, parse_citations, parse_provider_calls
 from prompty.model.message import Json, Reply, Usage
 from prompty.pricing import get_pricer
-from prompty.registry import NotebookView
+from prompty.safety.html import Row, write_table
 from prompty.safety.json import read_deep_json
 
 FrameStatus = Literal["ok", "failed", "unfinished"]
@@ -28,6 +28,7 @@ FrameStatus = Literal["ok", "failed", "unfinished"]
 MODEL_CALL = "execute"
 TOOL_CALL = "execute_tool"
 _MAX_LEVELS = 100
+MOST_FRAMES = 200  # in a notebook's table
 _TOO_DEEP = f"… (nested deeper than {_MAX_LEVELS} levels)"
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 MAX_BYTES = 256 * 1024 * 1024
@@ -84,7 +85,7 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class RecordedTrace(NotebookView):
+class RecordedTrace:
     """The frames of one file, at least one."""
 
     path: Path
@@ -94,12 +95,29 @@ class RecordedTrace(NotebookView):
     def __repr__(self) -> str:
         return f"<RecordedTrace {self.path.name!r}, {len(self.frames)} spans>"
 
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        counted = [
+            f"{count:,} {noun}{'' if count == 1 else 's'}"
+            for noun, count in (("model call", self.count(MODEL_CALL)), ("tool call", self.count(TOOL_CALL)))
+        ]
+        rows = [(self.path.name, " · ".join(counted)), *map(_describe_frame, self.frames[:MOST_FRAMES])]
+        left = len(self.frames) - MOST_FRAMES
+        return write_table([*rows, ("…", f"{left:,} more spans" if left > 0 else "")])
+
     @property
     def root(self) -> Frame:
         return self.frames[0]
 
     def count(self, name: str) -> int:
         return sum(frame.name == name for frame in self.frames)
+
+
+def _describe_frame(frame: Frame) -> Row:
+    error = (frame.error or {}).get("message", "")
+    status = "" if frame.status == "ok" else f"{frame.status} {error}".strip()
+    facts = (format_duration(frame.duration), format_tokens(frame.usage), format_cost(frame), status)
+    return "  " * min(frame.depth, 20) + frame.title, " · ".join(filter(None, facts))
 
 
 def find_cached_shares(trace: RecordedTrace) -> dict[str, float]:
