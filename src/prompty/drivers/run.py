@@ -260,8 +260,7 @@ class Run:
         self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
         self._details, self._given = invocation.details, {} if invocation.inputs is None else invocation.inputs
         self._has_tools = self._run_tools or bool(agent.tools)
-        begins = renders_file({"messages": settings.messages, "session_id": settings.session_id})
-        has_messages = state is not None or paused is not None or not begins
+        has_messages = state is not None or paused is not None or not _begins(settings)
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
@@ -464,6 +463,10 @@ class Opening(NamedTuple):
     new_from: int
 
 
+def _begins(settings: Settings) -> bool:
+    return renders_file({"messages": settings.messages, "session_id": settings.session_id})
+
+
 def valid_inputs(agent: PromptAgent, invocation: Invocation, *, has_messages: bool) -> dict[str, object]:
     """Return the inputs of a run, with defaults filled in."""
     if invocation.operation == "run":
@@ -476,10 +479,10 @@ def valid_inputs(agent: PromptAgent, invocation: Invocation, *, has_messages: bo
 
 def initial_messages(agent: PromptAgent, valid: dict[str, object], inputs: Inputs, settings: Settings) -> Opening:
     """Return the messages of the file and its valid inputs, or those that the caller has."""
-    if settings.messages:
+    if settings.messages is not None and not _begins(settings):
         return _place_history(read_messages(settings.messages), None)
     if settings.session_id is None:
-        return Opening([] if settings.messages is not None else prepare_valid(agent, valid, recorded=inputs), 0, 0)
+        return Opening(prepare_valid(agent, valid, recorded=inputs), 0, 0)
     opening = _open_session(agent, valid, inputs)
     if settings.messages is None:
         return opening

@@ -200,7 +200,7 @@ def renders_file(options: Mapping[str, Any]) -> bool:
     """Return True unless the messages of a run take the place of the file's. An empty list continues a session, whose
     system part comes from the file."""
     messages = options.get("messages")
-    return messages is None or (not messages and options.get("session_id") is not None)
+    return messages is None or (options.get("session_id") is not None and messages in ([], ()))
 
 
 class _Rule(NamedTuple):

@@ -223,7 +223,7 @@ def _load_session(plan: Plan, state: TurnState) -> Loop[None]:
     if problems:
         yield Emit(HistoryRepaired(tuple(problems)))
     at, new_from = plan.session.history_at, plan.session.new_from
-    if plan.settings.messages and (end := _find_end(history, state.messages)):
+    if plan.settings.messages is not None and (end := _find_end(history, state.messages)):
         state.saved = end  # the caller's messages have the history: those of an error do
         return
     if _is_asked_again(state.messages[new_from:], history):
