@@ -63,6 +63,19 @@ def test_a_gate_that_answers_later_pauses_the_turn_before_anything_runs(way: Way
 
 
 @sync_and_async
+def test_decisions_of_a_pause_hold_for_its_own_calls_alone(way: Way) -> None:
+    bank = Bank()
+    rounds = [call("pay", amount=5)], [call("pay", amount=6), call("pay", amount=500)]
+    with Script(*rounds, "Done."):
+        paused = way.turn(scripted(), tools=[bank.pay], gate=lambda calls: [later()]).result
+        gone_on = way.resume(
+            scripted(), stored(paused), [True], tools=[bank.pay], gate=lambda calls: [True] * (len(calls) - 1) + [False]
+        )
+    assert gone_on.result == "Done."
+    assert bank.paid == [5, 6]
+
+
+@sync_and_async
 def test_a_no_that_comes_later_is_told_to_the_model(way: Way) -> None:
     bank = Bank()
     with Script(BATCH, "Sorry."):
