@@ -37,6 +37,7 @@ PROGRAMS = (
     "variants",
     "prompt-tests",
     "test-matrix",
+    "from-promptfoo",
 )
 SERVERS = {"openapi": ("service.py", "WEATHER_URL"), "tracing": ("collector.py", "OTEL_EXPORTER_OTLP_ENDPOINT")}
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")

@@ -46,7 +46,6 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "From other tools": {
         "migrate": Command("migrate:migrate_files", "Rewrite Prompty v1 files as v2."),
-        "import": Command("import_tests:import_tests", "Turn another tool's tests into prompts and test files."),
     },
     "Production": {
         "batch": Command("batch:run_batch", "Run a prompt once for each row of a file."),
