@@ -184,7 +184,7 @@ def test_failed_rows_are_run_once_more(databases: Databases, tmp_path: Path) -> 
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout  # noqa: S603  our own code
         assert shown.count("the model call was retried") == provider.asked.total() - 1 == MAX_RETRIES
         provider.broken_share = 0.0
-        folder.run("--database", url, "--name", "one")
+        folder.run("--database", url, "--name", "one", code=1)
         assert folder.results() == []
         folder.run("--database", url, "--name", "one", "--retry-failed")
         assert numbers_of(folder.results()) == [1]

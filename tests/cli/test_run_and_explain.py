@@ -172,6 +172,8 @@ def test_explain_cache_prints_the_text_before_the_first_tag(tmp_path: Path) -> N
     assert printed.startswith("Be brief. ◀ the first tag\n")
     assert "{{q}}" not in printed
     assert "gpt-5.6 caches from 1,024 tokens on, so it caches nothing of this prompt." in printed
+    shown = run("explain", file, "--cache", "--model", "anthropic:claude-opus-5").stdout
+    assert "claude-opus-5 caches from 512 tokens on, so it caches nothing of this prompt." in shown
     assert "It is not known from how many tokens" in run("explain", file, "--cache", "--model", "ollama:m").stdout
 
 

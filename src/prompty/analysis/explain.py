@@ -88,7 +88,7 @@ class CacheExplanation:
 def explain_cache(agent: PromptAgent) -> CacheExplanation:
     """Return what a provider can cache of a prompt's requests. Tools that a server describes are not counted."""
     api = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
-    body = api.request(fit_agent(agent, api).agent, [user("")], list_declared_functions(agent))
+    body = api.request(fit_agent(agent, api).agent, [user("?")], list_declared_functions(agent))
     texts = find_static_texts(agent)
     before = [json.dumps(body[name], ensure_ascii=False) for name in BEFORE_TEXT if body.get(name)]
     minimum = api.facts.find("cache_min")[0] if api.facts else None

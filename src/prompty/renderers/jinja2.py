@@ -290,8 +290,8 @@ class Jinja2Renderer:
 
     def variables(self, template: str) -> dict[str, int]:
         """Return the names that a template reads from its inputs, with the line of the first use."""
+        parsed = parse_jinja2(template)
         try:
-            parsed = _parse(_environment(False), template)
             names = find_undeclared(parsed) - _environment(False).globals.keys() - _MACRO_VARIABLES
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
@@ -351,6 +351,14 @@ def _compile(environment: LimitedEnvironment, parsed: nodes.Template) -> Templat
     compiled = environment.from_string(Meter().visit(parsed))
     compiled.globals = dict(compiled.globals)  # every render copies them, and this is faster than Jinja2's ChainMap
     return compiled
+
+
+def parse_jinja2(template: str) -> nodes.Template:
+    """Return the tree of a template, for those who analyze it. Raise `RenderError` if it is invalid."""
+    try:
+        return _parse(_environment(False), template)
+    except _COMPILE_ERRORS as error:
+        raise _render_error(error) from None
 
 
 def _parse(environment: LimitedEnvironment, template: str) -> nodes.Template:
