@@ -173,8 +173,6 @@ first-answer: dist
 	$(PYTHON) -m venv build/ci
 	build/ci/bin/python -m pip install --quiet "$$(echo dist/*.whl)"
 	build/ci/bin/python scripts/smoke.py
-	build/ci/bin/python -m pip install --quiet "$$(echo dist/*.whl)[openai]"
-	build/ci/bin/python scripts/smoke_call.py
 	$(BIN)/python -m scripts.first_answer
 
 # Everything of a release but the upload: `dist`, what README and the tutorial say, the sdist in an environment of its

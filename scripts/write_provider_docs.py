@@ -16,11 +16,11 @@ from prompty.tools import Function
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
 
 HEADS = {
-    "openai": "OpenAI, and every server that speaks its format: set `connection.endpoint`. Extra: `openai`.",
-    "anthropic": "Anthropic's Messages API. Extra: `anthropic`.",
+    "openai": "OpenAI, and every server that speaks its format: set `connection.endpoint`.",
+    "anthropic": "Anthropic's Messages API.",
     "foundry": (
         "Microsoft Foundry and Azure OpenAI (`provider: azure`): OpenAI's formats with Azure's addresses. "
-        "A `kind: key` connection sends the key, `kind: foundry` a token from azure-identity. Extra: `foundry`."
+        "A `kind: key` connection sends the key, `kind: foundry` a token from azure-identity (extra `azure`)."
     ),
 }
 

@@ -507,10 +507,11 @@ class UnknownName(PromptyError, LookupError):
 
 
 class MissingExtra(PromptyError, ImportError):
-    """An optional dependency is needed but not installed."""
+    """An optional dependency is needed but not installed. Without an `extra`, the host brings it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"`{package}` is not installed. Run: {build_install_command(extra)}")
+        command = build_install_command(extra) if extra else f"pip install {package}"
+        super().__init__(f"`{package}` is not installed. Run: {command}")
         self.package = package
         self.extra = extra
 

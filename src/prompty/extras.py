@@ -1,4 +1,4 @@
-"""Optional packages, imported on first use."""
+"""Optional packages, imported on first use: those of extras, and those that the host brings."""
 
 from importlib import import_module
 from types import ModuleType
@@ -6,8 +6,8 @@ from types import ModuleType
 from prompty.errors import MissingExtra
 
 
-def require(module: str, *, extra: str) -> ModuleType:
-    """Import `module`. Raise MissingExtra, naming the extra, if it is not installed."""
+def require(module: str, *, extra: str = "") -> ModuleType:
+    """Import `module`. Raise MissingExtra, with the command that installs it, if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -178,7 +178,7 @@ class PostgresLock:
     """Advisory lock of a database session. A server that restarts loses it, so a thread checks and reacquires it."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._psycopg: Any = require("psycopg", extra="durable")
+        self._psycopg: Any = require("psycopg", extra="dbos")
         self._url, self._name = url.replace("postgresql+psycopg:", "postgresql:"), name
         self._key = int.from_bytes(sha256(f"prompty:{name}".encode()).digest()[:8], signed=True)
         self._connection = self._acquire()

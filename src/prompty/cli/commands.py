@@ -14,7 +14,7 @@ class Command(NamedTuple):
 
 
 def _durable(target: str, summary: str) -> Command:
-    return Command(target, summary, extra="durable", module="dbos")
+    return Command(target, summary, extra="dbos", module="dbos")
 
 
 GROUPS: dict[str, dict[str, Command]] = {

@@ -1,4 +1,4 @@
-"""Durable runs: turns that survive their process (extra `durable`).
+"""Durable runs: turns that survive their process (extra `dbos`).
 
 `prompty.durable.dbos` and `prompty.durable.temporal` run turns inside your own workflows. `Runs` and `Worker` are for
 programs that have no engine yet. Names are imported on first use, so workflows of Temporal need no DBOS, and a command
@@ -44,6 +44,6 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
         if module is None:
             raise AttributeError(f"module 'prompty.durable' has no attribute '{name}'")
         if name in ("Runs", "Worker"):
-            import_module("prompty.extras").require("dbos", extra="durable")
+            import_module("prompty.extras").require("dbos", extra="dbos")
         value = globals()[name] = getattr(import_module(module), name)
         return value

@@ -37,7 +37,7 @@ class SdkClients:
     headers: Callable[[Any, WireRequest], Mapping[str, Any]] = lambda _, request: request.headers
 
     def load(self) -> ModuleType:
-        return require(self.package, extra="sdk")
+        return require(self.package)
 
     def find(self, agent: PromptAgent, connection: ReferenceConnection, *, is_async: bool) -> "RegisteredClient":
         """Return the client that the host registered under the connection's name, for this kind of code."""
@@ -60,7 +60,9 @@ class _SdkConnection:
         self.client = client
         self.sdk: ModuleType = clients.load()
         self._headers = clients.headers
-        self.http: ModuleType = require("httpx2", extra="sdk")
+        import httpx2  # slow, and calls without a client of the host use httpcore2
+
+        self.http: ModuleType = httpx2
         self.as_bytes: bool = any(type(client) is getattr(self.sdk, name, None) for name in _PLAIN_CLIENTS)
         self.url: str = str(getattr(client, "base_url", ""))
         self.user_agent: str = f"{USER_AGENT} {client.user_agent}"

@@ -195,7 +195,7 @@ def adapt_type(output_type: type[T]) -> type[T]:
 
 
 def _cast_to_struct(result: object, output_type: type[T]) -> T:
-    msgspec = require("msgspec", extra="openai")
+    msgspec = require("msgspec")
     text = result.raw if isinstance(result, StructuredResult) else result
     try:
         decoded: T = (
@@ -231,7 +231,7 @@ def with_output_type(agent: PromptAgent, output_type: type[Any]) -> PromptAgent:
 def _read_schema(output_type: Any) -> Json | None:
     """Return the schema of a type, or None if it has none that an API accepts: its root must be an object."""
     if hasattr(output_type, "__struct_fields__"):
-        schema: Any = require("msgspec", extra="openai").json.schema(output_type)
+        schema: Any = require("msgspec").json.schema(output_type)
     else:
         try:
             schema = create_adapter(output_type).json_schema()

@@ -175,7 +175,7 @@ class EntraTokens:
 
     def _renew(self) -> None:
         if self._identity is None:
-            self._identity = require("azure.identity", extra="foundry").DefaultAzureCredential()
+            self._identity = require("azure.identity", extra="azure").DefaultAzureCredential()
         token = self._identity.get_token(self._scope)
         remember_secrets([token.token])
         self._token = token

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from prompty.extras import require
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.providers import AsyncTransport, Transport
@@ -194,7 +193,6 @@ def _build(key: Key) -> Any:
 
 
 def _load_client() -> ModuleType:
-    require("httpcore2", extra="openai")
-    from prompty.providers.http import client  # it needs this extra, which other calls do without
+    from prompty.providers.http import client  # httpcore2 takes 60 ms to import, and a script needs no HTTP
 
     return client

@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from prompty.errors import ToolError
-from prompty.extras import require
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.request import Function
 from prompty.safety.schemas import get_validator
@@ -88,20 +87,20 @@ async def limit_body(response: Any) -> None:
 
 @cache
 def _limited_stream() -> Any:
-    httpx: Any = require("httpx2", extra="mcp")
+    import httpx2  # slow, and many programs have no MCP server
 
-    class LimitedStream(httpx.AsyncByteStream):  # type: ignore[misc]  # the module is optional, and so untyped here
+    class LimitedStream(httpx2.AsyncByteStream):
         def __init__(self, stream: Any, encoding: str) -> None:
             self._stream, self._encoding = stream, encoding
 
         async def __aiter__(self) -> Any:
             if self._encoding.strip().lower() not in ("", "identity"):
-                raise httpx.StreamError(f"the encoding '{self._encoding[:40]}' is not accepted")
+                raise httpx2.StreamError(f"the encoding '{self._encoding[:40]}' is not accepted")
             length = 0
             async for chunk in self._stream:
                 length += len(chunk)
                 if length > MAX_MESSAGE_BYTES:
-                    raise httpx.StreamError(f"the message has more than {MAX_MESSAGE_BYTES:,} bytes")
+                    raise httpx2.StreamError(f"the message has more than {MAX_MESSAGE_BYTES:,} bytes")
                 yield chunk
 
         async def aclose(self) -> None:

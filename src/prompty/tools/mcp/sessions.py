@@ -99,7 +99,9 @@ async def connect(
 
 async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStack, stderr: "StderrReader") -> Any:
     if address.url is not None:
-        httpx = require("httpx2", extra="mcp")
+        import httpx2  # slow, and many programs have no MCP server
+
+        httpx: Any = httpx2
         # No read timeout: each tool has its own.
         timeout = httpx.Timeout(CONNECT_SECONDS, read=None)
         headers = {"Accept-Encoding": "identity", **dict(address.headers)}

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from prompty.errors import ToolError
-from prompty.extras import require
 from prompty.safety.origins import Origin, has_clear_host
 from prompty.tools.calls import ReportedFailure
 from prompty.tools.openapi.request import HttpRequest
@@ -176,7 +175,9 @@ async def resolve(url: Url) -> list[str]:
 
 async def _send_to_any(url: Url, addresses: Sequence[str], request: HttpRequest, max_bytes: int) -> HttpResponse:
     """Try addresses until one accepts a connection. After that there is no retry."""
-    http = require("httpx2", extra="openapi")
+    import httpx2  # slow, and many programs have no OpenAPI tool
+
+    http: Any = httpx2
     failure = "it has no address"
     for address in addresses[:_MAX_ADDRESSES]:
         try:
@@ -212,7 +213,9 @@ async def _send_to(http: Any, url: Url, address: str, request: HttpRequest, max_
 @cache
 def _ssl_context() -> Any:
     """Return the shared SSL context. Building it is nearly all the cost of a request to a nearby service."""
-    return require("httpx2", extra="openapi").create_ssl_context()
+    import httpx2  # as above
+
+    return httpx2.create_ssl_context()
 
 
 def _build_headers(url: Url, request: HttpRequest) -> list[tuple[str, str]]:
