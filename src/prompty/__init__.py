@@ -75,20 +75,21 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
             modules |= {name: module for name, word, alias in triples if word == "as" and name == alias}
         return modules
 
-    _OTHER_FUNCTIONS = {
-        "run": "Call prompty.invoke(prompt, inputs). prompty.pipeline.run(agent, messages) takes prepared messages.",
-        "execute": "Call prompty.invoke(prompt, inputs, options={…}).",
-        "execute_async": "Call await prompty.invoke_async(prompt, inputs, options={…}).",
-        "headless": "Call prompty.invoke(prompty.loads('---\\nmodel: …\\n---\\nuser:\\n…'), inputs)",
-    }
-    _MODULES = ["errors", "testing", "messages", "events", "providers", "tools", "memory", "tracing"]
-    _MODULES += ["viewer", "batches", "mcp", "openapi", "durable", "pipeline"]
-
     def _find_fix(name: str, known: list[str]) -> str:
         """Return what to write instead of a name that this module does not have, or an empty text."""
-        if name in _OTHER_FUNCTIONS:
-            return _OTHER_FUNCTIONS[name]
-        for module in _MODULES:
+        functions = {
+            "run": (
+                "Call prompty.invoke(prompt, inputs). prompty.pipeline.run(agent, messages) takes prepared messages."
+            ),
+            "execute": "Call prompty.invoke(prompt, inputs, options={…}).",
+            "execute_async": "Call await prompty.invoke_async(prompt, inputs, options={…}).",
+            "headless": "Call prompty.invoke(prompty.loads('---\\nmodel: …\\n---\\nuser:\\n…'), inputs)",
+        }
+        modules = ["errors", "testing", "messages", "events", "providers", "tools", "memory", "tracing"]
+        modules += ["viewer", "batches", "mcp", "openapi", "durable", "pipeline"]
+        if name in functions:
+            return functions[name]
+        for module in modules:
             value = getattr(import_module(f"prompty.{module}"), name, None)
             if str(getattr(value, "__module__", "")).startswith("prompty."):
                 return f"Write: from prompty.{module} import {name}"

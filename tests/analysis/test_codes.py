@@ -8,7 +8,6 @@ SOURCES = [
     *(ROOT / "src/prompty/analysis").glob("*.py"),
     *(ROOT / "src/prompty/pipeline").glob("*.py"),
     ROOT / "src/prompty/providers/fitting.py",
-    ROOT / "src/prompty/cases/imports/importing.py",
     ROOT / "src/prompty/cases/project_file.py",
 ]
 _CODE = re.compile(r'"([a-z]+(?:-[a-z0-9]+)+)"')
