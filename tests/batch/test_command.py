@@ -1,5 +1,6 @@
 """`prompty batch` in one process, against a provider on loopback."""
 
+import csv
 import json
 import re
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.folder import SECONDS, Folder, numbers_of, until
+from tests.batch.folder import SECONDS, Folder, lines_of, numbers_of, until
 from tests.batch.hostile import Hostile
 from tests.durable.databases import Databases
 from tests.loopback import refusing_port
@@ -158,7 +159,39 @@ def test_csv_rows_and_rows_that_cannot_be_read(folder: Folder) -> None:
     assert failed["row"] == 2
     assert failed["error"]["class"] == "InputError"
     assert "it has 2 cells, but the first line has 1" in failed["error"]["message"]
+    assert "Row 2 failed: row 2 is invalid: it has 2 cells, but the first line has 1" in said.stderr
     assert "--retry-failed" in said.stderr
+
+
+def test_only_the_first_row_that_fails_is_told(folder: Folder) -> None:
+    folder.write_rows([{"q": "one"}, {"q": 2}, {"q": 3}])
+    assert folder.run(code=1).stderr.count(" failed: ") == 1
+
+
+def test_results_as_csv_are_in_the_order_of_the_rows_and_continue_from_their_records(
+    folder: Folder, provider: Hostile
+) -> None:
+    records, folder.out = folder.out, folder.path / "out.csv"
+    folder.write_rows([{"q": "one", "note": "=1+1"}, {"q": 'two, "2"', "note": "a\nb"}, {"q": "three"}])
+    assert folder.run("--limit", "2").summary["done"] == 2
+    assert folder.run().summary["earlier"] == 2
+    with folder.out.open(encoding="utf-8", newline="") as file:
+        assert [*csv.reader(file)] == [
+            ["row", "q", "note", "result", "cost"],
+            ["1", "one", "'=1+1", "answer one", ""],  # which a spreadsheet would compute
+            ["2", 'two, "2"', "a\nb", "answer two,", ""],
+            ["3", "three", "", "answer three", ""],
+        ]
+    assert (len(lines_of(records)), provider.asked.total()) == (3, 3)
+
+
+def test_a_csv_file_of_somebody_else_is_not_replaced(folder: Folder, provider: Hostile) -> None:
+    folder.out = folder.path / "accounts.csv"
+    folder.out.write_text("name,iban\n")
+    assert "'accounts.csv' exists, and no batch has written it" in folder.run(code=1).stderr.replace(
+        f"{folder.path}/", ""
+    )
+    assert (folder.out.read_text(), provider.asked.total()) == ("name,iban\n", 0)
 
 
 def test_failed_rows_stand_beside_the_output_until_they_are_tried_again(folder: Folder, provider: Hostile) -> None:
@@ -284,8 +317,10 @@ def test_what_a_provider_asks_to_wait_all_rows_wait(tmp_path: Path) -> None:
     with Hostile(capacity=3, seconds=0.2, retry_after=1.0) as provider:
         folder = Folder(tmp_path, provider.url)
         folder.write_rows({"q": f"n{number}"} for number in range(12))
-        folder.run()
+        told = folder.run().stderr
         assert numbers_of(folder.results()) == list(range(1, 13))
+        assert "The provider is overloaded (" in told
+        assert "slow down): at most 3 rows at once for now." in told
         gaps = [later - earlier for earlier, later in pairwise(provider.moments)]
         assert 0.7 < max(gaps) < 5
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_type
@@ -10,7 +12,7 @@ import pytest
 
 import prompty
 from prompty import Result, batch, batch_async, loads
-from prompty.batches import RowResult
+from prompty.batches import RowResult, batch_stream, batch_stream_async
 from prompty.errors import InputError, ModelError, RequestError, ResultError, WrongArgument
 from prompty.model.request import WireRequest
 from prompty.testing import Script, call
@@ -40,9 +42,19 @@ def rows(count: int) -> list[dict[str, object]]:
     return [{"n": n} for n in range(count)]
 
 
+async def collect_async(*arguments: Any, **options: Any) -> list[RowResult[Any]]:
+    return [row async for row in batch_stream_async(*arguments, **options)]
+
+
+def sort(results: Iterable[RowResult[Any]]) -> list[RowResult[Any]]:
+    return sorted(results, key=lambda row: row.number)
+
+
 WAYS: dict[str, Any] = {
     "batch": batch,
     "batch_async": lambda *arguments, **options: asyncio.run(batch_async(*arguments, **options)),
+    "batch_stream": lambda *arguments, **options: sort(batch_stream(*arguments, **options)),
+    "batch_stream_async": lambda *arguments, **options: sort(asyncio.run(collect_async(*arguments, **options))),
 }
 
 
@@ -56,6 +68,7 @@ def test_results_come_in_the_order_of_the_rows(run_batch: Any) -> None:
         results = run_batch(loads(FILE), rows(50), concurrency=8)
     assert [row.value for row in results] == [str(n) for n in range(50)]
     assert [row.inputs for row in results] == rows(50)
+    assert [row.number for row in results] == list(range(1, 51))
     assert isinstance(results[0].result, Result)
     assert results[0].result.usage.input_tokens == 10
 
@@ -195,6 +208,8 @@ async def types(agent: prompty.PromptAgent) -> None:
     assert_type(batch(agent, [{"n": 1}]), list[RowResult[Any]])
     assert_type(batch("x.prompty", [{"n": 1}], output_type=Number, concurrency=2)[0].value, Number)
     assert_type(await batch_async(agent, [], output_type=Number), list[RowResult[Number]])
+    assert_type(batch_stream(agent, [{"n": 1}]), Generator[RowResult[Any], None, None])
+    assert_type(batch_stream_async(agent, [], output_type=Number), AsyncGenerator[RowResult[Number], None])
 
 
 def test_rows_are_made_in_the_callers_thread(run_batch: Any) -> None:
@@ -256,3 +271,83 @@ def test_an_error_of_the_rows_is_raised_and_ends_those_that_run() -> None:
 
     within(run)
     assert ended.is_set()
+
+
+def test_columns_that_the_prompt_does_not_use_are_left_out(run_batch: Any) -> None:
+    with Script(echo):
+        assert [row.value for row in run_batch(loads(FILE), [{"n": 1, "note": "of the table"}])] == ["1"]
+
+
+def test_results_are_yielded_while_other_rows_run() -> None:
+    release = threading.Event()
+
+    @prompty.tool
+    async def wait() -> str:
+        await asyncio.to_thread(release.wait, 60)
+        return "done"
+
+    def answer(request: WireRequest) -> Any:
+        messages: Any = request.body["messages"]
+        return call("wait") if [message["content"] for message in messages] == ["0"] else "Done."
+
+    with Script(*[answer] * 4):
+        results = batch_stream(loads(FILE), rows(3), tools=[wait], concurrency=2)
+        assert [next(results).number, next(results).number] == [2, 3]
+        release.set()
+        assert [row.number for row in results] == [1]
+
+
+def test_no_more_rows_are_read_than_may_run_while_results_wait() -> None:
+    made = 0
+
+    def make_rows() -> Iterator[dict[str, object]]:
+        nonlocal made
+        for made in range(1, 1001):
+            yield {"n": made}
+
+    with Script(*[echo] * 1000):
+        for taken, _ in enumerate(batch_stream(loads(FILE), make_rows(), concurrency=4), 1):
+            assert made <= taken + 2 * 4
+
+
+def test_closing_a_stream_ends_the_running_rows() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    @prompty.tool
+    async def wait() -> str:
+        try:
+            begun.set()
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return "too late"
+
+    def answer(request: WireRequest) -> Any:
+        return call("wait") if "1" in str(request.body["messages"]) else "Done."
+
+    with Script(*[answer] * 2):
+        results: Any = batch_stream(loads(FILE), rows(2), tools=[wait])
+        assert next(results).number == 1
+        assert begun.wait(60)
+        results.close()
+    assert ended.is_set()
+
+
+def test_rows_may_come_from_an_async_iterator_that_waits_for_a_result() -> None:
+    async def main() -> list[int]:
+        taken: list[int] = []
+        arrived = asyncio.Event()
+
+        async def make_rows() -> AsyncIterator[dict[str, object]]:
+            yield {"n": 1}
+            await arrived.wait()  # as a consumer of messages does that has none
+            yield {"n": 2}
+
+        async with aclosing(batch_stream_async(loads(FILE), make_rows())) as results:
+            async for row in results:
+                taken.append(row.number)
+                arrived.set()
+        return taken
+
+    with Script(*[echo] * 2):
+        assert asyncio.run(asyncio.wait_for(main(), 60)) == [1, 2]

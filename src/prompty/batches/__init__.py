@@ -6,6 +6,6 @@ the number of concurrent calls to the provider.
 Above: `cli.batch`. Below: `api`, `durable`.
 """
 
-from prompty.batches.batch import RowResult, batch, batch_async
+from prompty.batches.batch import RowResult, batch, batch_async, batch_stream, batch_stream_async
 
-__all__ = ["RowResult", "batch", "batch_async"]
+__all__ = ["RowResult", "batch", "batch_async", "batch_stream", "batch_stream_async"]

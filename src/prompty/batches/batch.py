@@ -1,19 +1,32 @@
-"""Run a prompt once for each row of a list, in this process: `prompty.batch` and `prompty.batch_async`."""
+"""Run a prompt once for each row of an iterator, in this process.
+
+`batch_stream` and `batch_stream_async` yield results as rows complete; `batch` and `batch_async` sort them into a list.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from prompty.api import make_settings, takes_options
 from prompty.batches.calls import MAX_RETRIES
-from prompty.batches.throttle import CallTimer, Throttle
-from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, run_in_event_loop
+from prompty.batches.throttle import CONCURRENCY, CallTimer, Throttle
+from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop
 from prompty.drivers.run import AgentOrPath, Invocation, Result, start_async
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import Listener, TurnOptions
@@ -25,14 +38,18 @@ from prompty.safety.html import write_table
 
 T = TypeVar("T")
 _END = object()  # in place of a row after the last one
-CONCURRENCY = 16
+Rows = Iterable[Mapping[str, object]]
 _OF_ONE_CONVERSATION = ("memory", "messages", "paused_key", "session_id", "steering")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowResult(Generic[T]):
-    """The outcome of one row: a `result`, an `error`, or a turn that is `paused` because a call needs approval."""
+    """The outcome of one row: a `result`, an `error`, or a turn that is `paused` because a call needs approval.
 
+    `number` is the row's place among the rows, from 1.
+    """
+
+    number: int
     inputs: Mapping[str, object] = field(repr=False)  # some may be sensitive
     result: Result[T] | None = None
     error: Exception | None = None
@@ -57,7 +74,7 @@ class RowResult(Generic[T]):
 @overload
 def batch(
     agent_or_path: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    rows: Rows,
     *,
     concurrency: int = ...,
     provider_batch: bool = ...,
@@ -67,7 +84,7 @@ def batch(
 @overload
 def batch(
     agent_or_path: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    rows: Rows,
     *,
     output_type: type[T],
     concurrency: int = ...,
@@ -78,7 +95,7 @@ def batch(
 @takes_options(TurnOptions)
 def batch(
     agent_or_path: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    rows: Rows,
     *,
     output_type: type[Any] | None = None,
     concurrency: int = CONCURRENCY,
@@ -89,8 +106,9 @@ def batch(
     """Run one turn for each row of inputs. Return a `RowResult` for each, in the order of the rows.
 
     A failed row does not stop the others: its error is in its result. At most `concurrency` rows run at once, and fewer
-    while the provider is overloaded. A budget applies to each row. Interrupt it to cancel the running rows. A generator
-    of rows runs in the caller's thread, and may call prompty itself.
+    while the provider is overloaded. A budget applies to each row. A row may have columns that the prompt does not use.
+    Interrupt it to cancel the running rows. A generator of rows runs in the caller's thread, and may call prompty
+    itself.
 
     With `provider_batch=True`, OpenAI or Anthropic run the rows within a day, at half of the price. Results are
     appended to the file `output`: after an interruption, the same call continues.
@@ -98,30 +116,13 @@ def batch(
     if provider_batch or output is not None:
         return _run_provider_batch("batch", agent_or_path, rows, output_type, provider_batch, output, options)
     turn_options = _check("batch", rows, concurrency, options)
-    if isinstance(rows, list | tuple):
-        return run_in_event_loop(_run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options))
-    wanted: SimpleQueue[Future[Any] | None] = SimpleQueue()  # rows that the event loop asks this thread for
-
-    async def next_row() -> Any:
-        row: Future[Any] = Future()
-        wanted.put(row)
-        return await asyncio.wrap_future(row)
-
-    iterator = iter(rows)
-    future = in_event_loop(_run_rows(agent_or_path, next_row, output_type, concurrency, turn_options))
-    future.add_done_callback(lambda _: wanted.put(None))
-    try:
-        while (row := _take_request(wanted, future)) is not None:
-            row.set_result(next(iterator, _END))
-        return future.result()
-    finally:
-        cancel_and_wait([future])
+    return _sort(_iterate(agent_or_path, iter(rows), output_type, concurrency, turn_options))
 
 
 @overload
 async def batch_async(
     agent_or_path: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    rows: Rows,
     *,
     concurrency: int = ...,
     provider_batch: bool = ...,
@@ -131,7 +132,7 @@ async def batch_async(
 @overload
 async def batch_async(
     agent_or_path: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    rows: Rows,
     *,
     output_type: type[T],
     concurrency: int = ...,
@@ -142,7 +143,7 @@ async def batch_async(
 @takes_options(TurnOptions)
 async def batch_async(
     agent_or_path: AgentOrPath,
-    rows: Iterable[Mapping[str, object]],
+    rows: Rows,
     *,
     output_type: type[Any] | None = None,
     concurrency: int = CONCURRENCY,
@@ -155,12 +156,84 @@ async def batch_async(
         arguments = (agent_or_path, rows, output_type, provider_batch, output, options)
         return await asyncio.to_thread(_run_provider_batch, "batch_async", *arguments)
     turn_options = _check("batch_async", rows, concurrency, options)
-    return await _run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options)
+    stream = _run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options)
+    async with aclosing(stream):
+        return _sort([row async for row in stream])
+
+
+@overload
+def batch_stream(
+    agent_or_path: AgentOrPath,
+    rows: Rows,
+    *,
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> Generator[RowResult[Any], None, None]: ...
+@overload
+def batch_stream(
+    agent_or_path: AgentOrPath,
+    rows: Rows,
+    *,
+    output_type: type[T],
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> Generator[RowResult[T], None, None]: ...
+@takes_options(TurnOptions)
+def batch_stream(
+    agent_or_path: AgentOrPath,
+    rows: Rows,
+    *,
+    output_type: type[Any] | None = None,
+    concurrency: int = CONCURRENCY,
+    **options: Any,
+) -> Generator[RowResult[Any], None, None]:
+    """Run one turn for each row of inputs, like `batch`. Yield each `RowResult` as its row completes.
+
+    It reads rows as it can start them, and waits while you handle a result, so a million rows take no more memory than
+    `concurrency` of them. Closing the iterator cancels the running rows.
+    """
+    turn_options = _check("batch_stream", rows, concurrency, options)
+    return _iterate(agent_or_path, iter(rows), output_type, concurrency, turn_options)
+
+
+@overload
+def batch_stream_async(
+    agent_or_path: AgentOrPath,
+    rows: Rows | AsyncIterable[Mapping[str, object]],
+    *,
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> AsyncGenerator[RowResult[Any], None]: ...
+@overload
+def batch_stream_async(
+    agent_or_path: AgentOrPath,
+    rows: Rows | AsyncIterable[Mapping[str, object]],
+    *,
+    output_type: type[T],
+    concurrency: int = ...,
+    **options: Unpack[TurnOptions],
+) -> AsyncGenerator[RowResult[T], None]: ...
+@takes_options(TurnOptions)
+def batch_stream_async(
+    agent_or_path: AgentOrPath,
+    rows: Rows | AsyncIterable[Mapping[str, object]],
+    *,
+    output_type: type[Any] | None = None,
+    concurrency: int = CONCURRENCY,
+    **options: Any,
+) -> AsyncGenerator[RowResult[Any], None]:
+    """Run one turn for each row of inputs, like `batch_stream`. The rows may come from an async iterator.
+
+    To stop early, close it: `async with contextlib.aclosing(batch_stream_async(…)) as results`.
+    """
+    turn_options = _check("batch_stream_async", rows, concurrency, options)
+    return _run_rows(agent_or_path, _read(rows), output_type, concurrency, turn_options)
 
 
 def _check(function: str, rows: object, concurrency: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of each turn. Raise for a mistake that would make every row fail."""
-    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+    is_iterable = isinstance(rows, Iterable) or (function == "batch_stream_async" and isinstance(rows, AsyncIterable))
+    if isinstance(rows, str | bytes | Mapping) or not is_iterable:
         raise WrongArgument(f"{function}(rows)", rows, "a list of inputs", "Write [{'name': value}, …].")
     if concurrency < 1:
         raise RequestError(f"concurrency is {concurrency!r}", "Pass a whole number of at least 1.")
@@ -168,7 +241,7 @@ def _check(function: str, rows: object, concurrency: int, options: Mapping[str, 
     for name in _OF_ONE_CONVERSATION:
         if options.get(name) is not None:
             raise RequestError(f"`{name}` belongs to one conversation, but a batch has many", "Remove it.")
-    return {"max_retries": MAX_RETRIES, **options}
+    return {"max_retries": MAX_RETRIES, "extra_inputs": "ignore", **options}
 
 
 def _run_provider_batch(
@@ -187,13 +260,20 @@ def _run_provider_batch(
         raise RequestError(f"{function}() got only one of `provider_batch` and `output`", f"Also pass {missing}.")
     _check(function, rows, 1, options)
     return [
-        RowResult(inputs=inputs, error=end) if isinstance(end, Exception) else RowResult(inputs=inputs, result=end)
-        for inputs, end in run_rows(source, rows, Path(output), output_type, options)
+        _make_result(number, inputs, end)
+        for number, (inputs, end) in enumerate(run_rows(source, rows, Path(output), output_type, options), 1)
     ]
 
 
-def _read(rows: Iterable[Mapping[str, object]]) -> Callable[[], Awaitable[Any]]:
+def _sort(results: Iterable[RowResult[Any]]) -> list[RowResult[Any]]:
+    return sorted(results, key=attrgetter("number"))
+
+
+def _read(rows: Rows | AsyncIterable[Mapping[str, object]]) -> Callable[[], Awaitable[Any]]:
     """Return a function that returns the next row, or `_END`. It makes the row on the event loop."""
+    if isinstance(rows, AsyncIterable):
+        asynchronous = aiter(rows)
+        return lambda: anext(asynchronous, _END)
     iterator = iter(rows)
 
     async def next_row() -> Any:
@@ -202,10 +282,45 @@ def _read(rows: Iterable[Mapping[str, object]]) -> Callable[[], Awaitable[Any]]:
     return next_row
 
 
-def _take_request(wanted: "SimpleQueue[T]", future: LoopFuture[Any]) -> T:
+def _iterate(
+    source: AgentOrPath,
+    rows: Iterator[Mapping[str, object]],
+    output_type: type[Any] | None,
+    concurrency: int,
+    options: Mapping[str, Any],
+) -> Generator[RowResult[Any], None, None]:
+    """Yield the results of rows that run on another thread's event loop. The rows are made in this one."""
+    messages: SimpleQueue[Future[Any] | RowResult[Any] | None] = (
+        SimpleQueue()
+    )  # a row that is wanted, a result, the end
+
+    async def next_row() -> Any:
+        row: Future[Any] = Future()
+        messages.put(row)
+        return await asyncio.wrap_future(row)
+
+    async def run() -> None:
+        async with aclosing(_run_rows(source, next_row, output_type, concurrency, options)) as results:
+            async for result in results:
+                messages.put(result)
+
+    future = in_event_loop(run())
+    future.add_done_callback(lambda _: messages.put(None))
+    try:
+        while (message := _take(messages, future)) is not None:
+            if isinstance(message, RowResult):
+                yield message
+            else:
+                message.set_result(next(rows, _END))
+        future.result()
+    finally:
+        cancel_and_wait([future])
+
+
+def _take(messages: "SimpleQueue[T]", future: LoopFuture[Any]) -> T:
     while True:
         with suppress(Empty):
-            return wanted.get(timeout=None if future.is_started else future.START_SECONDS)
+            return messages.get(timeout=None if future.is_started else future.START_SECONDS)
         future.start_elsewhere()
 
 
@@ -215,33 +330,52 @@ async def _run_rows(
     output_type: type[Any] | None,
     concurrency: int,
     options: Mapping[str, Any],
-) -> list[RowResult[Any]]:
+) -> AsyncGenerator[RowResult[Any], None]:
+    """Start a row whenever one may start, and yield results as rows complete. A result that has not been taken keeps
+    its place. An error of the rows' iterator ends the running rows."""
     agent = source if isinstance(source, PromptAgent) else await asyncio.to_thread(open_agent, source, "batch()")
     throttle = Throttle(concurrency)
-    tasks: list[asyncio.Task[RowResult[Any]]] = []
     running: set[asyncio.Task[RowResult[Any]]] = set()
-    try:
+    ended: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
+    is_free = asyncio.Event()
+
+    def end(task: asyncio.Task[RowResult[Any]]) -> None:
+        running.discard(task)
+        ended.put_nowait(task)
+
+    async def start_rows() -> None:
+        number = 0
         while (inputs := await next_row()) is not _END:
-            while not throttle.has_free_slot(len(running)):
-                timeout = throttle.pause_seconds or None
-                if running:
-                    await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-                else:
-                    await asyncio.sleep(timeout or 0)
-            task = asyncio.create_task(_run_row(agent, inputs, output_type, options, throttle, running))
-            tasks.append(task)
-            running.add(task)
-            task.add_done_callback(running.discard)
-        return await asyncio.gather(*tasks)
+            number += 1
+            while not throttle.has_free_slot(len(running) + ended.qsize()):
+                is_free.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(is_free.wait(), throttle.pause_seconds or None)
+            row = _run_row(agent, number, inputs, output_type, options, throttle, running)
+            running.add(task := asyncio.create_task(row))
+            task.add_done_callback(end)
+
+    starting = asyncio.create_task(start_rows())
+    starting.add_done_callback(ended.put_nowait)
+    try:
+        while running or not ended.empty() or not starting.done():
+            task = await ended.get()
+            if task is starting:
+                starting.result()
+            else:
+                is_free.set()
+                yield task.result()
+        starting.result()
     finally:
-        for task in running:
+        left = {starting, *running}
+        for task in left:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await asyncio.wait(left)
 
 
 async def _run_row(
     agent: PromptAgent,
+    number: int,
     inputs: Mapping[str, object],
     output_type: type[Any] | None,
     options: Mapping[str, Any],
@@ -265,9 +399,19 @@ async def _run_row(
         )
     except Exception as error:
         throttle.on_failure(timer, error)
-        return RowResult(inputs=inputs, error=error)
-    throttle.on_success(timer, len(running))
-    return RowResult(inputs=inputs, paused=end) if isinstance(end, Paused) else RowResult(inputs=inputs, result=end)
+        return _make_result(number, inputs, error)
+    throttle.on_success(len(running))
+    return _make_result(number, inputs, end)
+
+
+def _make_result(number: int, inputs: Mapping[str, object], end: Result[Any] | Paused | Exception) -> RowResult[Any]:
+    match end:
+        case Exception():
+            return RowResult(number=number, inputs=inputs, error=end)
+        case Paused():
+            return RowResult(number=number, inputs=inputs, paused=end)
+        case _:
+            return RowResult(number=number, inputs=inputs, result=end)
 
 
 def _on_event(throttle: Throttle, timer: CallTimer, listener: Listener | None, event: Event) -> object:

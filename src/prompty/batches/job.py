@@ -1,7 +1,7 @@
 """Batch job: the request, its progress, and the bookkeeping that batches in this process and on workers share."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -90,7 +90,8 @@ class BatchProgress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchJob:
-    """A batch as requested. `numbers` selects rows; no row starts after `budget` dollars."""
+    """A batch as requested. `numbers` selects rows; no row starts after `budget` dollars. `notify` is told, in a line
+    for a person, when the limit of rows at once is lowered and why the first row failed."""
 
     agent: PromptAgent
     rows: Path
@@ -103,6 +104,7 @@ class BatchJob:
     retry_failed: bool = False
     outputs_mode: Literal["strict", "lenient"] = "strict"
     provider_tools: bool = True
+    notify: Callable[[str], object] = lambda line: None
 
 
 class Batch:
@@ -133,5 +135,7 @@ class Batch:
         self._count(used)
 
     def _fail(self, planned: PlannedRow, failure: RowFailure, used: RowUsage) -> None:
+        if not self.progress.failed:
+            self.job.notify(f"Row {planned.row.number} failed: {failure.message}")
         self.ledger.fail(encode_record(build_failure(planned, failure, used)), used.cost)
         self._count(used, failed=True)

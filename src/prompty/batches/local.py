@@ -22,7 +22,7 @@ class LocalBatch(Batch):
 
     def __init__(self, job: BatchJob, ledger: Ledger) -> None:
         super().__init__(job, ledger)
-        self.throttle: Throttle = Throttle(job.max_concurrency)
+        self.throttle: Throttle = Throttle(job.max_concurrency, on_lowered=self._on_lowered)
         self.stopping: bool = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -90,6 +90,10 @@ class LocalBatch(Batch):
         if not task.cancelled() and isinstance(error := task.exception(), OSError):
             self._write_error = error  # results cannot be written: do not pay for more
 
+    def _on_lowered(self, limit: int, reason: str) -> None:
+        rows = "row" if limit == 1 else "rows"
+        self.job.notify(f"The provider is overloaded ({reason}): at most {limit} {rows} at once for now.")
+
     def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -110,4 +114,4 @@ class LocalBatch(Batch):
             self._fail(planned, describe_pause(result, HOW_TO_APPROVE), call.used)
         else:
             self._finish(line, call.used)
-            self.throttle.on_success(timer, len(self._tasks))
+            self.throttle.on_success(len(self._tasks))

@@ -1,8 +1,8 @@
 """Throttle the calls of this process, and adapt the limit on concurrent ones to their outcomes.
 
-The limit is AIMD: additive increase while calls succeed, multiplicative decrease on overload, which is a status of the
-provider (429, 503), or calls that take twice as long as usual. It is pure: each event returns a new limit. Times are
-seconds of any one clock.
+The limit is AIMD: additive increase while calls succeed, multiplicative decrease when the provider says that it is
+overloaded: by the status 429, 503 or 529, or by a Retry-After. How long calls take says nothing about that, because
+answers have different lengths. It is pure: each event returns a new limit. Times are seconds of any one clock.
 """
 
 import asyncio
@@ -16,22 +16,19 @@ from prompty.drivers.aio import Outcome
 from prompty.errors import ModelError
 from prompty.model.event import Event, Retry
 
-INITIAL_LIMIT = 4.0
-DECREASE_FACTOR = 0.7
-SLOW_FACTOR = 2.0  # calls that take this many times the baseline are slow
-MIN_SAMPLE = 10  # calls that make a meaningful mean
-BASELINE_GROWTH = 1.05  # how fast the baseline follows calls that have become slower for good
+INITIAL_LIMIT = 4.0  # or a sixteenth of the maximum, which slow start reaches after four rounds
+DECREASE_FACTOR = 0.85  # a smaller one leaves more than a tenth of the provider unused
 MAX_PAUSE_SECONDS = 60.0  # a server's Retry-After is honoured up to this
-OVERLOAD_STATUSES = frozenset({429, 503})
+OVERLOAD_STATUSES = frozenset({429, 503, 529})  # the last one is Anthropic's
+CONCURRENCY = 64  # the default of the command and of the functions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConcurrencyLimit:
     """`value` calls may run at once, at most `maximum`. No call starts before `paused_until`.
 
-    Calls that started before `lowered_at` ran under a higher limit and are not held against this one. `baseline` is the
-    duration of a call while the provider has capacity to spare; `seconds` and `calls` are the sample since it was last
-    compared with that. `slow_start` lasts until the first overload, as in TCP.
+    Calls that started before `lowered_at` ran under a higher limit, so their failures do not lower this one.
+    `slow_start` lasts until the first overload, as in TCP.
     """
 
     maximum: int
@@ -39,43 +36,28 @@ class ConcurrencyLimit:
     paused_until: float = 0.0
     lowered_at: float = float("-inf")
     slow_start: bool = True
-    baseline: float | None = None
-    seconds: float = 0.0
-    calls: int = 0
 
     def count_free_slots(self, running: int, now: float) -> int:
         return 0 if now < self.paused_until else max(int(self.value) - running, 0)
 
-    def after_success(self, *, started: float, now: float, running: int) -> "ConcurrencyLimit":
+    def after_success(self, *, running: int) -> "ConcurrencyLimit":
         """Raise the limit by one per round of calls, or per call during slow start. An unused limit does not grow."""
+        if running < int(self.value):
+            return self
         step = 1.0 if self.slow_start else 1.0 / self.value
-        grown = self.value + step if running >= int(self.value) else self.value
-        limit = replace(self, value=min(grown, float(self.maximum)))
-        if started < self.lowered_at:
-            return limit
-        limit = replace(limit, seconds=self.seconds + now - started, calls=self.calls + 1)
-        return limit._compare_with_baseline(now) if limit.calls >= max(limit.value / 2, MIN_SAMPLE) else limit
+        return replace(self, value=min(self.value + step, float(self.maximum)))
 
     def after_overload(self, *, started: float, now: float, retry_after: float | None) -> "ConcurrencyLimit":
         """Lower the limit once per overload, and pause all calls for as long as the provider asked."""
         until = max(self.paused_until, now + min(retry_after or 0.0, MAX_PAUSE_SECONDS))
         limit = replace(self, paused_until=until, slow_start=False)
-        return limit if started < self.lowered_at else limit._lower(now)
-
-    def _compare_with_baseline(self, now: float) -> "ConcurrencyLimit":
-        mean = self.seconds / self.calls
-        baseline = mean if self.baseline is None else min(mean, self.baseline * BASELINE_GROWTH)
-        limit = replace(self, baseline=baseline, seconds=0.0, calls=0)
-        if self.baseline is None or mean <= SLOW_FACTOR * self.baseline:
+        if started < self.lowered_at:
             return limit
-        return replace(limit, slow_start=False)._lower(now)
-
-    def _lower(self, now: float) -> "ConcurrencyLimit":
-        return replace(self, value=max(self.value * DECREASE_FACTOR, 1.0), lowered_at=now, seconds=0.0, calls=0)
+        return replace(limit, value=max(self.value * DECREASE_FACTOR, 1.0), lowered_at=now)
 
 
 def create_limit(maximum: int) -> ConcurrencyLimit:
-    return ConcurrencyLimit(maximum=maximum, value=min(INITIAL_LIMIT, maximum))
+    return ConcurrencyLimit(maximum=maximum, value=min(max(INITIAL_LIMIT, maximum / 16), maximum))
 
 
 T = TypeVar("T")
@@ -89,11 +71,20 @@ class CallTimer:
 
 
 class Throttle:
-    """The current limit and its clock. Report the outcome of every call."""
+    """The current limit and its clock. Report the outcome of every call.
 
-    def __init__(self, maximum: int, clock: Callable[[], float] = time.monotonic) -> None:
+    `on_lowered` is told each limit that is lower than all before, and the provider's words for why.
+    """
+
+    def __init__(
+        self,
+        maximum: int,
+        clock: Callable[[], float] = time.monotonic,
+        on_lowered: Callable[[int, str], object] = lambda limit, reason: None,
+    ) -> None:
         self.limit: ConcurrencyLimit = create_limit(maximum)
         self.clock = clock
+        self._on_lowered, self._lowest = on_lowered, maximum
 
     def has_free_slot(self, running: int) -> bool:
         return self.limit.count_free_slots(running, self.clock()) > 0
@@ -108,20 +99,24 @@ class Throttle:
 
     def on_retry(self, call: CallTimer, retry: Retry) -> None:
         """Record a failed request that is going to be retried."""
-        if retry.status in OVERLOAD_STATUSES:
-            self._on_overload(call, None if retry.retry_after is None else retry.seconds)
+        self._on_failure(call, retry.status, retry.retry_after and retry.seconds, retry.reason)
         call.started = self.clock() + retry.seconds
 
     def on_failure(self, call: CallTimer, error: Exception) -> None:
         """Record a call that failed and is not retried."""
-        if isinstance(error, ModelError) and error.status in OVERLOAD_STATUSES:
-            self._on_overload(call, error.retry_after)
+        if isinstance(error, ModelError):
+            self._on_failure(call, error.status, error.retry_after, error.cause)
 
-    def on_success(self, call: CallTimer, running: int) -> None:
-        self.limit = self.limit.after_success(started=call.started, now=self.clock(), running=running)
+    def on_success(self, running: int) -> None:
+        self.limit = self.limit.after_success(running=running)
 
-    def _on_overload(self, call: CallTimer, retry_after: float | None) -> None:
+    def _on_failure(self, call: CallTimer, status: int | None, retry_after: float | None, reason: str) -> None:
+        if status not in OVERLOAD_STATUSES and retry_after is None:
+            return
         self.limit = self.limit.after_overload(started=call.started, now=self.clock(), retry_after=retry_after)
+        if (value := int(self.limit.value)) < self._lowest:
+            self._lowest = value
+            self._on_lowered(value, reason)
 
 
 class ThrottledCalls:
@@ -142,7 +137,7 @@ class ThrottledCalls:
         try:
             async for event in events:
                 yield event
-            self.throttle.on_success(call, self._running + self._waiting)
+            self.throttle.on_success(self._running + self._waiting)
         except ModelError as error:
             self.throttle.on_failure(call, error)
             raise

@@ -23,7 +23,8 @@ from prompty.batches.ledger import Ledger, get_failures_path
 from prompty.batches.local import LocalBatch
 from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import check_columns, count_rows, parse_shard, select_rows
-from prompty.batches.throttle import Throttle, ThrottledCalls
+from prompty.batches.table import write_csv
+from prompty.batches.throttle import CONCURRENCY, Throttle, ThrottledCalls
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
 from prompty.cli.durable import parse_duration
@@ -62,7 +63,10 @@ LINE_SECONDS = 10.0
 
 Rows = Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")]
 OutputFile = Annotated[
-    Path | None, Option("--output", "-o", metavar="PATH", help="Append the results to this JSONL file.")
+    Path | None,
+    Option(
+        "--output", "-o", metavar="PATH", help="Append the results to this JSONL file, or write them to a CSV file."
+    ),
 ]
 Estimates = Annotated[
     bool, Option("--estimate", help="Run nothing. Show what the rows would cost. With --output, only what is left.")
@@ -114,7 +118,7 @@ def run_batch(
     sample: Sample = None,
     shard: ShardOfRows = None,
     max_cost: BatchMaxCost = None,
-    concurrency: BatchConcurrency = 64,
+    concurrency: BatchConcurrency = CONCURRENCY,
     tools: ToolFiles = None,
     database: Database = None,
     name: Name = None,
@@ -139,9 +143,9 @@ def run_batch(
     try:
         start_tracing(trace, find_project(file))
         agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
-        if output is not None and output.suffix.lower() == ".csv":
-            fix = f"Name it {output.with_suffix('.jsonl')}."
-            raise RequestError(f"results are written as JSON lines, but '{output}' is a CSV file", fix)
+        table = output if output is not None and output.suffix.lower() == ".csv" else None
+        if table is not None:
+            output = _find_records_of(table)
         part = None if shard is None else parse_shard(shard)
         check_columns(rows, agent)
         numbers = select_rows(count_rows(rows), limit=limit, sample=sample, shard=part)
@@ -162,14 +166,25 @@ def run_batch(
             retry_failed=retry_failed,
             outputs_mode=get_outputs_mode(lenient=lenient_outputs),
             provider_tools=decide_provider_tools(agent, file, provider_tools),
+            notify=lambda line: err.print(visible(line)),
         )
         if provider_batch:
             complete, progress = _run_provider(job, deadline, cancel=cancel)
         else:
             complete, progress = _run(job, database, name)
+        if table is not None:
+            write_csv(output, table)
     except OSError as error:
         fail(explain_os_error(error))
     _report(job, progress, complete=complete, accept_failed=accept_failed, as_json=as_json)
+
+
+def _find_records_of(table: Path) -> Path:
+    """Return the JSONL file that a CSV file is made from. Refuse to replace a CSV file that was not made from it."""
+    records = table.with_suffix(".jsonl")
+    if table.exists() and not records.exists():
+        raise RequestError(f"'{table}' exists, and no batch has written it", "Name another file, or remove it.")
+    return records
 
 
 def _list_records(output: Path | None, retry_failed: bool) -> list[Path]:
