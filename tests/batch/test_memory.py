@@ -36,6 +36,26 @@ def peak_megabytes(folder: Folder, *words: str) -> float:
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)  # noqa: S603  our own code
 
 
+STREAM = """
+import sys
+from prompty import load
+from prompty.batches import batch_stream
+count = int(sys.argv[2])
+rows = ({"q": f"number {number}", "text": "x" * 500} for number in range(count))
+assert sum(row.value in ("Fine.", "Good.", "Well.") for row in batch_stream(load(sys.argv[1]), rows)) == count
+"""
+STREAMED = 1_000_000 if SOAK else 20_000
+
+
+def test_a_stream_of_rows_from_a_generator_takes_no_more_memory_than_few(tmp_path: Path, keep: Keep) -> None:
+    folder = Folder(tmp_path, "")
+    folder.prompt.write_text(PROMPT)
+    command = [sys.executable, "-c", MEASURE, sys.executable, "-c", STREAM, str(folder.prompt), str(STREAMED)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603  our own code
+    keep(rows=STREAMED, peak_megabytes=round(float(done.stdout)))
+    assert float(done.stdout) < 150
+
+
 def test_many_rows_take_no_more_memory_than_few(tmp_path: Path, keep: Keep) -> None:
     folder = Folder(tmp_path, "")
     folder.prompt.write_text(PROMPT)
