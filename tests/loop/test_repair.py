@@ -171,6 +171,16 @@ def test_arguments_that_are_an_object_keep_every_letter(api_name: str, text: str
     assert normalize_history(history, APIS[api_name].call_ids)[1].tool_calls[0].arguments == text
 
 
+NO_OBJECTS = {'{"at": ': '{"INVALID_JSON": "{\\"at\\": "}', "[1]": '{"INVALID_JSON": "[1]"}', " ": "{}"}
+
+
+@every_api
+@pytest.mark.parametrize("text", NO_OBJECTS)
+def test_arguments_that_are_no_object_travel_inside_one(api_name: str, text: str) -> None:
+    history = [user("Hi"), assistant("", tool_calls=[ToolCall(id="a", name="n", arguments=text)])]
+    assert normalize_history(history, APIS[api_name].call_ids)[1].tool_calls[0].arguments == NO_OBJECTS[text]
+
+
 @every_api
 @settings(max_examples=EXAMPLES // 6, deadline=None)
 @given(data=st.data())
