@@ -15,7 +15,7 @@ from typing import Any
 
 from prompty.errors import LoadError, Problem, PromptyWarning, nearest
 from prompty.model.agent import PromptAgent
-from prompty.pipeline.files import Unreadable, read_file
+from prompty.pipeline.files import Unreadable, is_hidden, read_file
 from prompty.pipeline.model_override import find_default_model, needs_model, override_model, split_model
 from prompty.safety.origins import TextOrigin
 
@@ -195,7 +195,12 @@ class _Reader:
     def _read_roots(self, value: object) -> tuple[Path, ...]:
         if not isinstance(value, list):
             raise self._refuse("roots", "`roots` is not a list", 'Write roots = ["shared"].')
-        return tuple([self._read_folder("roots", entry, must_exist=True) for entry in value])
+        roots = tuple([self._read_folder("roots", entry, must_exist=True) for entry in value])
+        for root, entry in zip(roots, value, strict=True):
+            if is_hidden(root.relative_to(self.folder)):
+                message = f"`roots` names '{entry}', a hidden folder"
+                raise self._refuse("roots", message, "Name a folder that does not begin with a dot.")
+        return roots
 
     def _read_folder(self, key: str, value: object, *, must_exist: bool) -> Path:
         """Return a folder inside that of the project file."""

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePath
 
 MAX_FILE_BYTES = 4_000_000
 MAX_SEARCHED = 100_000  # files and folders
@@ -37,6 +37,11 @@ class Unreadable(Exception):
 def identify(status: os.stat_result) -> Identity:
     """Return an identity that changes whenever the file does, without reading it."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def is_hidden(path: PurePath) -> bool:
+    """Return True if a part of a path begins with a dot: such files hold keys, not text (`.env`, `.ssh/id`)."""
+    return any(part.startswith(".") and part != ".." for part in path.parts)
 
 
 def read_file(path: Path, label: str, buffers: Buffers, *, contained: bool = False) -> tuple[str, Identity]:

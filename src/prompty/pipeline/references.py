@@ -4,14 +4,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from prompty.model.definition import UnsetReference
 from prompty.model.provenance import Exposure, Provenance
 from prompty.model.unset import Unset
-from prompty.pipeline.files import Buffers, Identity, Unreadable, read_file
+from prompty.pipeline.files import Buffers, Identity, Unreadable, is_hidden, read_file
 from prompty.safety.json import read_json
 from prompty.safety.origins import Origin, TextOrigin, parse_origin
 from prompty.safety.redaction import is_credential_name
@@ -223,12 +223,18 @@ class References:
             message = f"{reference} cannot be opened: {error}"
             raise Unreadable("file-unreadable", message, "Correct the path.") from None
         own = () if Path(reference).is_absolute() else (self.base_dir,)
-        if not any(path.is_relative_to(Path(root).resolve()) for root in (*own, *self.allowed_roots)):
+        roots = [
+            root for root in (Path(one).resolve() for one in (*own, *self.allowed_roots)) if path.is_relative_to(root)
+        ]
+        if not roots:
             fix = (
                 "Move the file below the prompt's folder, or allow its folder: with --root, with `roots` in "
                 "prompty.toml, or with allowed_roots= of load()."
             )
             raise Unreadable("file-outside", f"{reference} is outside allowed roots", fix)
+        if is_hidden(PurePath(reference)) or all(is_hidden(path.relative_to(root)) for root in roots):
+            message = f"{reference} is hidden: files such as .env hold secrets that a prompt must not send"
+            raise Unreadable("file-hidden", message, "Name a file and folders that do not begin with a dot.")
         return path
 
 

@@ -17,7 +17,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import SkillsTool, ToolDefinition
-from prompty.pipeline.files import Unreadable, find_matches, read_file
+from prompty.pipeline.files import Unreadable, find_matches, is_hidden, read_file
 from prompty.pipeline.frontmatter import Unclosed, normalize, read_frontmatter, split
 from prompty.tools.calls import ReportedFailure
 from prompty.tools.function import ToolContext, ToolOptions
@@ -185,7 +185,8 @@ def _read_file(folder: Path, file: str) -> str:
         path = folder.joinpath(*parts).resolve()
     except (OSError, ValueError, RuntimeError):
         raise Unreadable("file-missing", f"{file!r} is not a valid path", "Correct the path.") from None
-    if any(part.startswith((".", "/")) for part in parts) or not path.is_relative_to(folder):
+    is_inside = path.is_relative_to(folder) and not is_hidden(path.relative_to(folder))
+    if not is_inside or any(part.startswith((".", "/")) for part in parts):
         raise Unreadable("file-outside", f"{file} is not a file of the skill", "Name a file in its folder.")
     return read_file(path, file, {}, contained=True)[0]
 
