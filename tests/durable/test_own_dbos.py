@@ -15,11 +15,11 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, Serializer, SetWo
 
 from prompty import Guardrails, Message, Paused, deny, rewrite, tool
 from prompty.durable import Runs, use_result
-from prompty.durable.dbos import answer, find_pause, read_deltas, steer, turn
+from prompty.durable.dbos import answer, find_pause, find_retry_step, read_deltas, steer, turn
 from prompty.durable.performer import Performer
 from prompty.durable.record import TurnOptions
 from prompty.durable.steps import WrongWorker
-from prompty.errors import GuardrailError, InputError, PromptyError, RequestError
+from prompty.errors import DeadlineExceeded, GuardrailError, InputError, PromptyError, RequestError
 from prompty.events import Retry, TextDelta
 from prompty.mcp import close_mcp_servers, register_mcp_server
 from prompty.memory import SqliteMemory
@@ -410,6 +410,75 @@ def test_cancelling_a_workflow_ends_the_call_that_is_under_way(url: str) -> None
         until(lambda: ended == ["wait", "wait"], within=20)
         statuses = {one.workflow_id: one.status for one in DBOS.list_workflows()}
     assert statuses == {"cancelled": "CANCELLED", "late": "CANCELLED"}
+
+
+def test_an_execution_ends_when_another_one_has_taken_its_workflow(url: str) -> None:
+    begun, ended = list[str](), list[str]()
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        begun.append("wait")
+        try:
+            while len(begun) < 2:
+                await asyncio.sleep(0.02)
+        finally:
+            ended.append("wait")
+        return "waited"
+
+    async def order() -> Any:
+        return await turn(scripted([call("wait"), "Done."]), tools=[wait])
+
+    with launched(url, order) as program:
+        program.start("order")
+        until(lambda: begun == ["wait"])
+        DBOS.cancel_workflow("mine")
+        DBOS.resume_workflow("mine")  # before anybody has seen that it was cancelled
+        assert program.result() == "Done."
+        until(lambda: len(ended) == 2)
+
+
+def test_a_turn_ends_at_its_deadline_and_does_so_in_every_execution(url: str) -> None:
+    bank, barrier, caught = Bank(), Barrier(), list[str]()
+    bank.is_slow = True
+
+    async def order() -> Any:
+        for options in (TurnOptions(tools=[bank.pay]), TurnOptions(tools=[bank.pay], approval="always")):
+            agent = scripted([call("pay", amount=1), "Done."])
+            try:
+                await turn(agent, deadline=timedelta(seconds=0.5), pause_timeout=timedelta(days=1), **options)
+            except DeadlineExceeded as error:
+                caught.append(str(error))
+        await barrier.pass_by()
+        return "Ended."
+
+    with launched(url, order) as program:
+        program.start("order")
+        until(lambda: barrier.reached == 1)
+    barrier.is_open = True
+    with launched(url, order) as program:
+        assert program.result() == "Ended."
+    assert (bank.paid, len(caught), caught[:2]) == ([1], 4, caught[2:])
+
+
+def test_a_failed_workflow_goes_on_after_its_last_good_step(url: str) -> None:
+    bank = Bank()
+
+    async def order(endpoint: str) -> Any:
+        agent = Chat().agent(endpoint, tools=[])
+        return await turn(agent, tools=[bank.pay], secrets={"key": KEY}, max_retries=0)
+
+    calls = [{"id": "1", "type": "function", "function": {"name": "pay", "arguments": json.dumps({"amount": 5})}}]
+    with Server() as server, launched(url, order) as program:
+        asked = json_reply(Chat().whole("", "tool_calls", tool_calls=calls))
+        server.answer(asked, json_reply({"error": {"message": "no credit"}}, status=402))
+        with pytest.raises(PromptyError, match="no credit"):
+            program.run("order", server.url)
+        server.answer(json_reply(Chat().whole("Done.")))
+        step = find_retry_step(DBOS.list_workflow_steps("mine"))
+        assert DBOS.list_workflow_steps("mine")[step - 1]["function_name"] == "model:3"
+        DBOS.rewind_workflow("mine", start_step=step)
+        assert program.result() == "Done."
+        assert (bank.paid, len(server.requests)) == ([5], 3)
 
 
 # Errors and serializers.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from prompty.durable.notices import Webhook
     from prompty.durable.record import DurableOptions, WorkerOptions
     from prompty.durable.runs import RunEvent, Runs, RunSummary
+    from prompty.durable.verdicts import verdict_from_json, verdict_to_json
     from prompty.durable.worker import Limits, Worker
     from prompty.loop.policy import use_result
 
@@ -20,6 +21,7 @@ _MODULES = {
     "prompty.durable.notices": "Webhook",
     "prompty.durable.record": "DurableOptions WorkerOptions",
     "prompty.durable.runs": "RunEvent RunSummary Runs",
+    "prompty.durable.verdicts": "verdict_from_json verdict_to_json",
     "prompty.durable.worker": "Limits Worker",
     "prompty.loop.policy": "use_result",
 }
@@ -35,6 +37,8 @@ __all__ = [
     "Worker",
     "WorkerOptions",
     "use_result",
+    "verdict_from_json",
+    "verdict_to_json",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name

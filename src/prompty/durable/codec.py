@@ -38,8 +38,9 @@ from prompty.model.request import Function
 
 # Raised by a reader when the JSON does not have the shape that was written.
 _MISREAD = (AttributeError, LookupError, TypeError, ValueError)
+Decision = Verdict | Rewrite
 UNKNOWN: Json = {"unknown": True}
-TOOLS = "tools"
+MODEL, TOOLS = "model", "tools"
 
 
 class StepNames:
@@ -62,7 +63,7 @@ class StepNames:
 
 
 _NAMES: dict[type[object], str] = {
-    CallModel: "model",
+    CallModel: MODEL,
     AskGate: "gate",
     CheckGuardrail: "guardrail",
     DescribeTools: TOOLS,
@@ -95,6 +96,16 @@ def verdict_to_json(verdict: Verdict) -> Json:
 
 def verdict_from(value: Any) -> Verdict:
     return Verdict(value["allowed"], value["reason"], value["deferred"])
+
+
+def decision_to_json(decision: Decision) -> Json:
+    """Encode what a person has decided about a call."""
+    return {"result": decision.value} if isinstance(decision, Rewrite) else verdict_to_json(decision)
+
+
+def decision_from(value: Any) -> Decision:
+    """Decode the result of `decision_to_json`."""
+    return Rewrite(value["result"]) if "result" in value else verdict_from(value)
 
 
 def _rewrite_to_json(value: object) -> object:

@@ -13,35 +13,40 @@ can have turns.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from secrets import token_hex
 from typing import Any, Literal, Unpack, cast
 
-from dbos import DBOS, DBOSClient, error as dbos_error
+from prompty.errors import MissingExtra, PromptyError, RequestError, RunRefused
+
+try:
+    from dbos import DBOS, DBOSClient, StepInfo
+except ModuleNotFoundError as missing:
+    raise MissingExtra("dbos", "dbos") from missing
 
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.run_spans import open_run_spans
-from prompty.durable.codec import error_from, error_to_json
+from prompty.durable.codec import MODEL, decision_from, decision_to_json, error_from, error_to_json
 from prompty.durable.delta_stream import delta_from
 from prompty.durable.envelope import seal, unseal
 from prompty.durable.metrics import WorkerMetrics
-from prompty.durable.performer import Fence, Performer, RunDeadline, begin_at_once, read_clock
+from prompty.durable.performer import Fence, Performer, RunDeadline, begin_at_once
 from prompty.durable.record import (
     DurableOptions,
     Record,
     TurnOptions,
     WorkerOptions,
     WorkerParts,
-    decision_from,
-    decision_to_json,
     new_record,
     record_from,
     stored_run,
 )
 from prompty.durable.steps import TurnDriver, Wanted
-from prompty.errors import PromptyError, RequestError, RunRefused
+from prompty.durable.watch import WatchedTurn, watch_turn
 from prompty.loop.effects import LoadMemory, Rewrite, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.policy import combine_policies
@@ -54,14 +59,12 @@ from prompty.tools.toolbox import handlers_of
 from prompty.tracing import names
 from prompty.tracing.spans import NULL_SPAN, is_tracing
 
-OPEN, STEERING, STREAM, PAUSED = "prompty.open", "prompty.steering", "prompty.deltas", "prompty.paused"
+OPEN, UNTIL = "prompty.open", "prompty.until"
+STEERING, STREAM, PAUSED = "prompty.steering", "prompty.deltas", "prompty.paused"
 YEAR = 365 * 24 * 3600.0
 SHORTEST_SLEEP = 0.001  # DBOS does not store shorter ones
-POLL = 0.02
-FRESH = 1.0  # seconds for which nobody else can have taken a workflow over unnoticed
 Client = DBOSClient | type[DBOS]
 Around = Callable[[], AbstractAsyncContextManager[None]]
-_under_way: dict[str, "list[_Place]"] = {}  # the turns of each workflow, in the order of their calls
 
 
 async def turn(
@@ -70,6 +73,7 @@ async def turn(
     *,
     on_pause: Literal["wait", "return"] = "wait",
     pause_timeout: timedelta | None = None,
+    deadline: timedelta | None = None,
     paused: Paused | None = None,
     verdicts: object = None,
     **options: Unpack[TurnOptions],
@@ -78,30 +82,30 @@ async def turn(
 
     If a person has to decide, the workflow waits for `answer`. After `pause_timeout`, the calls that wait are denied.
     With `on_pause="return"` it gets the `Paused` value, and goes on by `turn(..., paused=paused, verdicts=[...])`, in
-    this workflow or another one.
+    this workflow or another one. After `deadline`, raise DeadlineExceeded: what is under way is cancelled.
 
     The agent is stored when the turn begins: a file that changes meanwhile does not change it. Functions, stores and
     secrets are not stored: pass the same ones in every execution. Turns that are awaited together run one after the
     other; for parallel turns, start a child workflow for each.
     """
-    with _take_place(_get_workflow_id()) as place:
+    with watch_turn(_get_workflow_id()) as watched:
         parts, data = _split_options(options)
-        stored = await DBOS.run_step_async({"name": OPEN}, _open_turn, source, inputs, parts, data, paused)
+        stored = await DBOS.run_step_async({"name": OPEN}, _open_turn, source, inputs, parts, data, paused, deadline)
         opened: Any = unseal(stored, "the start of a turn")
-        await place.wait_for_earlier(opened["step"])
+        await watched.wait_for_earlier(opened["step"])
         if "error" in opened:
             raise error_from(opened["error"], "the start of a turn")
         record = record_from(opened["record"], "the start of a turn")
         if paused is not None:
             record = record.after(paused, parse_decisions(paused, verdicts))
-        ownership = _Ownership(place.workflow_id)
+        limit = RunDeadline(record.deadline)
         while True:
-            end = await run_record(record, parts, fence=ownership.confirm, preemptible=True)
+            end = await run_record(record, parts, fence=watched.confirm, deadline=limit)
             if isinstance(end, Done):
                 return end.result
             if on_pause == "return":
                 return end
-            record = record.after(end, await _wait_for_answer(end, pause_timeout))
+            record = record.after(end, await _wait_for_answer(end, watched, pause_timeout, limit))
 
 
 def _get_workflow_id() -> str:
@@ -132,6 +136,7 @@ async def _open_turn(
     parts: WorkerParts,
     options: DurableOptions,
     paused: Paused | None,
+    deadline: timedelta | None,
 ) -> Json:
     """Store the agent and its inputs. It is the first step of a turn."""
     try:
@@ -144,78 +149,36 @@ async def _open_turn(
             options["approval"] = combine_policies(kept, options.get("approval"))
         run_id = token_hex(16) if paused is None else paused.run_id
         record = new_record(run_id, agent, inputs, options, parts.secrets)
+        if deadline is not None:
+            record = replace(record, deadline=time.time() + deadline.total_seconds())
         return seal({"record": record.to_json(), "step": DBOS.step_id})
     except PromptyError as error:
         return seal({"error": error_to_json(error), "step": DBOS.step_id})
 
 
-class _Place:
-    """The place of a turn among those of its workflow: the number of its first step, once that is stored.
-
-    DBOS tells steps apart by the order in which they start. If turns ran side by side, it would be another order in
-    every execution.
-    """
-
-    def __init__(self, workflow_id: str, earlier: "list[_Place]") -> None:
-        self.workflow_id = workflow_id
-        self.step: int | None = None
-        self.has_ended = False
-        self._earlier = earlier
-
-    async def wait_for_earlier(self, step: int) -> None:
-        """Wait for turns that began before this one. An execution that was cancelled and has not noticed yet may be in
-        this very turn, or in a later one."""
-        self.step = step
-        while any(not one.has_ended and (one.step is None or one.step < step) for one in self._earlier):
-            await asyncio.sleep(POLL)
-
-
-@contextmanager
-def _take_place(workflow_id: str) -> Iterator[_Place]:
-    places = _under_way.setdefault(workflow_id, [])
-    place = _Place(workflow_id, list(places))
-    places.append(place)
-    try:
-        yield place
-    finally:
-        place.has_ended = True
-        places.remove(place)
-        if not places:
-            _under_way.pop(workflow_id, None)
-
-
-class _Ownership:
-    """Knows whether another process has gone on with the workflow, as it may while this one was suspended. DBOS refuses
-    what an execution wants to store that has lost its workflow, and this keeps it from beginning a call before that."""
-
-    def __init__(self, workflow_id: str) -> None:
-        self._workflow_id = workflow_id
-        self._confirmed = -FRESH
-        self._execution: object = None
-
-    async def confirm(self) -> None:
-        begun = read_clock()
-        if begun - self._confirmed < FRESH:
-            return
-        [status] = await DBOS.list_workflows_async(
-            workflow_ids=[self._workflow_id], load_input=False, load_output=False
-        )
-        found = (status.executor_id, status.recovery_attempts, status.dequeued_at)
-        if self._execution not in (None, found):
-            lost = f"another process goes on with the workflow '{self._workflow_id}'"
-            raise dbos_error.DBOSWorkflowCancelledError(lost)
-        self._execution, self._confirmed = found, begun
-
-
-async def _wait_for_answer(paused: Paused, timeout: timedelta | None) -> dict[str, Verdict | Rewrite]:
+async def _wait_for_answer(
+    paused: Paused, watched: WatchedTurn, timeout: timedelta | None, deadline: RunDeadline
+) -> dict[str, Verdict | Rewrite]:
     """Show the pause to `find_pause`, and wait for `answer`."""
     await DBOS.set_event_async(PAUSED, seal(paused.to_json()))
-    seconds = YEAR if timeout is None else timeout.total_seconds()
-    received = await DBOS.recv_async(_get_topic(paused), timeout_seconds=seconds)
+    until = deadline.at
+    if timeout is not None:  # stored, so that another execution waits for the rest of the time only
+        ends = await DBOS.run_step_async({"name": UNTIL}, _compute_end, timeout)
+        until = min(ends, until or ends)
+    topic = _get_topic(paused)
+    await watched.wait_for_answer(topic, until)
+    seconds = YEAR if until is None else max(until - time.time(), 0.0)
+    received = await DBOS.recv_async(topic, timeout_seconds=seconds)  # which is there, or the time is up
     await DBOS.set_event_async(PAUSED, None)
-    if received is None:
-        return parse_decisions(paused, [False] * len(paused.pending))
-    return {key: decision_from(value) for key, value in received.items()}
+    if received is not None:
+        return {key: decision_from(value) for key, value in received.items()}
+    if until == deadline.at:
+        raise deadline.error()
+    return parse_decisions(paused, [False] * len(paused.pending))
+
+
+async def _compute_end(timeout: timedelta) -> float:
+    return time.time() + timeout.total_seconds()
 
 
 def _get_topic(paused: Paused) -> str:
@@ -240,6 +203,31 @@ def answer(client: Client, workflow_id: str, verdicts: object, *, paused: Paused
     decisions = {key: decision_to_json(one) for key, one in parse_decisions(paused, verdicts).items()}
     topic = _get_topic(paused)
     client.send(workflow_id, decisions, topic, idempotency_key=topic)
+    client.update_workflow_attributes(workflow_id, {topic: True}, merge=True)  # so the watcher finds it
+
+
+def find_retry_step(steps: Sequence[StepInfo]) -> int:
+    """Return the step from which a failed workflow should be rewound, so that everything good before it is kept:
+    `client.rewind_workflow(id, start_step=find_retry_step(client.list_workflow_steps(id)))`.
+
+    An error of a turn is the result of a step that succeeded for DBOS. Go on at the first one that no later answer of
+    a model made up for. If the last answer itself was the reason, ask the model again, unless calls of its tools have
+    begun. Otherwise keep all steps: the reason was the process, or code after them.
+    """
+    failed = last_answer = None
+    for step in steps:
+        kind = step["function_name"].partition(":")[0]
+        if kind.startswith("DBOS."):
+            continue
+        output: Any = step["output"]
+        value: Any = unseal(output, f"the step '{kind}'") if isinstance(output, dict) and "prompty" in output else None
+        if step["error"] is not None or (isinstance(value, dict) and "error" in value):
+            failed = failed or step["function_id"]
+        elif kind == MODEL:
+            failed, last_answer = None, step["function_id"]
+        elif kind in ("intent", "tool") or value is None:  # what follows an answer shows that it was good
+            last_answer = None
+    return failed or last_answer or max((step["function_id"] for step in steps), default=0) + 1
 
 
 def steer(client: Client, workflow_id: str, text: str) -> None:
@@ -268,13 +256,11 @@ async def run_record(
     on_progress: Fence = begin_at_once,
     metrics: WorkerMetrics | None = None,
     deadline: RunDeadline | None = None,
-    preemptible: bool = False,
 ) -> Done | Paused:
     """Run a turn from its record in the current workflow, to its end or a pause, or raise the error that ends it.
 
     `fence` returns when a side effect may begin. What a step does that is not stored yet is done inside `around`, and
-    `on_progress` is called between effects, once this execution has stored a step. With `preemptible`, DBOS looks once
-    a second and step whether the workflow was cancelled.
+    `on_progress` is called between effects, once this execution has stored a step.
     """
     spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
     with spans or NULL_SPAN, spans.inside() if spans else NULL_SPAN:
@@ -285,7 +271,7 @@ async def run_record(
         performer = Performer(
             run, parts.hooks(), fence=fence, write=write, metrics=metrics, pace=parts.pace, deadline=deadline
         )
-        steps = DbosSteps(performer, fence, around, on_progress, preemptible=preemptible)
+        steps = DbosSteps(performer, fence, around, on_progress)
         try:
             return await TurnDriver(steps, record.run_id, performer.hooks).drive(run.loop(performer.inner))
         finally:
@@ -300,12 +286,9 @@ async def _write_delta(value: Json) -> None:
 class DbosSteps:
     """Steps of the current workflow."""
 
-    def __init__(
-        self, performer: Performer, fence: Fence, around: Around, on_progress: Fence, *, preemptible: bool
-    ) -> None:
+    def __init__(self, performer: Performer, fence: Fence, around: Around, on_progress: Fence) -> None:
         self._performer, self._fence, self._around, self._on_progress = performer, fence, around, on_progress
         self._is_new = False
-        self._preemptible = preemptible
 
     async def keep(self, name: str, wanted: Wanted, /, *, once: bool = False, interrupted: bool = False) -> Json:
         async def perform() -> Json:
@@ -313,7 +296,7 @@ class DbosSteps:
             async with self._around():
                 return await self._performer.perform(name, wanted, once=once, interrupted=interrupted)
 
-        stored = await DBOS.run_step_async({"name": name, "preemptible": self._preemptible}, perform)
+        stored = await DBOS.run_step_async({"name": name}, perform)
         if isinstance(wanted, LoadMemory):
             self._performer.note_loaded(stored)
         return stored

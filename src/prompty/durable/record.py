@@ -15,7 +15,7 @@ from typing_extensions import Doc
 
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.run_spans import RunSpans
-from prompty.durable.codec import verdict_from, verdict_to_json
+from prompty.durable.codec import Decision, decision_from, decision_to_json
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import CallLimiter
 from prompty.durable.secrets import (
@@ -29,7 +29,6 @@ from prompty.durable.secrets import (
 from prompty.durable.steps import WrongWorker
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
-from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Gate, RunOptions, Settings, check_numbers, renders_file
 from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
@@ -45,7 +44,6 @@ from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
-Decision = Verdict | Rewrite
 Summarizer = Callable[[list[Message], int], Any] | str | Path | None
 
 
@@ -317,13 +315,3 @@ def _select_tools(tools: Tools, names: Sequence[str] | None, agent: PromptAgent)
         )
     wanted = {tool.name for tool in agent.tools} | set(names or ())
     return {name: handler for name, handler in handlers.items() if name in wanted}
-
-
-def decision_to_json(decision: Decision) -> Json:
-    """Return a decision as JSON."""
-    return {"result": decision.value} if isinstance(decision, Rewrite) else verdict_to_json(decision)
-
-
-def decision_from(value: Any) -> Decision:
-    """Read a stored decision."""
-    return Rewrite(value["result"]) if "result" in value else verdict_from(value)

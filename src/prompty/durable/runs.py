@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from dbos import DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, StepInfo, WorkflowStatus, error
 
 from prompty.drivers.run import load_agent, parse_decisions
+from prompty.durable.codec import decision_to_json
 from prompty.durable.database import (
     RowState,
     RunFilter,
@@ -38,7 +39,7 @@ from prompty.durable.delta_stream import DeltaLog
 from prompty.durable.envelope import SCHEMA, digest, unseal
 from prompty.durable.metrics import RunCount
 from prompty.durable.outcome import QUARANTINE as QUARANTINE, RunOutcome, get_final_event, get_outcome, read_record
-from prompty.durable.record import DurableOptions, Record, decision_to_json, new_record
+from prompty.durable.record import DurableOptions, Record, new_record
 from prompty.durable.replay import Replay
 from prompty.durable.secrets import Secrets
 from prompty.errors import Cancelled, PromptyError, QueueFull, RequestError, RunRefused, UnknownRun

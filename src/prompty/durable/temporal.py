@@ -31,34 +31,44 @@ from functools import partial
 from secrets import token_hex
 from typing import Any, Literal, Unpack, cast
 
-from temporalio import activity, workflow
-from temporalio.client import AsyncActivityCancelledError, Client, WorkflowHandle, WorkflowQueryFailedError
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    ApplicationErrorCategory,
-    TimeoutError as TemporalTimeout,
-    TimeoutType,
-)
-from temporalio.plugin import SimplePlugin
-from temporalio.service import RPCError
-from temporalio.worker import Worker, WorkflowRunner
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from prompty.errors import DeadlineExceeded, MissingExtra, PromptyError, RequestError, RunBroken
+
+try:
+    from temporalio import activity, workflow
+    from temporalio.client import AsyncActivityCancelledError, Client, WorkflowHandle, WorkflowQueryFailedError
+    from temporalio.common import RetryPolicy
+    from temporalio.exceptions import (
+        ActivityError,
+        ApplicationError,
+        ApplicationErrorCategory,
+        TimeoutError as TemporalTimeout,
+        TimeoutType,
+    )
+    from temporalio.plugin import SimplePlugin
+    from temporalio.service import RPCError
+    from temporalio.worker import Worker, WorkflowRunner
+    from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+except ModuleNotFoundError as missing:
+    raise MissingExtra("temporalio", "temporal") from missing
 
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.target import resolve_api
-from prompty.durable.codec import UNKNOWN, answer_from, error_from, error_to_json
+from prompty.durable.codec import (
+    UNKNOWN,
+    Decision,
+    answer_from,
+    decision_from,
+    decision_to_json,
+    error_from,
+    error_to_json,
+)
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import Performer, is_cancelled, read_clock
 from prompty.durable.record import (
-    Decision,
     DurableOptions,
     Record,
     WorkerOptions,
     WorkerParts,
-    decision_from,
-    decision_to_json,
     new_record,
     option_to_json,
     record_from,
@@ -66,7 +76,6 @@ from prompty.durable.record import (
     stored_run,
 )
 from prompty.durable.steps import TurnDriver, Wanted, WrongWorker, list_hooks
-from prompty.errors import DeadlineExceeded, PromptyError, RequestError, RunBroken
 from prompty.loop.effects import (
     AbandonAnswer,
     AskGate,
