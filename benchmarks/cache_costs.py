@@ -24,7 +24,7 @@ from prompty.pipeline.model_override import override_model
 from prompty.testing import answer
 from tests.internet import Internet
 from tests.prompt_cache import CachingServer
-from tests.rules_server import HOSTS, KEYS, answer as answer_arrival
+from tests.servers.rules_over_http import HOSTS, KEYS, answer as answer_arrival
 from tests.v1.corpus import ROOT, load_quietly
 
 ROWS = 10_000

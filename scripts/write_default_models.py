@@ -23,8 +23,6 @@ KEPT = {
     "docs/how-to/migrate-from-v1.md": "it is about old files",
     "docs/reference/model-facts.md": "written from the facts",
     "src/prompty/providers/model_facts.json": "written from the facts",
-    "src/prompty/testing/rules.py": "rules of providers, old models included",
-    "src/prompty/testing/rules_server.py": "models that a provider lists, old ones included",
 }
 
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from prompty import Usage
 from prompty.model.message import Reply
 from prompty.model.request import WireRequest
-from prompty.testing import Fault, RulesServer
-from prompty.testing.rules import Received
-from prompty.testing.rules_server import Answered
+from prompty.testing import Fault
 from prompty.testing.script import ScriptItem
+from tests.servers.rules import Received
+from tests.servers.rules_server import Answered, RulesServer
 
 Fields = dict[str, Any]
 MESSAGES = "/v1/messages"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from prompty.cli.app import app
 from tests.prompt_cache import CachingServer
-from tests.rules_server import serve_rules
+from tests.servers.rules_over_http import serve_rules
 
 LONG = ("Judge the answer by these rules, and by no others. " * 100).strip()
 PROMPT = f"---\nname: judge\nmodel: gpt-5.6\ninputs: {{x: string}}\n---\nsystem:\n{LONG}\nuser:\n{{{{x}}}}"

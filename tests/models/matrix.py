@@ -21,10 +21,10 @@ from prompty.pipeline.load import read_agent
 from prompty.pipeline.model_override import override_model
 from prompty.pipeline.source_map import SourceMap
 from prompty.registry import Registry
-from prompty.testing import RulesServer
-from prompty.testing.rules import RefusedRequest
 from scripts.pages import find_pages, read_blocks, save_block, save_page
 from scripts.verify_model_facts import load as load_facts
+from tests.servers.rules import RefusedRequest
+from tests.servers.rules_server import RulesServer
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("docs", "examples", "benchmarks", "src/prompty/cli/templates")

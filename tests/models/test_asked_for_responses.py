@@ -14,10 +14,10 @@ from prompty import ModelError, PromptAgent, loads
 from prompty.errors import PromptyWarning
 from prompty.events import FellBack
 from prompty.memory import InProcessMemory
-from prompty.testing import RulesServer
-from prompty.testing.rules import ONLY_RESPONSES, TOOLS_OR_NONE, Answer
 from tests.internet import Arrival, Internet, Response
-from tests.rules_server import TODAY, answer, serve_rules
+from tests.servers.rules import ONLY_RESPONSES, TOOLS_OR_NONE, Answer
+from tests.servers.rules_over_http import TODAY, answer, serve_rules
+from tests.servers.rules_server import RulesServer
 from tests.ways import Seen, Way, every_way, one_way, sync_and_async, whole_and_streamed
 
 MODEL = "gpt-6-nova"  # which has no row

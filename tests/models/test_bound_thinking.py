@@ -17,9 +17,10 @@ from prompty.events import Compacted, FellBack, ModelReply, ModelRequested
 from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages as wire
-from prompty.testing import Fault, RulesServer, call
+from prompty.testing import Fault, call
 from prompty.testing.script import ScriptItem
-from tests.rules_server import TODAY
+from tests.servers.rules_over_http import TODAY
+from tests.servers.rules_server import RulesServer
 from tests.ways import ASYNC, SYNC, Seen, Way, every_way, sync_and_async
 
 OPUS, HAIKU, LUNA = "anthropic:claude-opus-5-5", "anthropic:claude-haiku-5-5", "openai:gpt-6-luna"

@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 from prompty.cli.app import app
 from prompty.events import FellBack
 from prompty.memory import SqliteMemory
-from prompty.testing import Player, Recorder, RulesServer
-from prompty.testing.rules import Received
+from prompty.testing import Player, Recorder
 from scripts.pages import read_blocks
 from tests.internet import Arrival, Internet, Response
-from tests.rules_server import KEYS, TODAY, answer, serve_rules
+from tests.servers.rules import Received
+from tests.servers.rules_over_http import KEYS, TODAY, answer, serve_rules
+from tests.servers.rules_server import RulesServer
 from tests.ways import Seen, Way, every_way, sync_and_async
 
 README = Path(__file__).parents[2] / "README.md"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prompty.errors import PromptyWarning
-from prompty.testing import RulesServer
-from tests.rules_server import TODAY
+from tests.servers.rules_over_http import TODAY
+from tests.servers.rules_server import RulesServer
 from tests.v1.corpus import ROOT, generate_inputs, load_quietly, name_of
 from tests.ways import Way, sync_and_async
 

@@ -16,7 +16,7 @@ from prompty.tracing.files import FileSink
 from prompty.viewer.page import trace_to_json
 from prompty.viewer.trace import find_cached_shares, read_trace
 from tests.prompt_cache import CachingServer
-from tests.rules_server import serve_rules
+from tests.servers.rules_over_http import serve_rules
 
 Json = dict[str, Any]
 LONG = ("Judge the answer by these rules, and by no others. " * 100).strip()  # 1,275 tokens of the server

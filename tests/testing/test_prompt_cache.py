@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from prompty import Usage
-from prompty.testing.rules import Received
 from tests.prompt_cache import CachingServer, PromptCache
+from tests.servers.rules import Received
 
 Json = dict[str, Any]
 LONG = "word" * 1100  # 1,100 tokens

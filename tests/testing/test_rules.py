@@ -12,8 +12,8 @@ from anthropic.types.model_param import ModelParam
 from hypothesis import example, given, strategies as st
 from openai.types.shared_params.chat_model import ChatModel
 
-from prompty.testing import rules
-from prompty.testing.rules import LAST_DAYS, SERVERS, UNDECIDED, Received, RefusedRequest, RuleBook
+from tests.servers import rules
+from tests.servers.rules import LAST_DAYS, SERVERS, UNDECIDED, Received, RefusedRequest, RuleBook
 from tests.strategies import texts
 
 Body = dict[str, Any]

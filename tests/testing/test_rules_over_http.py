@@ -8,10 +8,9 @@ import pytest
 from prompty import ModelError, PromptAgent
 from prompty.providers.models import list_models
 from prompty.safety.redaction import is_credential_name
-from prompty.testing import RulesServer
-from prompty.testing.rules import Received
 from tests.internet import Internet, Response
-from tests.rules_server import (
+from tests.servers.rules import Received
+from tests.servers.rules_over_http import (
     LOOK,
     SERVERS,
     TODAY,
@@ -23,6 +22,7 @@ from tests.rules_server import (
     wait,
     without_facts as without_facts,
 )
+from tests.servers.rules_server import RulesServer
 from tests.ways import SYNC, Way, every_way
 
 pytestmark = pytest.mark.usefixtures("without_facts")

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty import Message, ModelError, PromptAgent, ToolCall, assistant, invoke, tool_result, turn, user
+from prompty.analysis.schema_values import create_value
 from prompty.errors import RequestError
 from prompty.pipeline import run
 from prompty.providers import keys
 from prompty.providers.models import list_models
 from prompty.registry import DEFAULT
-from prompty.testing import Fault, RulesServer, Script, answer, call
-from prompty.testing.schema_values import create_value
+from prompty.testing import Fault, Script, answer, call
 from tests.loopback import Server
-from tests.rules_server import (
+from tests.servers.rules_over_http import (
     ENDPOINTS,
     LOOK,
     SERVERS,
@@ -33,6 +33,7 @@ from tests.rules_server import (
     wait,
     without_facts as without_facts,
 )
+from tests.servers.rules_server import RulesServer
 from tests.ways import Way, every_way, whole_and_streamed
 
 pytestmark = pytest.mark.usefixtures("without_facts")

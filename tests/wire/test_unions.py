@@ -10,6 +10,7 @@ from openai.lib._pydantic import _ensure_strict_json_schema
 from pydantic import BaseModel, ValidationError
 
 from prompty import PromptAgent, invoke, user
+from prompty.analysis.schema_values import create_value
 from prompty.errors import RequestError
 from prompty.model.property import Property
 from prompty.pipeline import cast
@@ -19,7 +20,6 @@ from prompty.providers import Api
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, responses
 from prompty.testing import Script
-from prompty.testing.schema_values import create_value
 from prompty.wire.structured import build_schema, parse_structured
 from tests.legality import assert_legal
 from tests.soak import SOAK

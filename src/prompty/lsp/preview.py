@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from prompty.analysis.explain import Explanation, explain
+from prompty.analysis.sample_inputs import choose_inputs
 from prompty.cases.file_names import find_test_file
-from prompty.cases.first_case import choose_inputs
 from prompty.cases.project_file import find_project, override_in_project
 from prompty.cases.reading import read_suite
 from prompty.errors import LoadError, PromptyError, PromptyWarning

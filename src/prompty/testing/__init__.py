@@ -1,5 +1,4 @@
-"""Run prompts without a key or a network: with a scripted model, with recordings of real ones, or with a stand-in that
-refuses what they refuse.
+"""Run prompts without a key or a network: with a scripted model, or with recordings of real ones.
 
 Only the transport is replaced: the real providers' code builds the requests and parses the replies, in the formats of
 chat, Responses and Messages. All of it works with every provider. Names are imported on first use, because pytest loads
@@ -14,14 +13,12 @@ if TYPE_CHECKING:
     from prompty.errors import RecordingMissing
     from prompty.testing.provider import PROVIDER as PROVIDER
     from prompty.testing.recordings import Player, Recorder
-    from prompty.testing.rules_server import RulesServer
     from prompty.testing.script import Fault, Script, answer, call, register_script
 
 _MODULES = {
     "prompty.errors": "RecordingMissing",
     "prompty.testing.provider": "PROVIDER",
     "prompty.testing.recordings": "Player Recorder",
-    "prompty.testing.rules_server": "RulesServer",
     "prompty.testing.script": "Fault Script answer call register_script",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -31,7 +28,6 @@ __all__ = [
     "Player",
     "Recorder",
     "RecordingMissing",
-    "RulesServer",
     "Script",
     "answer",
     "call",

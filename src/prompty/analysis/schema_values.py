@@ -1,4 +1,4 @@
-"""Generate values that fit a JSON Schema, for the calls and answers of `RulesServer`."""
+"""Generate values that fit a JSON Schema."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """RulesServer: a stand-in for model providers that refuses what they refuse and answers everything else by itself.
 
 It sees each request as the provider's server would: under its host and path, with the headers that would be sent. The
-rules are in `prompty.testing.rules`.
+rules are in `tests.servers.rules`.
 """
 
 import json
@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import SecretStr
 
+from prompty.analysis.schema_values import create_value
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ApiKeyConnection, ReferenceConnection
@@ -26,10 +27,7 @@ from prompty.providers import AsyncTransport, Provider, Transport, TransportInte
 from prompty.providers.endpoint import append_path
 from prompty.providers.http.failures import answer_error
 from prompty.safety.redaction import is_credential_name
-from prompty.testing import rules
 from prompty.testing.encoding import WIRES
-from prompty.testing.rules import Received, RefusedRequest, RuleBook, find_rules, matches, strip_model_id
-from prompty.testing.schema_values import create_value
 from prompty.testing.script import (
     AsyncLocalTransport,
     Chunks,
@@ -43,6 +41,8 @@ from prompty.testing.script import (
     respond,
 )
 from prompty.wire.json_bytes import write_bytes
+from tests.servers import rules
+from tests.servers.rules import Received, RefusedRequest, RuleBook, find_rules, matches, strip_model_id
 
 Fields = dict[str, Any]
 _NO_DEPLOYMENTS: Mapping[str, str] = {}

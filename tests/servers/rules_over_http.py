@@ -15,10 +15,10 @@ import pytest
 from prompty import PromptAgent, loads, providers
 from prompty.providers import facts
 from prompty.providers.http.client import _load_certificates
-from prompty.testing import RulesServer
-from prompty.testing.rules import Received
 from tests.drivers.clients import close_clients
 from tests.internet import Arrival, Internet, Response
+from tests.servers.rules import Received
+from tests.servers.rules_server import RulesServer
 
 HOSTS = (
     "api.openai.com",
