@@ -31,8 +31,8 @@ inputs:
   text: {{kind: string, required: true}}
 {more}---
 """
-BODY = 'system:\n{{% include "_rules.md" %}}\n{task}\n{{% block extra %}}{{% endblock %}}\n\nuser:\n{{{{ text }}}}\n'
-SHORT = "---\n---\n{% block extra %}One word only.{% endblock %}\n"
+BODY = 'system:\n{{% include "_rules.md" %}}\n{task}\n\nuser:\n{{{{ text }}}}\n'
+CAPITAL, CLASSIFY = "Name the capital.", "Classify it as JSON."
 MODELS = "defaults: {models: [openai:good, openai:flaky], variants: ['', short]}\n"
 
 
@@ -63,11 +63,11 @@ class Team(Server):
 def write_project(folder: Path, url: str) -> None:
     files = {
         "_rules.md": "Answer politely.",
-        "capital.prompty": HEAD.format(name="capital", url=url, more="") + BODY.format(task="Name the capital."),
+        "capital.prompty": HEAD.format(name="capital", url=url, more="") + BODY.format(task=CAPITAL),
         "classify.prompty": HEAD.format(
             name="classify", url=url, more="outputs:\n  label: {kind: string, required: true}\n"
         )
-        + BODY.format(task="Classify it as JSON."),
+        + BODY.format(task=CLASSIFY),
         "greet.prompty": HEAD.format(name="greet", url=url, more="") + "user:\n{{ text }}\n",
         "translate.prompty": HEAD.format(name="translate", url=url, more="")
         .replace("provider: openai", "provider: scripted")
@@ -95,7 +95,10 @@ def write_project(folder: Path, url: str) -> None:
             for n in range(10)
         ),
     }
-    files |= {f"{name}.short.prompty": SHORT for name in ("capital", "classify")}
+    files |= {
+        f"{name}.short.prompty": "---\n---\n" + BODY.format(task=f"{task}\nOne word only.")
+        for name, task in (("capital", CAPITAL), ("classify", CLASSIFY))
+    }
     files |= {
         f"{name}.short.prompty": "---\nmodel: {options: {maxOutputTokens: 5}}\n---\n" for name in ("greet", "translate")
     }

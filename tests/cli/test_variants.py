@@ -104,11 +104,17 @@ def test_check_checks_each_combination_of_a_folder_once(answer: Path) -> None:
     assert run("check", answer, "--variant", "big").splitlines()[-1].endswith("no problems")
 
 
-def test_a_variant_is_not_portable_and_the_command_that_flattens_it_is_named(answer: Path) -> None:
+def test_a_variant_is_not_portable_and_the_command_that_prints_its_body_is_named(answer: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(answer), "--portable"])
     message = "answer.big.prompty:1:1: warning: other runtimes do not merge this variant with answer.prompty"
     assert message in done.output.replace(f"{answer.parent}/", "").replace("\n", " ")
-    assert f"prompty build {answer.parent}/answer.big.prompty" in done.output.replace("\n", "")
+    assert "prompty render --template" in done.output.replace("\n", " ")
+
+
+def test_the_body_of_a_variant_is_printed_with_its_partials(answer: Path) -> None:
+    (answer.parent / "_rules.md").write_text("Be {{ tone }}.\n")
+    answer.with_name("answer.x.prompty").write_text('system:\n{% include "_rules.md" %}\nuser:\n{{ question }}\n')
+    assert run("render", answer, "--variant", "x", "--template") == "system:\nBe {{ tone }}.\nuser:\n{{ question }}\n"
 
 
 def test_list_shows_prompts_variants_models_and_inputs(answer: Path) -> None:

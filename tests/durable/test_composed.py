@@ -12,9 +12,9 @@ from tests.durable.own import launched, until
 
 def write_prompt(folder: Path) -> Path:
     folder.mkdir()
-    body = 'system:\n{% block rules %}Old.{% endblock %}\n{% include "_rules.md" %}\nuser:\nHi\n'
+    body = 'system:\nOld.\n{% include "_rules.md" %}\nuser:\nHi\n'
     (folder / "ask.prompty").write_text(f"---\nmodel: {{provider: scripted, id: small}}\n---\n{body}")
-    (folder / "ask.big.prompty").write_text("---\nmodel: {id: composed}\n---\n{% block rules %}Big.{% endblock %}\n")
+    (folder / "ask.big.prompty").write_text(f"---\nmodel: {{id: composed}}\n---\n{body.replace('Old', 'Big')}")
     (folder / "_rules.md").write_text("Be kind.\n")
     return folder / "ask.prompty"
 

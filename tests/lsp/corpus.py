@@ -69,9 +69,6 @@ BROKEN: dict[str, Sample] = {
         'user:\n{% include "_p.md" %}', _p__md="---\ninputs: {a: x}\n---\n{{ a }} {{ b }}\n"
     ),
     "a variant with a wrong key": _variant("---\nmodle: x\n---\n"),
-    "a variant with an unknown block": _variant(
-        "---\nname: s\n---\n{% block b %}x{% endblock %}\n", GOOD + "{% block a %}y{% endblock %}\n"
-    ),
     "a variant whose base is wrong": _variant("---\nname: s\n---\n", GOOD.replace("name: shop", "nmae: shop")),
     "a base whose variant is wrong": _variant("---\nmodle: x\n---\nuser:\n😀 {{ nobody }}\n", main="a.prompty"),
     "a prompt whose test file is wrong": _prompt(GOOD, a__test__yaml="cases:\n  - nmae: x\n"),

@@ -190,14 +190,6 @@ def test_a_name_in_a_test_file_leads_to_the_prompt(editor: Editor, tmp_path: Pat
     assert (found["uri"].rpartition("/")[2], found["range"]["start"]["line"]) == ("a.prompty", line)
 
 
-def test_a_block_of_a_variant_leads_to_the_block_of_its_base(editor: Editor, tmp_path: Path) -> None:
-    (tmp_path / "b.prompty").write_text("---\nmodel: m\n---\nA\n{% block tone %}x{% endblock %}\n")
-    variant = "---\nname: x\n---\n{% block tone %}y{% endblock %}\n"
-    (tmp_path / "b.short.prompty").write_text(variant)
-    [found] = editor.ask("definition", *locate(editor, tmp_path / "b.short.prompty", variant, "block to¦ne"))
-    assert (found["uri"].rpartition("/")[2], found["range"]["start"]["line"]) == ("b.prompty", 4)
-
-
 def apply(editor: Editor, changes: dict[str, list[dict[str, Any]]], folder: Path) -> dict[str, str]:
     """Return the files after edits, by name."""
     files = {}

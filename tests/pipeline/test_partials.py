@@ -165,11 +165,11 @@ def test_an_error_while_rendering_names_the_partial(folder: Path) -> None:
         render(load(write(folder, 'user:\n{% include "_bad.md" %}')))
 
 
-def test_portable_names_each_include_and_the_command_that_writes_them_out(folder: Path) -> None:
+def test_portable_names_each_include_and_the_command_that_prints_them(folder: Path) -> None:
     path = write(folder, 'system:\n{% include "_rules.md" %}\nuser:\n{{ name }}{% include "_chat.md" %}')
     found = [problem for problem in check(path, portable=True) if problem.code == "partial-used"]
     assert [(problem.line, problem.column) for problem in found] == [(7, 1), (9, 11)]
-    assert all("prompty build" in problem.fix for problem in found)
+    assert all("prompty render --template" in problem.fix for problem in found)
 
 
 def test_a_changed_partial_is_read_again_and_an_unchanged_one_is_not(folder: Path) -> None:

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty import PromptAgent, prepare
 from prompty.errors import RenderError
-from prompty.pipeline.compose import CompositionProblem, Partial, insert_partials, merge_bodies
-from prompty.pipeline.frontmatter import BaseBody
+from prompty.pipeline.compose import CompositionProblem, Partial, insert_partials
 from prompty.renderers.jinja2 import jinja2_renderer as jinja2_renderer
 from prompty.renderers.mustache import mustache_renderer as mustache_renderer
 from tests.soak import SOAK
@@ -230,18 +229,3 @@ def test_no_value_changes_the_structure_of_a_mustache_template_with_a_partial(
     body: str, partial: str, place: float, hostile: list[Values]
 ) -> None:
     check_partial("mustache", body, partial, place, hostile)
-
-
-@thorough
-@given(jinja2, jinja2, st.floats(0, 1), hostile_values)
-def test_no_value_changes_the_structure_of_a_variant_with_a_block(
-    body: str, replaced: str, place: float, hostile: list[Values]
-) -> None:
-    position = round(place * len(body))
-    base = f"{body[:position]}{{% block part %}}\nOld.\n{{% endblock %}}{body[position:]}"
-    own = f"{{% block part %}}\n{replaced}\n{{% endblock %}}"
-    try:
-        merged, _ = merge_bodies(own, BaseBody(Path("base.prompty"), base, 1, ""), jinja2_renderer)
-    except CompositionProblem:
-        return
-    check_template("jinja2", merged, hostile)

@@ -286,7 +286,7 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
 def _find_variant(base: BaseBody | None, name: str) -> Iterator[Finding]:
     """Yield a warning for a variant, which other runtimes treat as a separate prompt."""
     if base is not None:
-        fix = f"Build a file without a base: prompty build {shlex.quote(name)}"
+        fix = f"Give it all the keys of the base, and the body of: prompty render --template {shlex.quote(name)}"
         message = f"other runtimes do not merge this variant with {base.path.name}"
         yield Finding(0, 0, Problem(code="variant-used", message=message, fix=fix, severity="warning"))
 
@@ -295,7 +295,7 @@ def _find_includes(agent: PromptAgent, body: str, name: str, registry: Registry)
     """Yield a warning for each include, which other runtimes do not support."""
     engine: Any = registry[RENDERERS].get(agent.template.format.kind) if agent.files else None
     for include in engine.includes(body) if engine else ():
-        fix = f"Build a file without partials: prompty build {shlex.quote(name)}"
+        fix = f"Replace the body with that of: prompty render --template {shlex.quote(name)}"
         problem = Problem(code="partial-used", message="other runtimes have no partials", fix=fix, severity="warning")
         yield Finding(include.start, include.end, problem)
 

@@ -31,7 +31,6 @@ GROUPS: dict[str, dict[str, Command]] = {
         "list": Command("list:list_prompts", "List the prompts in a folder."),
         "tools": Command("tools:tools", "List the functions that a prompt's model can call."),
         "lsp": Command("lsp:serve_editor", "Start the language server for your editor."),
-        "build": Command("build:build", "Print a prompt as one file that any runtime can read."),
     },
     "Test": {
         "test": Command("test:run_tests", "Run the cases in .test.yaml files, offline by default."),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.text import Text
-from typer import Option
+from typer import Option, echo
 
 from prompty.analysis.check import check, check_text
 from prompty.analysis.explain import Explanation, explain as explain_prompt, explain_cache
@@ -71,11 +71,17 @@ def render_prompt(
     inputs: shared.InputPairs = None,
     inputs_file: shared.InputFile = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the template uses a variable without a value.")] = False,
+    template: Annotated[
+        bool, Option("--template", help="Print instead the body before it is rendered, with its partials in place.")
+    ] = False,
     roots: shared.Roots = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Render FILE and print its messages, without calling a model."""
     agent = Prompt(file, variant, roots).load()
+    if template:
+        echo(visible(agent.instructions) if out.is_terminal else agent.instructions)
+        return
     messages = prepare(agent, read_inputs(agent, inputs, inputs_file, value), strict=strict)
     if as_json:
         print_json([message.to_json() for message in messages])

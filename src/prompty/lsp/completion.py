@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,16 +119,8 @@ def _list_files(path: Path | None, written: str, *, partials: bool = False, suff
             yield Offer(entry.name, FILE)
 
 
-@cache
-def _list_all_filters() -> list[str]:
-    from prompty.renderers.jinja2 import list_filters  # a prompt may use another engine
-
-    return list_filters()
-
-
 def _list_filters(outline: FileOutline) -> Iterator[Offer]:
-    if hasattr(outline.engine, "blocks"):
-        yield from (Offer(name, FUNCTION, "filter") for name in _list_all_filters())
+    yield from (Offer(name, FUNCTION, "filter") for name in getattr(outline.engine, "filters", list)())
 
 
 def _list_inputs(names: Names) -> Iterator[Offer]:

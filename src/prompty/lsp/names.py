@@ -18,9 +18,8 @@ from prompty.pipeline.variants import find_base, variants
 _SYMBOL_KINDS: dict[NameKind, int] = {
     "input": 13,
     "tool": 12,
-    "block": 3,
     "case": 24,
-}  # variable, function, namespace, event
+}  # variable, function, event
 _KEY, _STRING = 20, 15
 _MAX_TEST_FILES = 200
 
@@ -98,8 +97,6 @@ class Names:
         name = _strip_call(name)
         places = [self.uri, *self.list_prompts(), *self.list_partials()]
         found = [(uri, one) for uri in dict.fromkeys(places) for one in self._find(uri, name) if one.is_declaration]
-        if name.kind == "block":
-            found = [(uri, one) for uri, one in found if uri == places[1]] or found  # the base's
         return [self._locate(uri, one) for uri, one in found[:1]]
 
     def refer(self, offset: int) -> Iterator[tuple[str, Occurrence]]:

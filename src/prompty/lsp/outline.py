@@ -1,4 +1,4 @@
-"""The names in a document: inputs, tools, blocks, cases and files, where they are declared and where they are used.
+"""The names in a document: inputs, tools, cases and files, where they are declared and where they are used.
 
 A document is read as far as it is valid. Offsets are those of its text as the client has it.
 """
@@ -18,7 +18,7 @@ from prompty.registry import DEFAULT
 from prompty.renderers import RENDERERS
 from prompty.safety.yaml import YamlError, read_yaml
 
-NameKind = Literal["input", "tool", "block", "case", "file"]
+NameKind = Literal["input", "tool", "case", "file"]
 _FILE = re.compile(r"\$\{file:([^{}\n]+)\}")
 _FILE_KEYS = frozenset({"path", "specification", "prompt", "judge"})
 _INPUT_LINE = re.compile(r"^[ ]+(?:- name:[ ]*)?([A-Za-z_]\w*)[ ]*(?::|$)", re.MULTILINE)
@@ -155,9 +155,6 @@ class FileOutline:
             for include in getattr(self.engine, "includes", lambda _: ())(body):
                 start = body.find(include.name, include.start, include.end)
                 yield Occurrence("file", include.name, at + start, at + start + len(include.name))
-            for block in getattr(self.engine, "blocks", lambda _: ())(body):
-                start = body.find(block.name, block.start)
-                yield Occurrence("block", block.name, at + start, at + start + len(block.name), is_declaration=True)
         except RenderError:
             return
 

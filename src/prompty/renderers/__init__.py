@@ -58,18 +58,3 @@ class NameUse(NamedTuple):
     start: int
     end: int
     is_local: bool = False
-
-
-class TemplateBlock(NamedTuple):
-    """The range of a part of a template that a variant can replace.
-
-    Its text is between `inner_start` and `inner_end`, and starts in `line`. `parents` are the blocks around it.
-    """
-
-    name: str
-    start: int
-    end: int
-    inner_start: int
-    inner_end: int
-    line: int
-    parents: tuple[str, ...]

@@ -19,7 +19,7 @@ from jinja2 import (
 
 from prompty.errors import RenderError, nearest
 from prompty.model.marker import ROLE_MARK
-from prompty.renderers import Include, NameUse, TemplateBlock, WrongInclude
+from prompty.renderers import Include, NameUse, WrongInclude
 from prompty.renderers.jinja2_names import find_undeclared
 from prompty.renderers.jinja2_sandbox import CHARACTERS, LimitedEnvironment, LimitExceeded, Meter
 
@@ -203,22 +203,6 @@ def _read_name(tokens: list[_Token]) -> str:
     raise WrongInclude(cause, 'Write {% include "_name.md" %}.', tokens[0][0])
 
 
-def find_blocks(environment: Environment, template: str) -> Iterator[TemplateBlock]:
-    """Yield the blocks of a template, each after the blocks in it."""
-    if "block" not in template:
-        return
-    opened: list[_Tag] = []
-    for tag in _find_tags(environment, template):
-        if tag.keyword == "block" and len(tag.tokens) > 1:
-            opened.append(tag)
-        elif tag.keyword == "endblock" and opened:
-            opening = opened.pop()
-            parents = tuple(outer.tokens[1][2] for outer in opened)
-            name = opening.tokens[1][2]
-            line = 1 + template.count("\n", 0, opening.end)
-            yield TemplateBlock(name, opening.start, tag.end, opening.end, tag.start, line, parents)
-
-
 def _find_tags(environment: Environment, template: str) -> Iterator[_Tag]:
     """Yield the tags of a template. Whitespace that a tag removes belongs to it."""
     position, start, tokens = 0, 0, list[_Token]()
@@ -233,11 +217,6 @@ def _find_tags(environment: Environment, template: str) -> Iterator[_Tag]:
             yield _Tag(start, position, token[0], tokens)
         elif kind != "whitespace":
             tokens.append(token)
-
-
-def list_filters() -> list[str]:
-    """Return the names of the filters, for an editor."""
-    return sorted(name for name in _environment(False).filters if not name.startswith("_"))
 
 
 _NO_VARIABLE = frozenset({".", "|", "is", "block", "endblock", "filter", "macro", "call", "import", "as"})
@@ -308,12 +287,9 @@ class Jinja2Renderer:
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
 
-    def blocks(self, template: str) -> list[TemplateBlock]:
-        """Return the parts of a template that a variant can replace, each after the blocks in it."""
-        try:
-            return list(find_blocks(_environment(False), template))
-        except _COMPILE_ERRORS as error:
-            raise _render_error(error) from None
+    def filters(self) -> list[str]:
+        """Return the names of the filters, for an editor."""
+        return sorted(name for name in _environment(False).filters if not name.startswith("_"))
 
     def names(self, template: str) -> list[NameUse]:
         """Return the names of variables, for an editor. A template with a mistake is read up to it."""
