@@ -1,9 +1,8 @@
 """Estimate what a batch will cost, before a row is run.
 
 A few thousand rows are rendered for their lengths, and the tokens of 200 of them are counted: by the provider if it has
-an endpoint for that, otherwise from their characters. A straight line through these counts gives the tokens of all
-rows. All samples are the same whenever the file is.
-Used by `cli.batch`. Uses `estimated_prices`, `providers.token_counts`, `tokens` and `pipeline.caching`.
+an endpoint for that, otherwise from their characters. The tokens of a row are the mean length, times the tokens of a
+character in the counted rows. All samples are the same whenever the file is. An unknown price is None, never 0.
 """
 
 import asyncio
@@ -13,24 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import sqrt
+from math import ceil, floor, sqrt
 from pathlib import Path
 from random import Random
 from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
-from prompty.batches.estimated_prices import PriceRange, RowTokens, TokenRange, price_batch, price_cached, price_live
 from prompty.batches.records import PlannedRow
 from prompty.batches.row_index import RowIndex, plan_rows
 from prompty.batches.rows import get_input_kinds, read_rows
 from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.content import TextPart
-from prompty.model.message import Json, Message
+from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.request import Function, WireRequest
-from prompty.pipeline.caching import BEFORE_TEXT, find_static_texts, list_texts
+from prompty.pipeline.caching import BEFORE_TEXT, list_texts
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request, has_kinds, list_declared_functions
+from prompty.pricing import get_pricer
 from prompty.providers import PROVIDERS, Api
 from prompty.providers.token_counts import CountEndpoint, count_tokens, find_count_endpoint
 from prompty.tokens import ERROR, FACTOR, estimate_tokens, is_latin
@@ -44,6 +43,20 @@ _SEED = 0  # the same sample of a file every time
 _APIS = ("chat", "responses", "messages", "embeddings")
 
 
+class TokenRange(NamedTuple):
+    """Tokens of one row. `high` is None if nothing limits them."""
+
+    low: float
+    high: float | None
+
+
+class PriceRange(NamedTuple):
+    """Dollars of all rows. `low` is None if it is unknown, and `high` also if the output has no limit."""
+
+    low: Decimal | None
+    high: Decimal | None
+
+
 class RowCounts(NamedTuple):
     """Tokens of the counted rows, and where the count is from. `error` is its own, besides that of the sample."""
 
@@ -54,17 +67,18 @@ class RowCounts(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchEstimate:
-    """What a batch of `rows` would cost. `tokens` are those of one row on average.
+    """What a batch of `rows` would cost. `mean_input`, `input` and `output` are the tokens of one row on average.
 
-    `prices` are those of all rows: run live, with the beginning of the prompt from the provider's cache, and as a batch
-    of the provider.
+    `prices` are those of all rows without a cache: run live, and as a batch of the provider.
     """
 
     rows: int
     failing: int
     counted: int
     source: str
-    tokens: RowTokens
+    mean_input: float
+    input: TokenRange
+    output: TokenRange
     output_source: str
     prices: Mapping[str, PriceRange]
     notes: Sequence[str] = field(default_factory=tuple)
@@ -75,10 +89,10 @@ class BatchEstimate:
             "failing": self.failing,
             "counted": self.counted,
             "source": self.source,
-            "input_tokens": self._total(self.tokens.input) | {"estimate": round(self.tokens.mean_input * self.rows)},
-            "output_tokens": self._total(self.tokens.output) | {"source": self.output_source},
+            "input_tokens": self._total(self.input) | {"estimate": round(self.mean_input * self.rows)},
+            "output_tokens": self._total(self.output) | {"source": self.output_source},
             "prices": {
-                name: {"low": _to_float(price.low), "high": _to_float(price.high), "note": price.note}
+                name: {"low": _to_float(price.low), "high": _to_float(price.high)}
                 for name, price in self.prices.items()
             },
             "notes": list(self.notes),
@@ -127,19 +141,19 @@ class _Estimator:
             )
         counts = await self._count(rendered)
         mean, spread = extrapolate(rendered.counted_lengths, counts.tokens, rendered.lengths, runnable)
-        low, high = (max(mean - spread, 0) * counts.error[0], (mean + spread) * counts.error[1])
+        input_ = TokenRange(max(mean - spread, 0) * counts.error[0], (mean + spread) * counts.error[1])
         output, output_source = self._estimate_output(records)
-        prefix = self._estimate_prefix(rendered, counts)
-        tokens = RowTokens(mean_input=mean, input=TokenRange(low, high), output=output, prefix=prefix)
         self._add_notes(rendered, is_counted=counts.error == (1.0, 1.0))
         return BatchEstimate(
             rows=runnable,
             failing=failing,
             counted=len(counts.tokens),
             source=counts.source,
-            tokens=tokens,
+            mean_input=mean,
+            input=input_,
+            output=output,
             output_source=output_source,
-            prices=self._price(runnable, tokens),
+            prices=self._price(runnable, input_, output),
             notes=self.notes,
         )
 
@@ -213,20 +227,17 @@ class _Estimator:
             return TokenRange(0, most), f"at most the model's limit, {most:,} for each row"
         return TokenRange(0, None), "without a limit, because the file has no maxOutputTokens"
 
-    def _estimate_prefix(self, rendered: _Rendered, counts: RowCounts) -> float:
-        """Return the tokens that all requests begin with. The counted rows correct the estimate."""
-        text = "\n".join(find_static_texts(self.agent))
-        estimated = sum(estimate_tokens(text) for _, text in rendered.counted)
-        return estimate_tokens(text) * (sum(counts.tokens) / estimated if estimated else 1)
-
-    def _price(self, rows: int, tokens: RowTokens) -> dict[str, PriceRange]:
-        prices = {
-            "live": price_live(self.agent, rows, tokens),
-            "cached": price_cached(self.agent, self.api.facts, rows, tokens),
+    def _price(self, rows: int, input_: TokenRange, output: TokenRange) -> dict[str, PriceRange]:
+        low = Usage(input_tokens=floor(input_.low), output_tokens=floor(output.low))
+        high = None
+        if input_.high is not None and output.high is not None:
+            high = Usage(input_tokens=ceil(input_.high), output_tokens=ceil(output.high))
+        # A provider's batch runs no tools.
+        ways = {"live": False} if self.agent.tools else {"live": False, "batch": True}
+        return {
+            way: PriceRange(*(_price_rows(self.agent, usage, rows, batch=batch) for usage in (low, high)))
+            for way, batch in ways.items()
         }
-        if not self.agent.tools:  # a provider's batch runs none
-            prices["batch"] = price_batch(self.agent, rows, tokens)
-        return prices
 
     def _add_notes(self, rendered: _Rendered, *, is_counted: bool) -> None:
         if self.agent.tools:
@@ -254,26 +265,25 @@ def list_unfinished(
         return array("Q", [row.row.number for row in planned if isinstance(row, PlannedRow)])
 
 
+def _price_rows(agent: PromptAgent, usage: Usage | None, rows: int, *, batch: bool) -> Decimal | None:
+    """Return the price of rows that use these tokens each. Large requests may have another price per token."""
+    cost = None if usage is None else get_pricer(agent, required=False, batch=batch)(Reply(usage=usage))
+    return None if cost is None else cost * rows
+
+
 def extrapolate(
     lengths: Sequence[int], tokens: Sequence[float], all_lengths: Sequence[int], rows: int
 ) -> tuple[float, float]:
-    """Return the mean tokens of all rows, and its error: of the line through the counted rows, and of the mean length
-    if not all rows were rendered."""
-    mean, mean_length, count = fmean(tokens), fmean(lengths), len(tokens)
-    square = sum((length - mean_length) ** 2 for length in lengths)
-    slope = (
-        sum((length - mean_length) * (one - mean) for length, one in zip(lengths, tokens, strict=True)) / square
-        if square
-        else 0.0
-    )
-    estimate = mean + slope * (fmean(all_lengths) - mean_length)
+    """Return the mean tokens of all rows, and its error: of the counted rows, and of the mean length if some rows were
+    not rendered."""
+    count, rate = len(tokens), sum(tokens) / max(sum(lengths), 1)  # tokens of a character
     error = 0.0
-    if rows > count > 2:
-        rest = [one - mean - slope * (length - mean_length) for length, one in zip(lengths, tokens, strict=True)]
-        error += sum(one * one for one in rest) / (count - 2) / count * (1 - count / rows)
+    if rows > count > 1:
+        rest = [one - rate * length for length, one in zip(lengths, tokens, strict=True)]
+        error += sum(one * one for one in rest) / (count - 1) / count * (1 - count / rows)
     if rows > len(all_lengths) > 1:
-        error += slope**2 * variance(all_lengths) / len(all_lengths) * (1 - len(all_lengths) / rows)
-    return estimate, _SURE * sqrt(error)
+        error += rate**2 * variance(all_lengths) / len(all_lengths) * (1 - len(all_lengths) / rows)
+    return rate * fmean(all_lengths), _SURE * sqrt(error)
 
 
 def join_texts(request: WireRequest) -> str:

@@ -4,11 +4,10 @@ from decimal import Decimal
 
 from rich.table import Table
 
-from prompty.batches.estimate import BatchEstimate
-from prompty.batches.estimated_prices import PriceRange, TokenRange
+from prompty.batches.estimate import BatchEstimate, PriceRange, TokenRange
 from prompty.cli.console import out, print_json, show
 
-_TITLES = {"live": "live", "cached": "live, cached", "batch": "provider batch"}
+_TITLES = {"live": "live", "batch": "provider batch"}
 
 
 def print_estimate(estimate: BatchEstimate, as_json: bool) -> None:
@@ -19,11 +18,11 @@ def print_estimate(estimate: BatchEstimate, as_json: bool) -> None:
     failing = f" ({estimate.failing:,} can't be rendered)" if estimate.failing else ""
     out.print(f"{estimate.rows:,} rows{failing}")
     counted = f"{estimate.counted:,} rows {estimate.source}"
-    out.print(show(f"input   {_format_tokens(estimate, estimate.tokens.input)} tokens: {counted}"))
-    out.print(show(f"output  {_format_tokens(estimate, estimate.tokens.output)} tokens: {estimate.output_source}"))
-    table = Table("", "low", "high", "", box=None, pad_edge=False)
+    out.print(show(f"input   {_format_tokens(estimate, estimate.input)} tokens: {counted}"))
+    out.print(show(f"output  {_format_tokens(estimate, estimate.output)} tokens: {estimate.output_source}"))
+    table = Table("", "low", "high", box=None, pad_edge=False)
     for name, price in estimate.prices.items():
-        table.add_row(_TITLES[name], *_format_prices(price), show(price.note))
+        table.add_row(_TITLES[name], *_format_prices(price))
     out.print(table)
     for note in estimate.notes:
         out.print(show(note))
