@@ -99,7 +99,7 @@ model:
 ```
 
 A key from the variable in the table may go to the hosts in its row. You don't need to list them as trusted.
-`prompty providers` prints these addresses, and `prompty models FILE` asks the server of a file for its models.
+`prompty models` prints these addresses, and `prompty models FILE` asks the server of a file for its models.
 
 If a server runs behind your own host, prompty treats it as a compatible server. To choose the field for reasoning
 yourself, write `metadata: {reasoning: reasoning}`, `reasoning_content` or `none`. A current vLLM reads `reasoning`.

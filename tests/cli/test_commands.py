@@ -109,13 +109,13 @@ def test_check_fails_on_warnings_if_it_is_strict(tmp_path: Path) -> None:
     assert (run("check", file).returncode, run("check", "--strict", file).returncode) == (0, 1)
 
 
-def test_tools_says_when_a_call_needs_approval_and_check_does_not(tmp_path: Path) -> None:
+def test_explain_says_when_a_call_needs_approval_and_check_does_not(tmp_path: Path) -> None:
     file = tmp_path / "bank.prompty"
     tools = ["{name: look, kind: function}", "{name: pay, kind: function, approvalMode: always}"]
     amount = "parameters: [{name: amount, kind: integer}]"
     tools.append(f"{{name: give, kind: function, {amount}, approvalMode: {{when: {{amount: {{minimum: 100}}}}}}}}")
     file.write_text("---\nmodel: house-model\ntools:\n" + "".join(f"  - {one}\n" for one in tools) + "---\nuser:\nHi\n")
-    done = run("tools", file)
+    done = run("explain", file)
     assert re.findall(r"^(\w+)  \(function; (.*)\)$", done.stdout, re.MULTILINE) == [
         ("look", "runs without approval"),
         ("pay", "needs approval"),
@@ -286,7 +286,7 @@ def test_version_and_help() -> None:
     assert run().returncode == 2
 
 
-def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) -> None:
+def test_explain_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) -> None:
     (tmp_path / "short.prompty").write_text(
         "---\nname: short\ndescription: Shortens\ninputs: {text: {kind: string, required: true}}\n---\n{{text}}\n"
     )
@@ -295,23 +295,19 @@ def test_tools_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) ->
     child = "{name: shorten, kind: prompty, path: ./short.prompty}"
     file = tmp_path / "bank.prompty"
     file.write_text(f"---\nname: bank\nmodel: m\ntools:\n  - {pay}\n  - {child}\n---\nuser:\nHi\n")
-    done = run("tools", file)
-    assert done.stdout.splitlines() == [
+    done = run("explain", file)
+    assert done.stdout.partition("── functions ──\n")[2].partition("\n\n")[0].splitlines() == [
         "pay  (function; needs approval)",
-        "    amount (integer): How much",
         "    account: filled in by the host, not seen by the model",
         "shorten  (prompty shorten; runs without approval)",
-        "    Shortens",
-        "    text (string)",
-        "2 functions for openai (chat)",
     ]
-    wire = json.loads(run("tools", file, "--provider", "anthropic", "--json").stdout)
+    wire = json.loads(run("explain", file, "--provider", "anthropic", "--json").stdout)["body"]["tools"]
     assert [one["name"] for one in wire] == ["pay", "shorten"]
     assert list(wire[0]["input_schema"]["properties"]) == ["amount"]
 
 
 COMMANDS = (
-    *("new", "check", "render", "run", "explain", "tools", "providers", "models"),
+    *("new", "check", "render", "run", "explain", "models"),
     *("chat", "batch", "trace", "worker", "submit", "runs"),
 )
 

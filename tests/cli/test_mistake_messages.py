@@ -140,7 +140,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "60 no rows": (INPUTS, ["batch", "shop.prompty", "rows.csv", "-o", "out.jsonl"]),
     "60 a column with another name": (INPUTS, ["batch", "shop.prompty", "questions.csv", "-o", "out.jsonl"]),
     "60 results as CSV": (INPUTS, ["batch", "shop.prompty", "questions.csv", "-o", "out.csv"]),
-    "61 models of nobody": ("", ["models"]),
+    "61 models of nobody": ("", ["models", "olama"]),
     "62 an answer in a folder that is not there": (HEAD + BODY, ["run", "shop.prompty", "-o", "no/answer.txt"]),
 }
 REPLIES = {

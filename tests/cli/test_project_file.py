@@ -24,7 +24,7 @@ system:
 user:
 Hi
 """
-COMMANDS = ("render", "explain", "build", "check", "list", "tools", "run")
+COMMANDS = ("render", "explain", "check", "check --list", "run")
 
 
 @pytest.fixture
@@ -58,21 +58,21 @@ def test_two_folders_share_a_partial(command: str, name: str, project: Path) -> 
     table = "[tool.prompty]\n" if name == "pyproject.toml" else ""
     configure(project, f'{table}roots = ["shared"]\nmodel = "llama.cpp:tiny"\n', name)
     for prompt in ("one/greet.prompty", "two/greet.prompty"):
-        shown = run(command, prompt)
+        shown = run(*command.split(), prompt)
         if command == "run":
             assert "outside allowed roots" not in shown.output
             assert "names no model" not in shown.output
             continue
         assert shown.exit_code == 0, shown.output
-        assert command not in ("render", "explain", "build") or "Be kind." in shown.output
+        assert command not in ("render", "explain") or "Be kind." in shown.output
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_root_of_the_command_needs_no_project_file(command: str, project: Path) -> None:
-    assert run(command, "one/greet.prompty").exit_code == (command != "list")
-    shown = run(command, "one/greet.prompty", "--root", "shared")
+    assert run(*command.split(), "one/greet.prompty").exit_code == (command != "check --list")
+    shown = run(*command.split(), "one/greet.prompty", "--root", "shared")
     assert "outside allowed roots" not in shown.output
-    if command in ("render", "build"):
+    if command == "render":
         assert (shown.exit_code, "Be kind." in shown.output) == (0, True)
 
 
@@ -131,7 +131,7 @@ def test_a_model_is_for_files_that_name_none(frontmatter: str, expected: str, pr
     server = "groq:gpt-x" if not expected else "gpt-x"
     configure(project, f'model = "{server}"\n')
     (project / "one" / "greet.prompty").write_text(f"---\n{frontmatter}\n---\nuser:\nHi")
-    [entry] = json.loads(run("list", "one", "--json").stdout)
+    [entry] = json.loads(run("check", "one", "--list", "--json").stdout)
     assert entry["model"] == expected
 
 

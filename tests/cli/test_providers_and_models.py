@@ -1,4 +1,4 @@
-"""`prompty providers` and `prompty models`, against a server on loopback."""
+"""`prompty models`, against a server on loopback."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def write(folder: Path, connection: str, provider: str = "openai") -> Path:
 
 
 def test_providers_lists_every_server_with_its_hosts_and_variables() -> None:
-    lines = run("providers").stdout.splitlines()
+    lines = run("models").stdout.splitlines()
     assert [line.split("  (")[0] for line in lines if not line.startswith(" ")] == [one.name for one in PROFILES]
     start = lines.index("groq  (Groq)")
     assert lines[start + 1 : start + 6] == [
@@ -60,7 +60,7 @@ def test_providers_lists_every_server_with_its_hosts_and_variables() -> None:
         "    variables: GROQ_API_KEY, OPENAI_BASE_URL",
         "    apiTypes: chat, responses",
     ]
-    assert [one["name"] for one in json.loads(run("providers", "--json").stdout)] == [one.name for one in PROFILES]
+    assert [one["name"] for one in json.loads(run("models", "--json").stdout)] == [one.name for one in PROFILES]
 
 
 PATHS = {

@@ -117,7 +117,7 @@ def test_explain_shows_the_request_and_sends_nothing(server: Server, prompt: Pat
     assert server.accepted == 0
     assert f"── POST {server.url}/v1/chat/completions ──" in done.stdout
     assert "topK: `apiType: chat` of openai has no such option" in done.stdout
-    assert "look_up: secret, user" in done.stdout
+    assert "look_up  (function; runs without approval)\n    secret: filled in by the host" in done.stdout
     assert '-H "Authorization: Bearer $OPENAI_API_KEY"' in done.stdout
     assert "sk-" not in done.stdout
 
@@ -127,7 +127,7 @@ def test_explain_as_json_has_the_exact_body(server: Server, prompt: Path) -> Non
     server.answer(json_reply({}, 400))
     run("run", prompt, "--stream")
     assert shown["body"] == server.requests[0].body
-    assert shown["bound"] == {"look_up": ["secret", "user"]}
+    assert [(one["name"], one["bound"]) for one in shown["functions"]] == [("look_up", ["secret", "user"])]
 
 
 def test_explain_for_another_provider(prompt: Path) -> None:

@@ -42,7 +42,7 @@ def test_tests_and_prompts_of_dependencies_and_hidden_folders_are_left_out(proje
     assert run("test") == (0, "prompts/hi\n  ✓ a\n1 passed\n")
     code, output = run("check", ".")
     assert (code, output.splitlines()[-1]) == (0, "2 files: no problems")
-    code, output = run("list", "--json")
+    code, output = run("check", ".", "--list", "--json")
     assert [entry["name"] for entry in json.loads(output)] == [str(Path("prompts", "hi.prompty"))]
 
 

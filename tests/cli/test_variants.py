@@ -1,4 +1,4 @@
-"""Commands use the variant that `--variant` chooses, with its partials, and `prompty list` shows variants."""
+"""Commands use the variant that `--variant` chooses, with its partials, and `prompty check --list` shows variants."""
 
 import json
 import subprocess
@@ -118,11 +118,11 @@ def test_the_body_of_a_variant_is_printed_with_its_partials(answer: Path) -> Non
 
 
 def test_list_shows_prompts_variants_models_and_inputs(answer: Path) -> None:
-    lines = [line.split() for line in run("list", answer.parent).splitlines()]
+    lines = [line.split() for line in run("check", "--list", answer.parent).splitlines()]
     assert lines[0] == ["answer.prompty", "scripted:small", "question*,", "tone"]
     assert lines[1] == ["big", "scripted:big", "question*"]
     assert lines[2][:3] == ["broken.prompty", "no", "model"]
-    entries = json.loads(run("list", answer.parent, "--json"))
+    entries = json.loads(run("check", "--list", answer.parent, "--json"))
     assert entries[1] == {
         "name": "answer.prompty",
         "variant": "big",

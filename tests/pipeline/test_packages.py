@@ -79,7 +79,7 @@ def test_a_package_in_an_archive_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_command_lists_the_prompts_of_a_package(package: Path) -> None:
-    done = CliRunner().invoke(app, ["list", "pkg:acme_prompts"])
+    done = CliRunner().invoke(app, ["check", "--list", "pkg:acme_prompts"])
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
         "answer.prompty      scripted:small",

@@ -3,26 +3,43 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prompty.analysis.models import STORED, keeps_answers
+from prompty.concurrency import run_in_event_loop
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
+from prompty.model.conditions import describe_policy
 from prompty.model.message import Json, Message, user
+from prompty.model.request import Function
+from prompty.model.tool import FunctionTool
 from prompty.pipeline.caching import BEFORE_TEXT, build_cached_request, choose_cache_use, find_static_texts
 from prompty.pipeline.late import resolve_late
 from prompty.pipeline.prepare import prepare
-from prompty.pipeline.request import build_curl, build_headers, list_declared_functions
+from prompty.pipeline.request import build_curl, build_headers, has_kinds, list_declared_functions
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.credentials import check_endpoint
 from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tokens import estimate_tokens
+from prompty.tools.kinds import project_tools
+from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.request import list_dropped_options
+
+
+class OfferedFunction(NamedTuple):
+    """A function, its tool in the file, its approval policy, and the parameters that the host fills in."""
+
+    name: str
+    source: str
+    approval: str
+    bound: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """A request and the prompt's messages. It has no secrets: credentials are names of variables.
+    """A request, the prompt's messages, and the functions that the model can call. It has no secrets: credentials are
+    names of variables.
 
     `refused` is the reason why a call would not send it, and how to allow it. `chosen` is the reason for the API, if
     the file names none, and `stored` says what the server keeps.
@@ -35,7 +52,7 @@ class Explanation:
     headers: tuple[str, ...]
     body: Json
     dropped: dict[str, str]
-    bound: dict[str, list[str]]
+    functions: tuple[OfferedFunction, ...]
     curl: str
     refused: str | None = None
     chosen: str | None = None
@@ -49,7 +66,13 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
     use = choose_cache_use(agent, is_continued=bool(agent.tools))
-    request = build_cached_request(agent, messages, api, use=use, stream=stream and api.decoder is not None)
+    functions = list_declared_functions(agent)
+    offered = [_describe_function(agent, function) for function in functions]
+    if has_kinds(agent):
+        functions, offered = run_in_event_loop(_list_all(agent))
+    request = build_cached_request(
+        agent, messages, api, use=use, functions=functions, stream=stream and api.decoder is not None
+    )
     preview = provider.preview(agent, api)
     headers = build_headers(preview, request)
     body = json.loads(mask_secrets(json.dumps(request.body, ensure_ascii=False)))
@@ -61,12 +84,34 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
         headers=headers,
         body=body,
         dropped={**_find_dropped(agent, api, request.body), **request.omitted},
-        bound={tool.name: sorted(tool.bindings) for tool in agent.tools if tool.bindings},
+        functions=tuple(offered),
         curl=build_curl(mask_url(preview.url), headers, body),
         refused=_find_refusal(agent, provider),
         chosen=api.chosen,
         stored=STORED if not api.chosen and keeps_answers(agent, api, provider) else None,
     )
+
+
+async def _list_all(agent: PromptAgent) -> tuple[list[Function], list[OfferedFunction]]:
+    """Return the functions of tools of every kind, and what a person wants to know of them."""
+    functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
+    offered = [_describe_function(agent, function) for function in functions]
+    for projected in await project_tools(agent, [function.name for function in functions]):
+        tool, policies = projected.tool, (projected.tool.approval_mode, projected.kind_tool.approval)
+        functions.append(projected.function)
+        approval = " and ".join(sorted({describe_policy(policy) for policy in policies}))
+        offered.append(
+            OfferedFunction(
+                projected.function.name, f"{tool.kind} {tool.name}", approval, tuple(sorted(projected.bindings))
+            )
+        )
+    return functions, offered
+
+
+def _describe_function(agent: PromptAgent, function: Function) -> OfferedFunction:
+    tool = next(tool for tool in agent.tools if tool.name == function.name)
+    source = "function" if isinstance(tool, FunctionTool) else f"{tool.kind} {tool.name}"
+    return OfferedFunction(function.name, source, describe_policy(tool.approval_mode), tuple(sorted(tool.bindings)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """`prompty check`: list errors and warnings for prompts and their test files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,11 +9,11 @@ from typer import Argument, Exit, Option
 
 from prompty.cases.checking import check_in_project
 from prompty.cases.file_names import SUFFIXES, find_test_file
-from prompty.cli.console import fail, out, print_json, print_problem
+from prompty.cli.console import out, print_json, print_problem
+from prompty.cli.list import print_prompts
 from prompty.cli.options import Roots
-from prompty.cli.search import find_files
+from prompty.cli.search import find_files, find_prompts
 from prompty.errors import Problem
-from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.variants import find_base
 
 
@@ -27,6 +27,9 @@ def check_prompts(
     ] = False,
     roots: Roots = None,
     strict: Annotated[bool, Option("--strict", help="Also exit with 1 on warnings.")] = False,
+    listing: Annotated[
+        bool, Option("--list", help="Print instead the prompts, with their variants, inputs and models.")
+    ] = False,
     as_json: Annotated[bool, Option("--json", help="Print the problems as JSON, for tools.")] = False,
 ) -> None:
     """List the errors and warnings in FILES without running them. A prompt is checked with its test file, and a folder
@@ -34,6 +37,9 @@ def check_prompts(
 
     The exit code is 1 if there is an error, and with --strict if there is a warning.
     """
+    if listing:
+        print_prompts(files, roots or (), as_json=as_json)
+        return
     named = [file for file in files if file.name.endswith(SUFFIXES)]
     prompts = list(find_prompts([file for file in files if file not in named]))
     in_folders = [file for path in files if path.is_dir() for file in find_files(path, *SUFFIXES)]
@@ -60,16 +66,6 @@ def check_prompts(
 
 def _describe(problem: Problem) -> dict[str, Any]:
     return {**asdict(problem), **({"url": problem.url} if problem.url else {})}
-
-
-def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield the given files, and the prompts in the given folders."""
-    for path in paths:
-        path = Path(locate_prompt(path))
-        found = find_files(path, ".prompty") if path.is_dir() else [path]
-        if not found:
-            fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")
-        yield from found
 
 
 def _summarize(files: int, problems: Sequence[Problem]) -> str:

@@ -28,8 +28,6 @@ GROUPS: dict[str, dict[str, Command]] = {
         "check": Command("check:check_prompts", "List errors and warnings in prompts and test files."),
         "render": Command("render:render_prompt", "Print the messages of a prompt, without a model call."),
         "explain": Command("render:explain_request", "Print the exact request, without sending it."),
-        "list": Command("list:list_prompts", "List the prompts in a folder."),
-        "tools": Command("tools:tools", "List the functions that a prompt's model can call."),
         "lsp": Command("lsp:serve_editor", "Start the language server for your editor."),
     },
     "Test": {
@@ -39,8 +37,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "trace": Command("trace:trace_app", "List, show and export recorded runs."),
     },
     "Providers": {
-        "providers": Command("providers:providers", "List the providers that you can use."),
-        "models": Command("providers:models", "List the models of a provider."),
+        "models": Command("models:models", "List the providers, or the models of one."),
         "keys": Command("keys:keys", "Store, list and remove provider keys."),
     },
     "From other tools": {

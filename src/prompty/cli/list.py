@@ -1,16 +1,14 @@
-"""`prompty list`: show the prompts in a folder or a package."""
+"""`prompty check --list`: show the prompts in folders and packages."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.text import Text
-from typer import Argument
 
 from prompty.cases.project_file import Project, find_project, override_in_project, uses_model
-from prompty.cli.check import find_prompts
 from prompty.cli.console import out, print_json
-from prompty.cli.options import AsJson, Roots
+from prompty.cli.search import find_prompts
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_agent
 from prompty.pipeline.packages import locate_prompt
@@ -19,20 +17,16 @@ from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
 
 
-def list_prompts(
-    path: Annotated[Path, Argument(help="A folder, a file, or a package: pkg:PACKAGE.")] = Path(),
-    roots: Roots = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the prompts below PATH with their variants, inputs and models. Required inputs are marked with *."""
-    folder = Path(locate_prompt(path))
+def print_prompts(paths: Sequence[Path], roots: Sequence[Path], *, as_json: bool) -> None:
+    """Print the prompts below `paths` with their variants, inputs and models. Required inputs are marked with *."""
     entries: list[dict[str, Any]] = []
-    for file in find_prompts([folder]):
-        if find_base(file) is None:
-            name = str(file.relative_to(folder)) if folder.is_dir() else file.name
-            project = find_project(file)
-            allowed = (*(roots or ()), *project.roots)
-            entries += [_describe(file, name, variant, project, allowed) for variant in (None, *variants(file))]
+    for folder in [Path(locate_prompt(path)) for path in paths]:
+        for file in find_prompts([folder]):
+            if find_base(file) is None:
+                name = str(file.relative_to(folder)) if folder.is_dir() else file.name
+                project = find_project(file)
+                allowed = (*roots, *project.roots)
+                entries += [_describe(file, name, variant, project, allowed) for variant in (None, *variants(file))]
     if as_json:
         print_json(entries)
     else:

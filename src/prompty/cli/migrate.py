@@ -9,9 +9,9 @@ from typing import Annotated
 from typer import Argument, Exit, Option, echo
 
 from prompty.cases.project_file import find_project
-from prompty.cli.check import find_prompts
 from prompty.cli.console import err, fail, out, print_problem
 from prompty.cli.options import Roots, complete_model
+from prompty.cli.search import find_prompts
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_prompt
 from prompty.pipeline.migrate import Migration, change_model, migrate_text

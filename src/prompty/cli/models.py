@@ -1,4 +1,4 @@
-"""`prompty providers` and `prompty models`: the servers that prompty knows, and the models that one of them offers."""
+"""`prompty models`: the servers that prompty knows, and the models that one of them offers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,6 @@ from typer import Argument
 from prompty.cli.console import out, print_json
 from prompty.cli.inputs import build_bare_agent, load_prompt_file
 from prompty.cli.options import AllowEnv, AsJson, ProviderKey, Roots, Variant
-from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.providers import PROVIDERS
 from prompty.providers.models import list_models
@@ -21,8 +20,8 @@ from prompty.safety.visible import visible
 _ENDPOINTS = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "foundry": "AZURE_OPENAI_ENDPOINT"}
 
 
-def providers(as_json: AsJson = False) -> None:
-    """List the servers that prompty knows: what to write in a file, and the variables to set."""
+def _print_servers(*, as_json: bool) -> None:
+    """Print what to write in a file for each server, and the variables to set."""
     if as_json:
         print_json([_describe(profile) for profile in PROFILES])
         return
@@ -57,7 +56,13 @@ def models(
     as_json: AsJson = False,
 ) -> None:
     """Ask the server that FILE uses, or a PROVIDER such as ollama, for its models. Print their ids, and what the server
-    says about them: when they end, how long their answers can be, and what they support."""
+    says about them: when they end, how long their answers can be, and what they support.
+
+    Without FILE, list the servers that prompty knows: what to write in a file, and the variables to set.
+    """
+    if file is None and provider is None:
+        _print_servers(as_json=as_json)
+        return
     found = list_models(_load_agent(file, variant, provider, roots))
     if as_json:
         print_json([model._asdict() for model in found])
@@ -78,8 +83,6 @@ def _load_agent(file: Path | None, variant: str | None, provider: str | None, ro
     named = provider if file is None else str(file)
     if file is not None and not (_is_server(str(file)) and not file.exists()):
         return load_prompt_file(file, variant, provider=provider, roots=roots)
-    if named is None:
-        raise RequestError("which models?", "Name a .prompty file, or a provider: prompty models ollama")
     return build_bare_agent(provider=named)
 
 

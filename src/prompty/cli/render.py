@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Option, echo
 
 from prompty.analysis.check import check, check_text
-from prompty.analysis.explain import Explanation, explain as explain_prompt, explain_cache
+from prompty.analysis.explain import Explanation, OfferedFunction, explain as explain_prompt, explain_cache
 from prompty.cases.project_file import Project, find_project, override_in_project
 from prompty.cli import options as shared
 from prompty.cli.console import out, print_json
@@ -80,7 +80,8 @@ def render_prompt(
     """Render FILE and print its messages, without calling a model."""
     agent = Prompt(file, variant, roots).load()
     if template:
-        echo(visible(agent.instructions) if out.is_terminal else agent.instructions)
+        body = agent.instructions.removesuffix("\n")
+        echo(visible(body) if out.is_terminal else body)
         return
     messages = prepare(agent, read_inputs(agent, inputs, inputs_file, value), strict=strict)
     if as_json:
@@ -123,7 +124,8 @@ def explain_request(
     options: shared.ModelOptionPairs = None,
     roots: shared.Roots = None,
 ) -> None:
-    """Print the messages of FILE and the exact request, without sending it. Secrets are masked."""
+    """Print the messages of FILE and the exact request, without sending it, and the functions that the model can call.
+    Secrets are masked."""
     prompt = Prompt(file, variant, roots)
     agent = override_in_project(
         prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api
@@ -134,7 +136,8 @@ def explain_request(
     explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]
-        print_json({**asdict(explanation), "messages": messages})
+        functions = [function._asdict() for function in explanation.functions]
+        print_json({**asdict(explanation), "messages": messages, "functions": functions})
     else:
         _print_explanation(explanation)
 
@@ -163,11 +166,12 @@ def _print_explanation(explanation: Explanation) -> None:
     for header in explanation.headers:
         out.print(Text(visible(header)))
     out.print(Text(visible(json.dumps(explanation.body, indent=2, ensure_ascii=False))), end="\n\n")
-    hidden = {tool: ", ".join(parameters) for tool, parameters in explanation.bound.items()}
-    for heading, lines in (("omitted options", explanation.dropped), ("parameters hidden from the model", hidden)):
+    dropped = [f"{name}: {text}" for name, text in explanation.dropped.items()]
+    functions = [line for function in explanation.functions for line in _describe_function(function)]
+    for heading, lines in (("omitted options", dropped), ("functions", functions)):
         if lines:
             _print_heading(heading)
-            out.print(Text(visible("\n".join(f"{name}: {text}" for name, text in lines.items()))), end="\n\n")
+            out.print(Text(visible("\n".join(lines))), end="\n\n")
     for heading, note in (
         ("why this API", explanation.chosen),
         ("what the server keeps", explanation.stored),
@@ -178,6 +182,12 @@ def _print_explanation(explanation: Explanation) -> None:
             out.print(Text(visible(note)), end="\n\n")
     _print_heading("as a curl command")
     out.print(Text(visible(explanation.curl)))
+
+
+def _describe_function(function: OfferedFunction) -> Iterator[str]:
+    yield f"{function.name}  ({function.source}; {function.approval})"
+    for name in function.bound:
+        yield f"    {name}: filled in by the host, not seen by the model"
 
 
 def _print_heading(text: str) -> None:

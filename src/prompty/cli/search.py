@@ -1,7 +1,11 @@
 """Search folders for files, without what belongs to others: hidden folders, virtual environments, and dependencies."""
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from prompty.cli.console import fail
+from prompty.pipeline.packages import locate_prompt
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__"})
 
@@ -24,3 +28,13 @@ def _is_skipped(folder: Path) -> bool:
         return (folder / "pyvenv.cfg").is_file()
     except OSError:  # no permission to enter it, or its path is too long
         return False
+
+
+def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the given files, and the prompts in the given folders."""
+    for path in paths:
+        path = Path(locate_prompt(path))
+        found = find_files(path, ".prompty") if path.is_dir() else [path]
+        if not found:
+            fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")
+        yield from found
